@@ -1,0 +1,120 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Tells work that nobody wants its result any more.
+///
+/// An async tool need not look at it: its future is dropped. It is for work that goes on all the same,
+/// such as a blocking function or a process.
+///
+/// ```
+/// # use levity_core::CancelToken;
+/// let token = CancelToken::new();
+/// let guard = token.clone().into_guard();
+/// assert!(!token.is_cancelled());
+/// drop(guard);
+/// assert!(token.is_cancelled());
+/// ```
+#[derive(Clone, Default)]
+pub struct CancelToken(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    cancelled: AtomicBool,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels; doing so again changes nothing.
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::Release);
+        let wakers = std::mem::take(&mut self.0.waiting().wakers);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is cancelled.
+    pub async fn cancelled(&self) {
+        let mut place = Place { shared: &self.0, key: None };
+        poll_fn(|cx| {
+            if self.is_cancelled() {
+                return Poll::Ready(());
+            }
+            place.park(cx.waker());
+            // A cancel between the look and the parking has found no waker to wake.
+            if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Cancels when the guard is dropped.
+    pub fn into_guard(self) -> CancelGuard {
+        CancelGuard(self)
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CancelToken").field(&self.is_cancelled()).finish()
+    }
+}
+
+/// Cancels its token when it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping the guard cancels the token"]
+pub struct CancelGuard(CancelToken);
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// A waiter's place, given back when the waiter is dropped.
+struct Place<'a> {
+    shared: &'a Shared,
+    key: Option<u64>,
+}
+
+impl Place<'_> {
+    fn park(&mut self, waker: &Waker) {
+        let mut waiting = self.shared.waiting();
+        let key = *self.key.get_or_insert_with(|| {
+            waiting.next += 1;
+            waiting.next
+        });
+        waiting.wakers.insert(key, waker.clone());
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.shared.waiting().wakers.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::error::Error;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{Cause, History};
+
+/// Contributes named blocks to the system prompt.
+///
+/// # Contract
+/// - The blocks together have no more than `budget` tokens, counted as a quarter of their bytes.
+/// - The same sources give the same blocks in the same order, so that providers can cache them.
+///
+/// `levity_test::conformance::context_source` checks an implementation.
+#[async_trait]
+pub trait ContextSource: Send + Sync {
+    /// The blocks, as they are now.
+    async fn blocks(&self, budget: usize) -> Result<Vec<ContextBlock>, ContextError>;
+}
+
+/// A piece of context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ContextBlock {
+    /// What it is called, such as a file's name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl ContextBlock {
+    /// A named piece.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+}
+
+/// Why a source of context has nothing to give.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("context source `{name}` could not be read")]
+#[non_exhaustive]
+pub struct ContextError {
+    /// The source.
+    pub name: String,
+    /// What was found.
+    #[source]
+    cause: Cause,
+}
+
+impl ContextError {
+    /// The source `name` failed.
+    pub fn new(name: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { name: name.into(), cause: Cause::new(cause) }
+    }
+}
+
+/// Everything an agent goes by, as one value: what it is to do, where, what it did, what it knows.
+///
+/// ```
+/// # use levity_core::{Context, Workspace};
+/// let context = Context::new("Tidy up").with_workspace(Workspace::new(".", ["notes.txt"]));
+/// assert_eq!(serde_json::to_value(&context)?["workspace"]["files"][0], "notes.txt");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Context {
+    /// What the user wants.
+    pub intent: String,
+    /// Where the agent works.
+    pub workspace: Workspace,
+    /// What was done, and what came of it.
+    pub history: Vec<ContextStep>,
+    /// What is remembered from before.
+    pub memory: Value,
+}
+
+impl Context {
+    /// A context with this intent and nothing else.
+    pub fn new(intent: impl Into<String>) -> Self {
+        Self { intent: intent.into(), memory: json!({}), ..Self::default() }
+    }
+
+    /// Sets the workspace.
+    #[must_use]
+    pub fn with_workspace(mut self, workspace: Workspace) -> Self {
+        self.workspace = workspace;
+        self
+    }
+
+    /// Lists the calls of `history` as steps, numbered from 1.
+    #[must_use]
+    pub fn with_history(mut self, history: &History) -> Self {
+        self.history = (1..)
+            .zip(history.calls())
+            .map(|(step, (call, result))| ContextStep {
+                step,
+                action: json!({"tool": call.name, "args": call.args}),
+                observation: json!({"ok": !result.is_error(), "output": observed(result)}),
+            })
+            .collect();
+        self
+    }
+}
+
+fn observed(result: &crate::ToolResult) -> Value {
+    result.value.clone().unwrap_or_else(|| Value::String(result.text().into_owned()))
+}
+
+/// Where an agent works.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Workspace {
+    /// The folder.
+    pub root: String,
+    /// The files in it, relative to the folder.
+    pub files: Vec<String>,
+}
+
+impl Workspace {
+    /// A folder with these files.
+    pub fn new(root: impl Into<String>, files: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { root: root.into(), files: files.into_iter().map(Into::into).collect() }
+    }
+}
+
+/// One thing an agent did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ContextStep {
+    /// Its number, from 1.
+    pub step: u64,
+    /// The tool and its arguments.
+    pub action: Value,
+    /// What came of it.
+    pub observation: Value,
+}

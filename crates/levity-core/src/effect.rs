@@ -1,0 +1,253 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Ask, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Response, RunId, ToolCall,
+    ToolResult,
+};
+
+/// Something a machine wants done in the world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Effect {
+    /// Call a model.
+    Model(ModelCall),
+    /// Call a tool.
+    Tool(ToolRun),
+    /// Ask a person.
+    Ask(Ask),
+    /// Run a child to its end.
+    Child(ChildRun),
+}
+
+/// A call of a model.
+///
+/// The machine says which tools to offer by [`offer`](Self::offer); whoever performs the call fills in
+/// their specs, so that a changing set of tools is no business of the machine's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelCall {
+    /// Which of the agent's models: `main`, unless another has been given for the purpose.
+    pub slot: Arc<str>,
+    /// What is sent, without tools.
+    pub request: Request,
+    /// Which tools are offered.
+    pub offer: Offer,
+}
+
+impl ModelCall {
+    /// A call of a model.
+    pub fn new(slot: impl Into<Arc<str>>, request: Request, offer: Offer) -> Self {
+        Self { slot: slot.into(), request, offer }
+    }
+}
+
+/// Which tools are offered to the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Offer {
+    /// All that there are.
+    #[default]
+    All,
+    /// None: the model is to answer.
+    None,
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolRun {
+    /// The call.
+    pub call: ToolCall,
+    /// Whether it was asked about and allowed.
+    pub approved: bool,
+}
+
+impl ToolRun {
+    /// A call nobody was asked about yet.
+    pub fn new(call: ToolCall) -> Self {
+        Self { call, approved: false }
+    }
+
+    /// A call that was allowed.
+    pub fn approved(call: ToolCall) -> Self {
+        Self { call, approved: true }
+    }
+}
+
+/// A run within a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ChildRun {
+    /// The agent, by the name the parent knows it by.
+    pub agent: Arc<str>,
+    /// What it is to do.
+    pub input: Value,
+}
+
+impl ChildRun {
+    /// Has `agent` do something.
+    pub fn new(agent: impl Into<Arc<str>>, input: Value) -> Self {
+        Self { agent: agent.into(), input }
+    }
+}
+
+/// What came of an effect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The model's reply, or why there is none.
+    Model(Result<Response, ModelError>),
+    /// The tool's answer; a failure is an answer too.
+    Tool(ToolResult),
+    /// The tool may not be called before somebody was asked.
+    NeedsApproval {
+        /// Why not.
+        reason: String,
+    },
+    /// The person's answer.
+    Decision(Decision),
+    /// How the child ended.
+    Child(Box<Ending>),
+    /// It was not performed, since a limit forbids it.
+    Refused(Limit),
+    /// The process ended while it was performed; nobody knows whether it took effect.
+    Unknown,
+}
+
+/// A fingerprint of something that is not written down in full; it tells a changed input from the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(u64);
+
+impl Digest {
+    /// The fingerprint of nothing.
+    pub const EMPTY: Self = Self(0xcbf2_9ce4_8422_2325);
+
+    /// The fingerprint of what was before, followed by `bytes` (FNV-1a).
+    #[must_use]
+    pub fn with(self, bytes: &[u8]) -> Self {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Self(bytes.iter().fold(self.0, step))
+    }
+
+    /// The fingerprint of what was before, followed by `value` as JSON.
+    #[must_use]
+    pub fn with_json(self, value: &impl Serialize) -> Self {
+        let mut writer = DigestWriter(self);
+        // The writer takes everything; what cannot be JSON at all counts as nothing.
+        let _ = serde_json::to_writer(&mut writer, value);
+        writer.0
+    }
+
+    /// The fingerprint of `value` as JSON.
+    pub fn of(value: &impl Serialize) -> Self {
+        Self::EMPTY.with_json(value)
+    }
+}
+
+struct DigestWriter(Digest);
+
+impl std::io::Write for DigestWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.with(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// What a journal says of an effect that began: enough to know it again, little enough to write often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EffectNote {
+    /// What kind of effect it is.
+    pub kind: EffectKind,
+    /// The model slot, tool or agent.
+    pub name: Arc<str>,
+    /// What performing it again would do.
+    pub class: EffectClass,
+    /// Fingerprints of what went in, by name; a replay compares them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<(String, Digest)>,
+}
+
+impl EffectNote {
+    /// A note without fingerprints.
+    pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
+        Self { kind, name: name.into(), class, inputs: Vec::new() }
+    }
+}
+
+/// The kind of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EffectKind {
+    /// A call of a model.
+    Model,
+    /// A call of a tool.
+    Tool,
+    /// A question to a person.
+    Ask,
+    /// A child run.
+    Child,
+}
+
+impl Effect {
+    /// Its kind.
+    pub fn kind(&self) -> EffectKind {
+        match self {
+            Self::Model(_) => EffectKind::Model,
+            Self::Tool(_) => EffectKind::Tool,
+            Self::Ask(_) => EffectKind::Ask,
+            Self::Child(_) => EffectKind::Child,
+        }
+    }
+
+    /// The model slot, tool or agent it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Model(call) => &call.slot,
+            Self::Tool(run) => &run.call.name,
+            Self::Ask(ask) => &ask.call.name,
+            Self::Child(child) => &child.agent,
+        }
+    }
+}
+
+/// The same for every attempt at one effect, also after a crash: `run/effect`.
+pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
+    format!("{run}/{effect}").into()
+}

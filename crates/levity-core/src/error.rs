@@ -1,0 +1,295 @@
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What an error came from: any error while the process lives, its text after a trip through a journal.
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// Wraps an error.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(Arc::from(error.into()))
+    }
+
+    /// The error inside.
+    pub fn as_error(&self) -> &(dyn Error + 'static) {
+        &*self.0
+    }
+
+    fn chain(&self) -> String {
+        let mut text = self.0.to_string();
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            next = error.source();
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.chain())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain() == other.chain()
+    }
+}
+
+impl Serialize for Cause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.chain())
+    }
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(String::deserialize(deserializer)?))
+    }
+}
+
+/// What went wrong with a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// Too many requests; `retry_after` is the provider's own word on when to come back.
+    RateLimited {
+        /// How long the provider asks to wait, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Duration>,
+    },
+    /// The provider has no capacity now.
+    Overloaded,
+    /// The key is missing, wrong or not allowed to do this.
+    Auth,
+    /// The provider refuses the request as it stands.
+    BadRequest,
+    /// The request does not fit the model's window.
+    ContextTooLong,
+    /// The provider withheld the reply.
+    ContentFiltered,
+    /// No reply within the time limit.
+    Timeout,
+    /// The connection failed.
+    Transport,
+    /// The reply could not be understood.
+    Malformed,
+    /// A fault of the provider that none of the other kinds describes.
+    Server,
+}
+
+impl ModelErrorKind {
+    /// Whether the same request may succeed later.
+    pub fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. } | Self::Overloaded | Self::Timeout | Self::Transport | Self::Server
+        )
+    }
+}
+
+/// Why a model gave no reply.
+///
+/// ```
+/// # use levity_core::{ModelError, ModelErrorKind};
+/// let error = ModelError::new(ModelErrorKind::Overloaded, "the service is busy");
+/// assert!(error.is_retryable());
+/// assert_eq!(error.to_string(), "the service is busy");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelError {
+    kind: ModelErrorKind,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<Cause>,
+}
+
+impl ModelError {
+    /// An error of this kind; the message is one lowercase clause without payload.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, request_id: None, cause: None }
+    }
+
+    /// Adds what it came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.cause = Some(Cause::new(source));
+        self
+    }
+
+    /// Adds the HTTP status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Adds the provider's id of the request.
+    #[must_use]
+    pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> ModelErrorKind {
+        self.kind
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.kind.is_retryable()
+    }
+
+    /// The HTTP status, where there was one.
+    pub fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// The provider's id of the request, where it gave one.
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+}
+
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ModelError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref().map(Cause::as_error)
+    }
+}
+
+/// What went wrong with a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolErrorKind {
+    /// No tool has this name.
+    NotFound,
+    /// The arguments do not match the tool's schema.
+    InvalidArgs,
+    /// Policy, a person or a limit forbade the call.
+    Denied,
+    /// The tool took longer than it may.
+    Timeout,
+    /// The tool ran and failed.
+    Failed,
+    /// The tool returned what its output schema forbids.
+    InvalidOutput,
+    /// The call was cancelled; it may have taken effect in part.
+    Cancelled,
+    /// The process ended while the tool ran; nobody knows whether it took effect.
+    Unknown,
+}
+
+/// Why a tool gave no output; the model reads the message, so it should say what to do next.
+///
+/// ```
+/// # use levity_core::{ToolError, ToolErrorKind};
+/// let error = ToolError::failed("no such city; try the English name");
+/// assert_eq!(error.kind(), ToolErrorKind::Failed);
+/// assert!(!error.is_retryable());
+/// assert!(ToolError::transient("connection reset").is_retryable());
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolError {
+    kind: ToolErrorKind,
+    message: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    retryable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<Cause>,
+}
+
+impl ToolError {
+    /// An error of this kind that a retry does not mend.
+    pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: false, cause: None }
+    }
+
+    /// The tool ran and failed, and would fail again.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(ToolErrorKind::Failed, message)
+    }
+
+    /// The tool failed for a reason that may pass; a call that is safe to repeat is repeated.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::failed(message) }
+    }
+
+    /// Adds what it came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.cause = Some(Cause::new(source));
+        self
+    }
+
+    /// Says whether a retry may help.
+    #[must_use]
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
+        self.retryable = retryable;
+        self
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> ToolErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.retryable
+    }
+
+    /// The text the model is shown: the message and, behind colons, what it came from.
+    pub fn explain(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {}", self.message, cause.chain()),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ToolError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref().map(Cause::as_error)
+    }
+}

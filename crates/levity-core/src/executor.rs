@@ -1,0 +1,149 @@
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, RunId,
+    ToolError,
+};
+
+/// Performs effects: the world as one machine sees it.
+///
+/// An agent's executor holds its models, tools and approver. Any engine that can journal an effect can
+/// drive machines with it.
+///
+/// # Contract
+/// - `execute` always gives an outcome of the effect's kind; failures are outcomes.
+/// - Dropping its future cancels the work as far as it can be cancelled.
+/// - `prepare` does no I/O and returns at once.
+#[async_trait]
+pub trait Executor: Send + Sync {
+    /// What the runtime must know before it begins.
+    fn prepare(&self, effect: &Effect) -> Prepared;
+
+    /// Performs an effect other than a child run.
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
+
+    /// Makes the machine of a child run.
+    ///
+    /// # Errors
+    /// When there is no such agent, or it has no use for the input.
+    fn child(&self, child: &ChildRun) -> Result<Child, ToolError>;
+
+    /// Whether a question is answered by somebody, or waits for the host's command.
+    fn answers(&self, ask: &Ask) -> bool;
+}
+
+/// What the runtime must know of an effect before it begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// What performing it again would do.
+    pub class: EffectClass,
+    /// Whether it runs alone, after all that was asked for before it.
+    pub alone: bool,
+    /// Fingerprints of what the executor adds to it, by name.
+    pub inputs: Vec<(String, Digest)>,
+}
+
+impl Prepared {
+    /// An effect of this class that may run beside others.
+    pub fn new(class: EffectClass) -> Self {
+        Self { class, alone: false, inputs: Vec::new() }
+    }
+
+    /// It runs alone.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+
+    /// Adds a fingerprint.
+    #[must_use]
+    pub fn with_input(mut self, name: impl Into<String>, digest: Digest) -> Self {
+        self.inputs.push((name.into(), digest));
+        self
+    }
+}
+
+/// What an executor is told about the effect it performs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EffectCx {
+    /// The run.
+    pub run: RunId,
+    /// The effect's number in the run.
+    pub effect: EffectId,
+    /// Takes fleeting events.
+    pub live: Live,
+}
+
+impl EffectCx {
+    /// A context for an effect.
+    pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
+        Self { run, effect, live }
+    }
+}
+
+/// Takes fleeting events, for those who watch now.
+#[derive(Clone, Default)]
+pub struct Live(Option<Arc<dyn LiveSink>>);
+
+/// Where [`Live`] sends what it is told.
+pub trait LiveSink: Send + Sync {
+    /// Whether anybody listens.
+    fn is_watched(&self) -> bool;
+    /// Passes an event on.
+    fn send(&self, event: EventKind);
+}
+
+impl Live {
+    /// Sends to `sink`.
+    pub fn new(sink: Arc<dyn LiveSink>) -> Self {
+        Self(Some(sink))
+    }
+
+    /// Whether anybody listens; if not, there is no need to make events at all.
+    pub fn is_watched(&self) -> bool {
+        self.0.as_ref().is_some_and(|sink| sink.is_watched())
+    }
+
+    /// Passes an event on.
+    pub fn send(&self, event: EventKind) {
+        if let Some(sink) = &self.0 {
+            sink.send(event);
+        }
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Live").field(&self.is_watched()).finish()
+    }
+}
+
+/// A child run, ready to be driven.
+#[non_exhaustive]
+pub struct Child {
+    /// Decides.
+    pub machine: Box<dyn Machine>,
+    /// Performs.
+    pub executor: Arc<dyn Executor>,
+    /// What it may use, within what its parent may.
+    pub limits: Limits,
+}
+
+impl Child {
+    /// A child run.
+    pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
+        Self { machine: Box::new(machine), executor, limits }
+    }
+}
+
+impl fmt::Debug for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child").field("machine", &self.machine.kind()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,327 @@
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{CallId, Message, Part, Role, ToolCall, ToolError, ToolResult};
+
+/// A conversation in which every tool call has its one result.
+///
+/// An unanswered call, a result without a call and a call id that occurs twice cannot be written down:
+/// a reply with calls becomes an [`Exchange`] first, and enters the history only together with its
+/// results. So a history can be sent to a provider at any time, whatever was cancelled or failed.
+///
+/// Cloning costs nothing, whatever the length; the first change after a clone that is still alive
+/// copies the list of messages, not the messages.
+///
+/// ```
+/// # use levity_core::{History, Message, Part, Role, ToolCall, ToolError, ToolOutput, ToolResult};
+/// # use serde_json::json;
+/// let mut history = History::new();
+/// history.say(Message::user("What is 2 + 5?"))?;
+/// let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+/// let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
+///
+/// let mut exchange = history.open(reply.into())?;
+/// exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("7"))))?;
+/// history.close(exchange, &ToolError::failed("never used: all calls are answered"));
+/// assert_eq!(history.len(), 3); // user, assistant, tool
+/// # Ok::<(), levity_core::HistoryError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct History {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone, Default)]
+struct Inner {
+    messages: Vec<Arc<Message>>,
+    ids: HashSet<CallId>,
+}
+
+impl History {
+    /// An empty history.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The messages, oldest first.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.inner.messages
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.inner.messages.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inner.messages.is_empty()
+    }
+
+    /// Adds a message that neither calls a tool nor answers a call.
+    ///
+    /// # Errors
+    /// When it does; such a message goes through [`open`](Self::open).
+    pub fn say(&mut self, message: impl Into<Arc<Message>>) -> Result<(), HistoryError> {
+        let message = message.into();
+        if message.role == Role::Tool || message.results().next().is_some() {
+            return Err(HistoryError::OrphanResult { at: self.len() });
+        }
+        if message.calls().next().is_some() {
+            return Err(HistoryError::Unanswered { at: self.len() });
+        }
+        Arc::make_mut(&mut self.inner).messages.push(message);
+        Ok(())
+    }
+
+    /// Takes a reply that calls tools; it enters the history by [`close`](Self::close).
+    ///
+    /// Calls whose id is empty or was used before get another one, here and in the returned exchange:
+    /// some servers number the calls of each reply anew.
+    ///
+    /// # Errors
+    /// When the message is not the model's, calls no tool or holds a tool result.
+    pub fn open(&self, reply: Arc<Message>) -> Result<Exchange, HistoryError> {
+        if reply.role != Role::Assistant || reply.calls().next().is_none() {
+            return Err(HistoryError::NoCalls { at: self.len() });
+        }
+        if reply.results().next().is_some() {
+            return Err(HistoryError::OrphanResult { at: self.len() });
+        }
+        let mut exchange = Exchange { results: vec![None; reply.calls().count()], reply };
+        exchange.make_unique(&self.inner.ids);
+        Ok(exchange)
+    }
+
+    /// Adds an exchange; calls that have no answer yet are answered with `unanswered`.
+    pub fn close(&mut self, mut exchange: Exchange, unanswered: &ToolError) {
+        exchange.make_unique(&self.inner.ids);
+        let results = exchange.reply.calls().zip(exchange.results).map(|(call, result)| {
+            Part::ToolResult(result.unwrap_or_else(|| ToolResult::new(call, Err(unanswered.clone()))))
+        });
+        let answer = Message::new(Role::Tool, results);
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.ids.extend(exchange.reply.calls().map(|call| call.id.clone()));
+        inner.messages.push(exchange.reply);
+        inner.messages.push(Arc::new(answer));
+    }
+
+    /// The last thing the model said in words, if it ever did.
+    pub fn last_text(&self) -> Option<String> {
+        let replies = self.messages().iter().rev().filter(|message| message.role == Role::Assistant);
+        replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty()).map(Into::into)
+    }
+
+    /// Each call with its result, oldest first.
+    pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, &ToolResult)> {
+        self.messages().windows(2).flat_map(|pair| pair[0].calls().zip(pair[1].results()))
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.messages()).finish()
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.messages() == other.messages()
+    }
+}
+
+/// A reply whose calls are being answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exchange {
+    reply: Arc<Message>,
+    results: Vec<Option<ToolResult>>,
+}
+
+impl Exchange {
+    /// The reply.
+    pub fn reply(&self) -> &Arc<Message> {
+        &self.reply
+    }
+
+    /// The calls that have no answer yet, in order.
+    pub fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
+        self.reply.calls().zip(&self.results).filter(|(_, result)| result.is_none()).map(|(call, _)| call)
+    }
+
+    /// The call with this id.
+    pub fn call(&self, id: &CallId) -> Option<&ToolCall> {
+        self.reply.calls().find(|call| call.id == *id)
+    }
+
+    /// The answers so far, in the order of the calls.
+    pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.results.iter().flatten()
+    }
+
+    /// Whether every call has its answer.
+    pub fn is_complete(&self) -> bool {
+        self.results.iter().all(Option::is_some)
+    }
+
+    /// Answers a call.
+    ///
+    /// # Errors
+    /// When there is no such call, or it has its answer already.
+    pub fn answer(&mut self, result: ToolResult) -> Result<(), HistoryError> {
+        let index = self.reply.calls().position(|call| call.id == result.call);
+        match index.and_then(|index| self.results.get_mut(index)) {
+            None => Err(HistoryError::UnknownCall { call: result.call }),
+            Some(Some(_)) => Err(HistoryError::AnsweredTwice { call: result.call }),
+            Some(slot) => {
+                *slot = Some(result);
+                Ok(())
+            }
+        }
+    }
+
+    /// Renames calls, and their answers, whose id is empty, taken, or used twice in this reply.
+    fn make_unique(&mut self, taken: &HashSet<CallId>) {
+        let mut seen = HashSet::new();
+        let clash = self
+            .reply
+            .calls()
+            .any(|call| call.id.as_str().is_empty() || taken.contains(&call.id) || !seen.insert(&call.id));
+        if !clash {
+            return;
+        }
+        let mut used = HashSet::new();
+        let calls = Arc::make_mut(&mut self.reply).parts.iter_mut().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        });
+        for (call, result) in calls.zip(&mut self.results) {
+            call.id = unused(&call.id, |id| taken.contains(id) || used.contains(id));
+            used.insert(call.id.clone());
+            if let Some(result) = result {
+                result.call = call.id.clone();
+            }
+        }
+    }
+}
+
+/// The id itself, or the first of `id-2`, `id-3`, … that is not taken.
+fn unused(id: &CallId, taken: impl Fn(&CallId) -> bool) -> CallId {
+    let base = if id.as_str().is_empty() { CallId::from("call") } else { id.clone() };
+    let numbered = (2u64..).map(|n| CallId::from(format!("{base}-{n}")));
+    std::iter::once(base.clone()).chain(numbered).find(|id| !taken(id)).unwrap_or(base)
+}
+
+impl Serialize for History {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.messages().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for History {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Vec::<Message>::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Exchange {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            reply: Arc<Message>,
+            results: Vec<Option<ToolResult>>,
+        }
+        let raw = Raw::deserialize(deserializer)?;
+        let mut exchange = History::new().open(raw.reply).map_err(de::Error::custom)?;
+        for result in raw.results.into_iter().flatten() {
+            exchange.answer(result).map_err(de::Error::custom)?;
+        }
+        Ok(exchange)
+    }
+}
+
+/// Checks a list of messages from outside.
+impl TryFrom<Vec<Message>> for History {
+    type Error = HistoryError;
+
+    fn try_from(messages: Vec<Message>) -> Result<Self, HistoryError> {
+        let mut history = Self::new();
+        let mut messages = messages.into_iter().peekable();
+        while let Some(message) = messages.next() {
+            if message.calls().next().is_none() {
+                history.say(message)?;
+                continue;
+            }
+            let at = history.len();
+            if let Some(call) = message.calls().find(|call| history.inner.ids.contains(&call.id)) {
+                return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
+            }
+            let mut exchange = history.open(Arc::new(message.clone()))?;
+            if *exchange.reply != message {
+                let call = message.calls().map(|call| call.id.clone()).next().unwrap_or_else(|| "".into());
+                return Err(HistoryError::DuplicateId { at, call });
+            }
+            let answer = messages.next_if(|next| next.role == Role::Tool);
+            for part in answer.into_iter().flat_map(|answer| answer.parts) {
+                match part {
+                    Part::ToolResult(result) => exchange.answer(result)?,
+                    _ => return Err(HistoryError::OrphanResult { at: at + 1 }),
+                }
+            }
+            if !exchange.is_complete() {
+                return Err(HistoryError::Unanswered { at });
+            }
+            history.close(exchange, &ToolError::failed("unreachable: every call is answered"));
+        }
+        Ok(history)
+    }
+}
+
+/// Why messages do not make a history.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// A call has no result.
+    #[error("message {at} calls a tool and no result follows")]
+    Unanswered {
+        /// Index of the message.
+        at: usize,
+    },
+    /// A result answers no call of the message before it.
+    #[error("message {at} holds a tool result, or stands in a tool's place, and answers no call")]
+    OrphanResult {
+        /// Index of the message.
+        at: usize,
+    },
+    /// Only a reply of the model that calls tools opens an exchange.
+    #[error("message {at} calls no tool")]
+    NoCalls {
+        /// Index the message would have.
+        at: usize,
+    },
+    /// Two calls have one id.
+    #[error("message {at}: call id `{call}` is empty or used twice")]
+    DuplicateId {
+        /// Index of the message.
+        at: usize,
+        /// The id.
+        call: CallId,
+    },
+    /// The exchange has no such call.
+    #[error("no call `{call}` is open")]
+    UnknownCall {
+        /// The id.
+        call: CallId,
+    },
+    /// The call was answered before.
+    #[error("call `{call}` is answered already")]
+    AnsweredTwice {
+        /// The id.
+        call: CallId,
+    },
+}
+
+#[cfg(test)]
+mod tests;

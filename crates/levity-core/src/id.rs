@@ -1,0 +1,132 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::World;
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes the id as it is.
+            pub fn new(id: impl Into<Arc<str>>) -> Self {
+                Self(id.into())
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self(id.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(id: String) -> Self {
+                Self(id.into())
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Names one run; a child's id is its parent's id, a dot and the effect that started it.
+    ///
+    /// ```
+    /// # use levity_core::{EffectId, RunId};
+    /// let child = RunId::new("r1").child(EffectId::new(3));
+    /// assert_eq!(child.as_str(), "r1.3");
+    /// assert_eq!(child.parent(), Some(RunId::new("r1")));
+    /// ```
+    RunId
+}
+
+text_id! {
+    /// Names one tool call within a history; unique there.
+    CallId
+}
+
+text_id! {
+    /// Names one conversation in a [`MemoryStore`](crate::MemoryStore).
+    ConversationId
+}
+
+impl RunId {
+    /// A fresh id of 128 random bits, as 32 hexadecimal digits.
+    pub fn random(world: &dyn World) -> Self {
+        Self::from(format!("{:016x}{:016x}", world.random(), world.random()))
+    }
+
+    /// The id of the run that `effect` of this run starts.
+    #[must_use]
+    pub fn child(&self, effect: EffectId) -> Self {
+        Self::from(format!("{self}.{effect}"))
+    }
+
+    /// The run that started this one, if one did.
+    pub fn parent(&self) -> Option<Self> {
+        self.0.rsplit_once('.').map(|(parent, _)| Self::from(parent))
+    }
+
+    /// How many runs stand above this one.
+    pub fn depth(&self) -> usize {
+        self.0.matches('.').count()
+    }
+}
+
+/// Numbers an effect within its run, in the order in which the machine asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EffectId(u64);
+
+impl EffectId {
+    /// The effect with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The effect asked for after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for EffectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

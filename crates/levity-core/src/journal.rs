@@ -1,0 +1,218 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Cause, EffectId, EffectNote, Limit, MachineKind, Message, Outcome, RunId, Status, Timestamp};
+
+/// Keeps what happened in runs, so that a run can go on after the process that drove it.
+///
+/// # Contract
+/// - `open` is exclusive: while the log it returned lives, opening the same run fails with
+///   [`Busy`](JournalErrorKind::Busy), in this process and in any other.
+/// - `append` is all or nothing and returns once the records are as durable as the journal promises.
+/// - Records come back as they were appended, and in that order.
+/// - After a failed append, the log may be used no more.
+///
+/// `levity_test::conformance::journal` checks an implementation.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Opens a run, new or old, for writing.
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError>;
+
+    /// The runs it keeps, oldest first.
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError>;
+
+    /// Whether records come back. A journal that keeps nothing spares the runtime the making of what
+    /// only a reader needs.
+    fn keeps(&self) -> bool {
+        true
+    }
+}
+
+/// One run's log. Dropping it lets others open the run.
+#[async_trait]
+pub trait RunLog: Send {
+    /// Adds records at the end.
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError>;
+}
+
+/// A run that was opened.
+#[non_exhaustive]
+pub struct OpenRun {
+    /// What happened before.
+    pub records: Vec<Record>,
+    /// Takes what happens next.
+    pub log: Box<dyn RunLog>,
+}
+
+impl OpenRun {
+    /// What `open` returns.
+    pub fn new(records: Vec<Record>, log: impl RunLog + 'static) -> Self {
+        Self { records, log: Box::new(log) }
+    }
+}
+
+impl std::fmt::Debug for OpenRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenRun").field("records", &self.records.len()).finish_non_exhaustive()
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Record {
+    /// Its number in the run, from 0.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub entry: Entry,
+}
+
+impl Record {
+    /// A record.
+    pub fn new(seq: u64, at: Timestamp, entry: Entry) -> Self {
+        Self { seq, at, entry }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Entry {
+    /// The run was made; always the first record.
+    Opened {
+        /// What drives it.
+        machine: MachineKind,
+        /// The machine's state before its first input.
+        state: Value,
+    },
+    /// An effect begins.
+    Started {
+        /// Which.
+        effect: EffectId,
+        /// What it is.
+        note: EffectNote,
+    },
+    /// An effect was performed, and this came of it.
+    Finished {
+        /// Which.
+        effect: EffectId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The host said what to do.
+    Commanded(Command),
+    /// A limit is near: the run is to finish.
+    Wrapped(Limit),
+    /// A limit was passed: the run ends.
+    Stopped(Limit),
+    /// The run ended; always the last record.
+    Ended(Status),
+}
+
+/// What a host can tell a run at any time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Command {
+    /// Begin nothing new.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End now.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// Take this in before the next call of a model.
+    Say {
+        /// The message.
+        message: Arc<Message>,
+    },
+}
+
+/// What a list of runs shows of each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// When it was made.
+    pub opened: Timestamp,
+    /// How many records it has.
+    pub records: u64,
+    /// How it ended, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+impl RunSummary {
+    /// What these records say; `None` when there are none.
+    pub fn of(run: &RunId, records: &[Record]) -> Option<Self> {
+        let (first, last) = (records.first()?, records.last()?);
+        let status = match &last.entry {
+            Entry::Ended(status) => Some(status.clone()),
+            _ => None,
+        };
+        Some(Self { run: run.clone(), opened: first.at, records: records.len() as u64, status })
+    }
+}
+
+/// What is wrong with a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JournalErrorKind {
+    /// Somebody else drives the run.
+    Busy,
+    /// What was written cannot be read; it is left as it is.
+    Damaged,
+    /// It was written by a newer version; it is left as it is.
+    Version,
+    /// Reading or writing failed.
+    Io,
+}
+
+/// Why a journal could not do its work.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct JournalError {
+    kind: JournalErrorKind,
+    message: String,
+    #[source]
+    cause: Option<Cause>,
+}
+
+impl JournalError {
+    /// An error of this kind.
+    pub fn new(kind: JournalErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), cause: None }
+    }
+
+    /// The run is driven elsewhere.
+    pub fn busy(run: &RunId) -> Self {
+        Self::new(JournalErrorKind::Busy, format!("run `{run}` is driven elsewhere"))
+    }
+
+    /// Adds what it came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(Cause::new(source));
+        self
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> JournalErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, JournalErrorKind::Busy | JournalErrorKind::Io)
+    }
+}

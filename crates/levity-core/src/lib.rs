@@ -1,0 +1,73 @@
+//! The vocabulary and the traits that levity's crates meet in.
+//!
+//! ```
+//! use levity_core::{History, Message, Request};
+//!
+//! let mut history = History::new();
+//! history.say(Message::user("What is 2 + 5?"))?;
+//! let request = Request::new().with_system("Be brief.").with_history(history);
+//! assert_eq!(request.history.messages()[0].text(), "What is 2 + 5?");
+//! # Ok::<(), levity_core::HistoryError>(())
+//! ```
+//!
+//! One idea carries all of it: **a run is a fold over its events.** A [`Machine`] decides and does
+//! nothing itself; it names an [`Effect`], is fed the [`Outcome`], and names the next one. A runtime
+//! performs effects through an [`Executor`] and writes a [`Record`] of each to a [`Journal`]. Whoever
+//! watches gets [`Event`]s.
+//!
+//! What is deliberately absent: a runtime, the network, a clock, files, the environment. Time and
+//! randomness come in through [`World`].
+//!
+//! Nothing here panics on input from a model, a server, a file or a user.
+
+mod approve;
+mod cancel;
+mod context;
+mod effect;
+mod error;
+mod event;
+mod executor;
+mod history;
+mod id;
+mod journal;
+mod limits;
+mod machine;
+mod memory;
+mod message;
+mod model;
+mod request;
+mod response;
+mod tool;
+mod world;
+
+pub use approve::{Approver, Ask, Decision};
+pub use cancel::{CancelGuard, CancelToken};
+pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, Workspace};
+pub use effect::{
+    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, ToolRun, idempotency_key,
+};
+pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
+pub use event::{Event, EventKind, Phase};
+pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Prepared};
+pub use history::{Exchange, History, HistoryError};
+pub use id::{CallId, ConversationId, EffectId, RunId};
+pub use journal::{
+    Command, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunLog, RunSummary,
+};
+pub use limits::{Limit, Limits};
+pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};
+pub use memory::{MemoryError, MemoryStore};
+pub use message::{
+    Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
+};
+pub use model::{Abilities, Model, ModelCard};
+pub use request::{Options, OutputSchema, Request, ToolChoice};
+pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
+pub use tool::{
+    Deadline, EffectClass, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput, ToolSource, ToolSpec,
+    Toolbox,
+};
+pub use world::{Timestamp, World};
+
+#[doc(hidden)]
+pub mod __private;

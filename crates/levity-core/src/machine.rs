@@ -1,0 +1,232 @@
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Effect, EffectId, EventKind, Limit, Message, ModelError, Outcome, RunId, Usage};
+
+/// Decides what a run does next, and does nothing itself.
+///
+/// A machine is fed what happened and names the effects it wants; a runtime performs them. An agent, a
+/// swarm and a graph are machines.
+///
+/// # Contract
+/// - The same inputs in the same order give the same effects, events and ending: no clock, no
+///   randomness, no environment, no order that a hash decides.
+/// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense is
+///   left aside.
+/// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
+/// - After an ending it wants nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it ends at once.
+/// - What `save` returns before the first input is enough to build the machine again.
+///
+/// `levity_test::conformance::machine` checks an implementation.
+pub trait Machine: Send {
+    /// What it is, and which version of its state it writes.
+    fn kind(&self) -> MachineKind;
+
+    /// Its state as data.
+    fn save(&self) -> Value;
+
+    /// Takes in what happened.
+    fn apply(&mut self, input: Input, step: &mut Step);
+
+    /// How it ended, once it did.
+    fn ending(&self) -> Option<&Ending>;
+}
+
+impl<M: Machine + ?Sized> Machine for Box<M> {
+    fn kind(&self) -> MachineKind {
+        (**self).kind()
+    }
+
+    fn save(&self) -> Value {
+        (**self).save()
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        (**self).apply(input, step);
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        (**self).ending()
+    }
+}
+
+/// What a machine is, and the version of its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MachineKind {
+    /// Its name, such as `agent`.
+    pub name: Arc<str>,
+    /// The version of the state it saves.
+    pub version: u32,
+}
+
+impl MachineKind {
+    /// A kind of machine.
+    pub fn new(name: impl Into<Arc<str>>, version: u32) -> Self {
+        Self { name: name.into(), version }
+    }
+}
+
+impl fmt::Display for MachineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.name, self.version)
+    }
+}
+
+/// What a machine is fed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Input {
+    /// The run begins.
+    Begin {
+        /// The run.
+        run: RunId,
+    },
+    /// An effect was performed.
+    Finished {
+        /// Which.
+        effect: EffectId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The host speaks.
+    Say(Arc<Message>),
+    /// A limit is near: finish with what there is.
+    Wrap(Limit),
+    /// A limit is passed: end now.
+    Stop(Limit),
+    /// The host wants no more: end now.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a machine wants done, and what it tells those who watch.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Step {
+    /// Effects to perform, in the order of their numbers.
+    pub effects: Vec<(EffectId, Effect)>,
+    /// What to tell.
+    pub events: Vec<EventKind>,
+}
+
+impl Step {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wants an effect.
+    pub fn want(&mut self, id: EffectId, effect: Effect) {
+        self.effects.push((id, effect));
+    }
+
+    /// Tells something.
+    pub fn tell(&mut self, event: EventKind) {
+        self.events.push(event);
+    }
+}
+
+/// How a run ended, with all it has to show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Ending {
+    /// How.
+    pub status: Status,
+    /// The answer; when the run was stopped, the last words there are.
+    pub text: String,
+    /// The answer as a value, when one was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// What it used, children included.
+    pub usage: Usage,
+    /// What it did.
+    pub stats: Stats,
+}
+
+impl Ending {
+    /// An ending with nothing to show.
+    pub fn new(status: Status) -> Self {
+        Self { status, text: String::new(), value: None, usage: Usage::default(), stats: Stats::default() }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Status {
+    /// The answer is there.
+    Complete,
+    /// A limit was near, and the answer was made from what there was.
+    BestEffort(Limit),
+    /// A limit was passed before there was an answer.
+    Partial(Limit),
+    /// The host wanted no more.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+    /// It could not go on.
+    Failed(Failure),
+}
+
+impl Status {
+    /// Whether there is an answer.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Complete | Self::BestEffort(_))
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::BestEffort(limit) => write!(f, "best effort: the limit on {limit} was near"),
+            Self::Partial(limit) => write!(f, "stopped: the limit on {limit} was reached"),
+            Self::Cancelled { reason } => write!(f, "cancelled: {reason}"),
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+        }
+    }
+}
+
+/// Why a run could not go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Failure {
+    /// The model could not be called.
+    #[error("the model gave no reply")]
+    Model(#[source] ModelError),
+    /// The model answered, and nothing could be done with it.
+    #[error("the model's reply is of no use: {0}")]
+    Behaviour(String),
+    /// The model was asked for an answer of a certain shape and did not give one.
+    #[error("the answer does not have the wanted shape: {0}")]
+    Output(String),
+    /// The parts do not fit together.
+    #[error("the run cannot go on: {0}")]
+    Internal(String),
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Calls of a model.
+    pub model_calls: u64,
+    /// Calls of tools.
+    pub tool_calls: u64,
+    /// Calls of tools that failed.
+    pub failed_calls: u64,
+    /// Replies in which the model showed its reasoning.
+    pub reasoning_steps: u64,
+}

@@ -1,0 +1,440 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use crate::{CallId, ToolError, ToolErrorKind, ToolOutput};
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The program around the model: a note in the middle of the conversation.
+    System,
+    /// The person, or whoever gives the task.
+    User,
+    /// The model.
+    Assistant,
+    /// The tools, answering the calls of the message before.
+    Tool,
+}
+
+/// One message of a conversation.
+///
+/// ```
+/// # use levity_core::{Message, Role};
+/// let message = Message::user("Good morning");
+/// assert_eq!((message.role, &*message.text()), (Role::User, "Good morning"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Message {
+    /// A message of these parts.
+    pub fn new(role: Role, parts: impl IntoIterator<Item = Part>) -> Self {
+        Self { role, parts: parts.into_iter().collect() }
+    }
+
+    /// A text from the user.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(Role::User, [Part::text(text)])
+    }
+
+    /// A text from the model.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, [Part::text(text)])
+    }
+
+    /// A note from the program to the model.
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::new(Role::System, [Part::text(text)])
+    }
+
+    /// The text of all text parts, joined without a gap; borrowed when there is only one.
+    pub fn text(&self) -> Cow<'_, str> {
+        join(self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(&*text.text),
+            _ => None,
+        }))
+    }
+
+    /// The text of all thinking parts, joined without a gap.
+    pub fn thinking(&self) -> Cow<'_, str> {
+        join(self.parts.iter().filter_map(|part| match part {
+            Part::Thinking(thinking) => Some(&*thinking.text),
+            _ => None,
+        }))
+    }
+
+    /// The tool calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The tool results, in order.
+    pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        Self::user(text)
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self::user(text)
+    }
+}
+
+fn join<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
+    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let mut all = Cow::Borrowed(first);
+    for text in texts {
+        all.to_mut().push_str(text);
+    }
+    all
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// Text.
+    Text(Text),
+    /// What the model thought before it spoke.
+    Thinking(Thinking),
+    /// An image, a sound, a document.
+    Media(Media),
+    /// The model asks for a tool.
+    ToolCall(ToolCall),
+    /// What the tool answered.
+    ToolResult(ToolResult),
+    /// A block that only its provider understands; it goes back as it came.
+    Opaque(Opaque),
+}
+
+impl Part {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text::new(text))
+    }
+
+    /// A thinking part.
+    pub fn thinking(text: impl Into<String>) -> Self {
+        Self::Thinking(Thinking::new(text))
+    }
+
+    /// Fastens provider data to this part, replacing what was there.
+    pub fn set_opaque(&mut self, opaque: Opaque) {
+        match self {
+            Self::Text(part) => part.opaque = Some(opaque),
+            Self::Thinking(part) => part.opaque = Some(opaque),
+            Self::Media(part) => part.opaque = Some(opaque),
+            Self::ToolCall(part) => part.opaque = Some(opaque),
+            Self::ToolResult(part) => part.opaque = Some(opaque),
+            Self::Opaque(part) => *part = opaque,
+        }
+    }
+
+    /// The provider data fastened to this part.
+    pub fn opaque(&self) -> Option<&Opaque> {
+        match self {
+            Self::Text(part) => part.opaque.as_ref(),
+            Self::Thinking(part) => part.opaque.as_ref(),
+            Self::Media(part) => part.opaque.as_ref(),
+            Self::ToolCall(part) => part.opaque.as_ref(),
+            Self::ToolResult(part) => part.opaque.as_ref(),
+            Self::Opaque(part) => Some(part),
+        }
+    }
+}
+
+impl From<&str> for Part {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<Media> for Part {
+    fn from(media: Media) -> Self {
+        Self::Media(media)
+    }
+}
+
+/// State that a provider handed out and wants back unchanged: signatures, reasoning items, ids.
+///
+/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it out.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Opaque {
+    /// Whose it is.
+    pub provider: Arc<str>,
+    /// The state.
+    pub data: Arc<Value>,
+}
+
+impl Opaque {
+    /// State of `provider`.
+    pub fn new(provider: impl Into<Arc<str>>, data: Value) -> Self {
+        Self { provider: provider.into(), data: Arc::new(data) }
+    }
+}
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opaque({})", self.provider)
+    }
+}
+
+/// Text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Text {
+    /// The text.
+    pub text: String,
+    /// Provider data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Opaque>,
+}
+
+impl Text {
+    /// Plain text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), opaque: None }
+    }
+}
+
+/// What the model thought before it spoke, as far as the provider shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Thinking {
+    /// The thought; empty when the provider keeps it to itself.
+    pub text: String,
+    /// Provider data, such as a signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Opaque>,
+}
+
+impl Thinking {
+    /// A thought.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), opaque: None }
+    }
+}
+
+/// An image, a sound or a document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Media {
+    /// Its media type, such as `image/png`.
+    pub mime: String,
+    /// Where its bytes are.
+    pub source: MediaSource,
+    /// A file name, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Provider data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Opaque>,
+}
+
+impl Media {
+    /// Bytes of this media type.
+    pub fn bytes(mime: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
+        Self { mime: mime.into(), source: MediaSource::Bytes(bytes.into()), name: None, opaque: None }
+    }
+
+    /// Something the provider fetches itself.
+    pub fn url(mime: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { mime: mime.into(), source: MediaSource::Url(url.into()), name: None, opaque: None }
+    }
+}
+
+/// Where the bytes of a [`Media`] are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MediaSource {
+    /// Here.
+    Bytes(Bytes),
+    /// At a URL that the provider can reach.
+    Url(String),
+}
+
+/// Shared bytes; serialised as base64, cheap to clone, and `Debug` shows only their number.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bytes(Arc<[u8]>);
+
+impl Bytes {
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bytes({})", self.0.len())
+    }
+}
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        STANDARD.decode(&*text).map(Self::from).map_err(de::Error::custom)
+    }
+}
+
+/// The model asks for a tool.
+///
+/// ```
+/// # use levity_core::ToolCall;
+/// let call = ToolCall::new("c1", "add", serde_json::json!({"a": 2, "b": 5}));
+/// assert!(call.raw.is_none());
+/// assert!(ToolCall::from_text("c2", "add", "{\"a\": 2,").raw.is_some());
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// Ties the result to the call.
+    pub id: CallId,
+    /// The tool's name, as the model wrote it.
+    pub name: String,
+    /// The arguments; `null` when they were not JSON.
+    pub args: Value,
+    /// What stood in place of the arguments when it was not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    /// Provider data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Opaque>,
+}
+
+impl ToolCall {
+    /// A call with these arguments.
+    pub fn new(id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
+        Self { id: id.into(), name: name.into(), args, raw: None, opaque: None }
+    }
+
+    /// A call whose arguments are still text. No text at all means no arguments; what is not JSON is
+    /// kept in [`raw`](Self::raw), so that the model can be told.
+    pub fn from_text(id: impl Into<CallId>, name: impl Into<String>, args: &str) -> Self {
+        let empty = || Value::Object(serde_json::Map::new());
+        let (args, raw) = match args.trim() {
+            "" => (empty(), None),
+            text => match serde_json::from_str(text) {
+                Ok(args) => (args, None),
+                Err(_) => (Value::Null, Some(args.to_owned())),
+            },
+        };
+        Self { raw, ..Self::new(id, name, args) }
+    }
+}
+
+/// What a tool answered to a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The call it answers.
+    pub call: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// Text and media for the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content: Vec<Content>,
+    /// The output as a value, when the tool returned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// What went wrong, when something did; the content then says so in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolErrorKind>,
+    /// Provider data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<Opaque>,
+}
+
+impl ToolResult {
+    /// The answer to `call`: the output, or the error in words.
+    pub fn new(call: &ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
+        let (content, value, error) = match outcome {
+            Ok(output) => (output.content, output.value, None),
+            Err(error) => (vec![Content::Text(error.explain())], None, Some(error.kind())),
+        };
+        Self { call: call.id.clone(), name: call.name.clone(), content, value, error, opaque: None }
+    }
+
+    /// The answer as text: the text content, or the value as JSON when there is none.
+    pub fn text(&self) -> Cow<'_, str> {
+        output_text(&self.content, self.value.as_ref())
+    }
+
+    /// Whether the call failed.
+    pub fn is_error(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
+/// Text of an output: its text content, or its value as JSON when there is none.
+pub(crate) fn output_text<'a>(content: &'a [Content], value: Option<&Value>) -> Cow<'a, str> {
+    match value {
+        Some(value) if content.is_empty() => Cow::Owned(value.to_string()),
+        _ => join(content.iter().filter_map(|content| match content {
+            Content::Text(text) => Some(&**text),
+            Content::Media(_) => None,
+        })),
+    }
+}
+
+/// What a tool may show the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text(String),
+    /// An image, a sound, a document.
+    Media(Media),
+}

@@ -1,0 +1,374 @@
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::AddAssign;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use serde::{Deserialize, Serialize};
+
+use crate::{CallId, Message, ModelError, ModelErrorKind, Opaque, Part, Role, Text, Thinking, ToolCall};
+
+/// A model's whole reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Response {
+    /// What it said.
+    pub message: Arc<Message>,
+    /// Why it stopped.
+    pub finish: Finish,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+impl Response {
+    /// A reply that ended by itself.
+    pub fn new(message: impl Into<Arc<Message>>) -> Self {
+        Self { message: message.into(), finish: Finish::Stop, usage: Usage::default() }
+    }
+
+    /// Sets why the model stopped.
+    #[must_use]
+    pub fn with_finish(mut self, finish: Finish) -> Self {
+        self.finish = finish;
+        self
+    }
+
+    /// Sets what it cost.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Finish {
+    /// It had said everything.
+    #[default]
+    Stop,
+    /// It wants tools to be called.
+    ToolCalls,
+    /// The limit on the reply's length cut it.
+    Length,
+    /// The provider withheld the rest.
+    ContentFilter,
+    /// Another reason, in the provider's word.
+    Other(String),
+}
+
+/// Tokens of one call, or of many added up; `None` means that the provider did not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Tokens sent, cached ones included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// Tokens received, reasoning included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// Tokens sent that the provider had in its cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
+    /// Tokens received that were reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
+}
+
+impl Usage {
+    /// Tokens sent and received.
+    pub fn new(input: u64, output: u64) -> Self {
+        Self { input: Some(input), output: Some(output), ..Self::default() }
+    }
+
+    /// All tokens; unknown counts add nothing.
+    pub fn total(&self) -> u64 {
+        self.input.unwrap_or(0).saturating_add(self.output.unwrap_or(0))
+    }
+
+    /// Replaces each count that `newer` knows.
+    pub fn update(&mut self, newer: Self) {
+        self.input = newer.input.or(self.input);
+        self.output = newer.output.or(self.output);
+        self.cached = newer.cached.or(self.cached);
+        self.reasoning = newer.reasoning.or(self.reasoning);
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        let add = |mine: Option<u64>, theirs: Option<u64>| match (mine, theirs) {
+            (None, None) => None,
+            (mine, theirs) => Some(mine.unwrap_or(0).saturating_add(theirs.unwrap_or(0))),
+        };
+        self.input = add(self.input, other.input);
+        self.output = add(self.output, other.output);
+        self.cached = add(self.cached, other.cached);
+        self.reasoning = add(self.reasoning, other.reasoning);
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+        write!(f, "{} tokens in, {} out", count(self.input), count(self.output))
+    }
+}
+
+/// A piece of a reply, as it arrives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Delta {
+    /// More text.
+    Text(String),
+    /// More thinking.
+    Thinking(String),
+    /// A tool call begins; later pieces of it bear the same index.
+    CallStart {
+        /// Tells the calls of this reply apart.
+        index: u32,
+        /// The call's id; empty when the provider gave none.
+        id: CallId,
+        /// The tool's name.
+        name: String,
+    },
+    /// More of a call's arguments, as JSON text.
+    CallArgs {
+        /// Which call.
+        index: u32,
+        /// The text.
+        text: String,
+    },
+    /// Provider data for the part that the pieces before belong to.
+    Opaque(Opaque),
+    /// A whole part.
+    Part(Part),
+    /// Token counts; each replaces what was known before.
+    Usage(Usage),
+    /// Why the model stopped.
+    Finish(Finish),
+}
+
+/// A reply as it arrives. Dropping it cancels the call.
+pub struct Deltas(Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>);
+
+impl Deltas {
+    /// Wraps a stream.
+    pub fn new(stream: impl Stream<Item = Result<Delta, ModelError>> + Send + 'static) -> Self {
+        Self(Box::pin(stream))
+    }
+
+    /// A reply that is all there already.
+    pub fn ready(deltas: impl IntoIterator<Item = Delta>) -> Self {
+        Self::new(Ready(deltas.into_iter().map(Ok).collect::<Vec<_>>().into_iter()))
+    }
+
+    /// A whole response, in as few pieces as there are parts.
+    pub fn from_response(response: &Response) -> Self {
+        let parts = response.message.parts.iter().cloned().map(Delta::Part);
+        Self::ready(parts.chain([Delta::Usage(response.usage), Delta::Finish(response.finish.clone())]))
+    }
+
+    /// The next piece, or `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
+        poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
+    }
+
+    /// Waits for the end and puts the pieces together.
+    ///
+    /// # Errors
+    /// The first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) when the reply is
+    /// larger than [`Fold::DEFAULT_LIMIT`].
+    pub async fn fold(mut self) -> Result<Response, ModelError> {
+        let mut fold = Fold::new();
+        while let Some(delta) = self.next().await {
+            fold.push(delta?)?;
+        }
+        Ok(fold.finish())
+    }
+}
+
+impl fmt::Debug for Deltas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Deltas")
+    }
+}
+
+impl Stream for Deltas {
+    type Item = Result<Delta, ModelError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+struct Ready(std::vec::IntoIter<Result<Delta, ModelError>>);
+
+impl Stream for Ready {
+    type Item = Result<Delta, ModelError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.next())
+    }
+}
+
+/// Puts the pieces of a reply together.
+///
+/// ```
+/// # use levity_core::{Delta, Fold};
+/// let mut fold = Fold::new();
+/// fold.push(Delta::Text("Good ".into()))?;
+/// fold.push(Delta::Text("morning".into()))?;
+/// assert_eq!(fold.finish().message.text(), "Good morning");
+/// # Ok::<(), levity_core::ModelError>(())
+/// ```
+#[derive(Debug)]
+pub struct Fold {
+    parts: Vec<Building>,
+    calls: Vec<(u32, usize)>,
+    touched: Option<usize>,
+    usage: Usage,
+    finish: Option<Finish>,
+    bytes: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum Building {
+    Whole(Part),
+    Call { id: CallId, name: String, args: String, opaque: Option<Opaque> },
+}
+
+impl Default for Fold {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fold {
+    /// How many bytes of text a reply may have: 32 MiB.
+    pub const DEFAULT_LIMIT: usize = 32 << 20;
+
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::with_limit(Self::DEFAULT_LIMIT)
+    }
+
+    /// Nothing yet, and no more than `limit` bytes of text to come.
+    pub fn with_limit(limit: usize) -> Self {
+        Self {
+            parts: Vec::new(),
+            calls: Vec::new(),
+            touched: None,
+            usage: Usage::default(),
+            finish: None,
+            bytes: 0,
+            limit,
+        }
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Errors
+    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit, or arguments
+    /// arrive for a call that never began.
+    pub fn push(&mut self, delta: Delta) -> Result<(), ModelError> {
+        self.bytes = self.bytes.saturating_add(delta_size(&delta));
+        if self.bytes > self.limit {
+            let message = format!("the reply is larger than {} bytes", self.limit);
+            return Err(ModelError::new(ModelErrorKind::Malformed, message));
+        }
+        match delta {
+            Delta::Text(text) => match self.last() {
+                Some(Building::Whole(Part::Text(part))) if part.opaque.is_none() => {
+                    part.text.push_str(&text);
+                }
+                _ => self.add(Building::Whole(Part::Text(Text::new(text)))),
+            },
+            Delta::Thinking(text) => match self.last() {
+                Some(Building::Whole(Part::Thinking(part))) if part.opaque.is_none() => {
+                    part.text.push_str(&text);
+                }
+                _ => self.add(Building::Whole(Part::Thinking(Thinking::new(text)))),
+            },
+            Delta::CallStart { index, id, name } => {
+                self.calls.push((index, self.parts.len()));
+                self.add(Building::Call { id, name, args: String::new(), opaque: None });
+            }
+            Delta::CallArgs { index, text } => self.push_args(index, &text)?,
+            Delta::Opaque(opaque) => self.attach(opaque),
+            Delta::Part(part) => self.add(Building::Whole(part)),
+            Delta::Usage(usage) => self.usage.update(usage),
+            Delta::Finish(finish) => self.finish = Some(finish),
+        }
+        Ok(())
+    }
+
+    fn last(&mut self) -> Option<&mut Building> {
+        self.touched = self.parts.len().checked_sub(1);
+        self.parts.last_mut()
+    }
+
+    fn add(&mut self, part: Building) {
+        self.touched = Some(self.parts.len());
+        self.parts.push(part);
+    }
+
+    fn push_args(&mut self, index: u32, text: &str) -> Result<(), ModelError> {
+        let position = self.calls.iter().rev().find(|(i, _)| *i == index).map(|(_, position)| *position);
+        match position.and_then(|position| self.parts.get_mut(position)) {
+            Some(Building::Call { args, .. }) => {
+                args.push_str(text);
+                self.touched = position;
+                Ok(())
+            }
+            _ => {
+                let message = format!("arguments arrived for call {index}, which never began");
+                Err(ModelError::new(ModelErrorKind::Malformed, message))
+            }
+        }
+    }
+
+    fn attach(&mut self, data: Opaque) {
+        match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
+            Some(Building::Whole(part)) => part.set_opaque(data),
+            Some(Building::Call { opaque, .. }) => *opaque = Some(data),
+            None => self.add(Building::Whole(Part::Opaque(data))),
+        }
+    }
+
+    /// The reply.
+    pub fn finish(self) -> Response {
+        let parts: Vec<Part> = self
+            .parts
+            .into_iter()
+            .map(|part| match part {
+                Building::Whole(part) => part,
+                Building::Call { id, name, args, opaque } => {
+                    Part::ToolCall(ToolCall { opaque, ..ToolCall::from_text(id, name, &args) })
+                }
+            })
+            .collect();
+        let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        let finish = self.finish.unwrap_or(if calls { Finish::ToolCalls } else { Finish::Stop });
+        Response::new(Message { role: Role::Assistant, parts }).with_finish(finish).with_usage(self.usage)
+    }
+}
+
+fn delta_size(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text(text) | Delta::Thinking(text) | Delta::CallArgs { text, .. } => text.len(),
+        Delta::CallStart { id, name, .. } => id.as_str().len() + name.len(),
+        Delta::Part(Part::Text(Text { text, .. }) | Part::Thinking(Thinking { text, .. })) => text.len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! The agent: goal, plan, act, observe, reflect.

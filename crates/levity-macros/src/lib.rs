@@ -1,0 +1,1 @@
+//! The `#[tool]` attribute: a function becomes a tool for language models.

@@ -1,0 +1,1 @@
+//! Drives levity's machines: performs effects, journals, enforces limits, publishes events.

@@ -1,0 +1,1 @@
+//! Test kit for levity: scripted models, a manual clock, faults, conformance suites.

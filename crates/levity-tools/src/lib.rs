@@ -1,0 +1,1 @@
+//! Tools for levity: registry, dispatcher, policy.
