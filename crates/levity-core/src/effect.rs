@@ -198,6 +198,9 @@ pub struct EffectNote {
     pub name: Arc<str>,
     /// What performing it again would do.
     pub class: EffectClass,
+    /// Whether it runs alone, after all that was asked for before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
     /// Fingerprints of what went in, by name; a replay compares them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<(String, Digest)>,
@@ -206,7 +209,7 @@ pub struct EffectNote {
 impl EffectNote {
     /// A note without fingerprints.
     pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
-        Self { kind, name: name.into(), class, inputs: Vec::new() }
+        Self { kind, name: name.into(), class, alone: false, inputs: Vec::new() }
     }
 }
 

@@ -88,8 +88,11 @@ pub enum Entry {
     Opened {
         /// What drives it.
         machine: MachineKind,
-        /// The machine's state before its first input.
+        /// The machine's state before its first input; `null` in a journal that keeps nothing.
         state: Value,
+        /// A limit that was near from the start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wrap: Option<Limit>,
     },
     /// An effect begins.
     Started {

@@ -84,6 +84,8 @@ pub enum Input {
     Begin {
         /// The run.
         run: RunId,
+        /// A limit that is near from the start: finish with what there is.
+        wrap: Option<Limit>,
     },
     /// An effect was performed.
     Finished {

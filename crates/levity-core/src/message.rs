@@ -105,7 +105,9 @@ impl From<String> for Message {
 }
 
 fn join<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
-    let Some(first) = texts.next() else { return Cow::Borrowed("") };
+    let Some(first) = texts.next() else {
+        return Cow::Borrowed("");
+    };
     let mut all = Cow::Borrowed(first);
     for text in texts {
         all.to_mut().push_str(text);

@@ -128,7 +128,9 @@ impl OutputSchema {
     /// assert_eq!(OutputSchema::of::<Sum>().name, "Sum");
     /// ```
     pub fn of<T: schemars::JsonSchema>() -> Self {
-        let keep = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+        let keep = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
+        };
         let name: String = T::schema_name().chars().map(keep).take(64).collect();
         Self::new(name, schemars::SchemaGenerator::default().into_root_schema_for::<T>().into())
     }

@@ -78,6 +78,9 @@ pub struct Usage {
     /// Tokens received that were reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
+    /// Whether some of it is an estimate, since the provider did not say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 impl Usage {
@@ -97,6 +100,7 @@ impl Usage {
         self.output = newer.output.or(self.output);
         self.cached = newer.cached.or(self.cached);
         self.reasoning = newer.reasoning.or(self.reasoning);
+        self.estimated |= newer.estimated;
     }
 }
 
@@ -110,13 +114,15 @@ impl AddAssign for Usage {
         self.output = add(self.output, other.output);
         self.cached = add(self.cached, other.cached);
         self.reasoning = add(self.reasoning, other.reasoning);
+        self.estimated |= other.estimated;
     }
 }
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
-        write!(f, "{} tokens in, {} out", count(self.input), count(self.output))
+        let about = if self.estimated { "about " } else { "" };
+        write!(f, "{about}{} tokens in, {} out", count(self.input), count(self.output))
     }
 }
 

@@ -354,7 +354,9 @@ impl Deadline {
 
 /// Takes word of how far a tool's work is; it becomes an event and is not kept.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+pub struct Progress(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&str) + Send + Sync;
 
 impl Progress {
     /// Hands every report to `listener`.

@@ -1,1 +1,45 @@
-//! The agent: goal, plan, act, observe, reflect.
+//! The agent: goal, plan, act, observe, reflect, and again, until there is an answer.
+//!
+//! ```
+//! use levity_loop::Agent;
+//! use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_loop::Result<()> {
+//! let model = ScriptedModel::new().reply("Paris.");
+//! let agent = Agent::builder(model).instructions("Be brief.").build()?;
+//! assert_eq!(agent.run("What is the capital of France?").await?.text(), "Paris.");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - The loop itself is [`AgentMachine`]: it decides and does no I/O, so any run can be resumed, replayed
+//!   and tested without a network.
+//! - A run ends in an answer, a best-effort answer marked as such, or an error that carries all that was
+//!   reached; the conversation it leaves can be sent to a provider as it is.
+//! - A tool's failure goes back to the model; only what ends the run is an error of the run.
+//! - Planning and reflecting cost nothing unless they are switched on.
+
+mod agent;
+mod answer;
+pub mod blocking;
+mod builder;
+mod error;
+mod executor;
+mod machine;
+mod notes;
+mod output;
+mod run;
+mod spec;
+mod strategy;
+
+pub use agent::Agent;
+pub use answer::Answer;
+pub use builder::AgentBuilder;
+pub use error::{Error, ErrorKind, Result};
+pub use machine::AgentMachine;
+pub use run::{AgentRun, Run, TypedRun};
+pub use strategy::{
+    Goal, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
+    Reflection, Reflector, Turn,
+};

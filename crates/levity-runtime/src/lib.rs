@@ -1,1 +1,40 @@
-//! Drives levity's machines: performs effects, journals, enforces limits, publishes events.
+//! Drives levity's machines.
+//!
+//! A [`Machine`](levity_core::Machine) decides; the [`Runtime`] here performs what it wants through an
+//! [`Executor`](levity_core::Executor).
+//!
+//! - What begins is journaled before it begins, and what came of it before anybody sees it.
+//! - Time and ids come from a [`World`](levity_core::World), limits from [`Limits`](levity_core::Limits).
+//! - A run is one task; dropping its handle, or its future, stops it and all it owns.
+//! - [`replay`] folds a journal without performing anything and tells the same events.
+//!
+//! ```
+//! use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
+//!
+//! let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(SystemWorld);
+//! assert!(runtime.journal().keeps());
+//! ```
+//!
+//! What a machine wants at once is performed at once, but for tools that run alone: such a tool waits for
+//! those asked for before it, and those asked for after it wait for it, also while a person decides
+//! whether it may run.
+
+mod control;
+mod drive;
+mod error;
+mod events;
+mod fingerprint;
+mod journal;
+mod meter;
+mod replay;
+mod runtime;
+mod state;
+mod world;
+
+pub use control::Control;
+pub use error::{ControlError, Divergence, Error};
+pub use events::{Events, Watcher};
+pub use journal::{MemoryJournal, NoJournal};
+pub use replay::{Replay, replay};
+pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
+pub use world::SystemWorld;

@@ -1,1 +1,38 @@
-//! Test kit for levity: scripted models, a manual clock, faults, conformance suites.
+//! Test kit for levity: scripted models, a manual clock, faults, and one conformance suite per trait.
+//!
+//! ```
+//! use levity_core::{Message, Model, Request};
+//! use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), levity_core::ModelError> {
+//! let model = ScriptedModel::new().reply("Good morning!");
+//! let reply = model.complete(Request::new().with_message(Message::user("Hello"))).await?;
+//! assert_eq!(reply.message.text(), "Good morning!");
+//! model.assert_finished();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing here needs a key, the network, real time or a certain async runtime.
+//!
+//! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and chance.
+//! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
+//! - [`story`] tells a run in lines that can be compared.
+//! - [`conformance`] holds an implementation of one of levity's traits to its contract.
+
+pub mod conformance;
+
+mod function;
+mod journal;
+mod manual;
+mod script;
+mod story;
+mod tools;
+
+pub use function::FunctionModel;
+pub use journal::FaultyJournal;
+pub use manual::ManualWorld;
+pub use script::{ScriptError, ScriptedModel, Turn};
+pub use story::story;
+pub use tools::{FaultyTool, RecordedCall, RecordingTool};

@@ -1,1 +1,81 @@
-//! Tools for levity: registry, dispatcher, policy.
+//! Tools that a model can call, and what stands between the model and them.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use levity_core::{RunId, Tool, ToolCall, ToolErrorKind};
+//! use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
+//! use serde_json::json;
+//! # use levity_core::{Timestamp, ToolCx, ToolError, ToolOutput, ToolSpec, World};
+//! # struct Weather(ToolSpec);
+//! # #[async_trait::async_trait]
+//! # impl Tool for Weather {
+//! #     fn spec(&self) -> &ToolSpec { &self.0 }
+//! #     async fn call(&self, args: serde_json::Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+//! #         Ok(ToolOutput::text(format!("sunny in {}", args["city"].as_str().unwrap_or_default())))
+//! #     }
+//! # }
+//! # fn weather() -> Weather {
+//! #     let input = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+//! #     Weather(ToolSpec::new("weather", "Tells the weather.").with_input(input))
+//! # }
+//! # struct Still;
+//! # #[async_trait::async_trait]
+//! # impl World for Still {
+//! #     fn now(&self) -> Timestamp { Timestamp::default() }
+//! #     fn random(&self) -> u64 { 4 }
+//! #     async fn sleep(&self, _: std::time::Duration) { std::future::pending().await }
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), levity_tools::Error> {
+//! # let world = Arc::new(Still);
+//! let registry = Registry::builder().tool(weather()).build()?;
+//! let dispatcher = Dispatcher::builder(registry, world).build()?;
+//!
+//! let cx = CallCx::new(RunId::from("r1"), "r1/1");
+//! let good = ToolCall::new("c1", "weather", json!({"city": "Rome"}));
+//! let Dispatched::Done(result) = dispatcher.dispatch(&good, false, cx.clone()).await else { return Ok(()) };
+//! assert_eq!(result.text(), "sunny in Rome");
+//!
+//! let bad = ToolCall::new("c2", "wether", json!({"city": "Rome"}));
+//! let Dispatched::Done(result) = dispatcher.dispatch(&bad, false, cx).await else { return Ok(()) };
+//! assert_eq!(result.error, Some(ToolErrorKind::NotFound));
+//! assert!(result.text().starts_with("there is no tool `wether`; did you mean `weather`?"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Registry`] holds the tools, a [`Policy`] says what may be called, and a [`Dispatcher`] takes a call
+//! from end to end. What it promises:
+//!
+//! - Every call gets a result. Whatever goes wrong, the result says so in words the model can act on, and
+//!   no other call notices.
+//! - A tool only sees arguments that match its schema, and nobody sees an output that does not match its.
+//! - What must not happen twice is never retried; what may be is, with growing random pauses.
+//! - Every output is bounded. What was cut out can be read in pieces by a tool, which is offered only once
+//!   there is something to read.
+//! - Dropping the future of a call cancels it; a tool that blocks its thread is told by its
+//!   [`CancelToken`](levity_core::CancelToken).
+//! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
+//!
+//! What is deliberately absent: the order of a turn's calls, which is the runtime's to choose; fetching
+//! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
+
+mod aside;
+mod dispatch;
+mod entry;
+mod error;
+mod glob;
+mod policy;
+mod registry;
+mod schema;
+#[cfg(test)]
+mod testing;
+mod text;
+
+pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
+pub use error::{Error, Side};
+pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
+pub use registry::{Problem, Registry, RegistryBuilder};
+pub use schema::{Schema, SchemaError};

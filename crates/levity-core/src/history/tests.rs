@@ -1,1 +1,317 @@
+use std::collections::HashSet;
+use std::sync::Arc;
 
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Exchange, History, HistoryError};
+use crate::{
+    CallId, Content, Message, Part, Role, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+};
+
+fn call(id: &str) -> ToolCall {
+    ToolCall::new(id, "add", json!({"a": 2}))
+}
+
+/// A reply that says a word and calls a tool for each id.
+fn reply(ids: &[&str]) -> Message {
+    let calls = ids.iter().map(|id| Part::ToolCall(call(id)));
+    Message::new(Role::Assistant, [Part::text("so")].into_iter().chain(calls))
+}
+
+fn answer(id: &str) -> ToolResult {
+    ToolResult::new(&call(id), Ok(ToolOutput::text(id)))
+}
+
+fn answers(ids: &[&str]) -> Message {
+    Message::new(Role::Tool, ids.iter().map(|id| Part::ToolResult(answer(id))))
+}
+
+fn open(history: &History, ids: &[&str]) -> Exchange {
+    history.open(Arc::new(reply(ids))).unwrap()
+}
+
+fn close(history: &mut History, exchange: Exchange) {
+    history.close(exchange, &ToolError::new(ToolErrorKind::Cancelled, "nobody waited"));
+}
+
+fn ids(exchange: &Exchange) -> Vec<&str> {
+    exchange.reply().calls().map(|call| call.id.as_str()).collect()
+}
+
+/// Every call has its one result right behind it, no result stands alone, and no id is empty or used twice.
+#[track_caller]
+fn check_invariant(history: &History) {
+    let mut seen = HashSet::new();
+    let mut open: Vec<&CallId> = Vec::new();
+    for message in history.messages() {
+        let answered: Vec<_> = message.results().map(|result| &result.call).collect();
+        assert_eq!(answered, open, "results follow their calls, in order");
+        assert_eq!(message.role == Role::Tool, !open.is_empty(), "tools speak when they were called");
+        open = message.calls().map(|call| &call.id).collect();
+        assert!(open.iter().all(|id| !id.as_str().is_empty() && seen.insert(id.as_str().to_owned())));
+    }
+    assert_eq!(open, Vec::<&CallId>::new(), "the last calls are answered");
+    assert_eq!(history.calls().count(), seen.len());
+}
+
+/// What may be done to a history; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Act {
+    Say(usize),
+    Open(Vec<&'static str>),
+    Answer(usize, usize),
+    Close(usize),
+    Cancel(usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let id = prop::sample::select(vec!["", "a", "b", "a-2", "call"]);
+    let act = prop_oneof![
+        any::<usize>().prop_map(Act::Say),
+        prop::collection::vec(id, 0..4).prop_map(Act::Open),
+        any::<(usize, usize)>().prop_map(|(exchange, call)| Act::Answer(exchange, call)),
+        any::<usize>().prop_map(Act::Close),
+        any::<usize>().prop_map(Act::Cancel),
+    ];
+    prop::collection::vec(act, 0..40)
+}
+
+/// A history and the exchanges that are open, several at once.
+#[derive(Default)]
+struct Talk {
+    history: History,
+    open: Vec<Exchange>,
+}
+
+impl Talk {
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Say(n) => {
+                let messages =
+                    [Message::user("hi"), Message::assistant("ho"), reply(&["x"]), answers(&["x"])];
+                let accepted = self.history.say(messages[n % 4].clone()).is_ok();
+                assert_eq!(accepted, n % 4 < 2, "only what neither calls nor answers can be said");
+            }
+            Act::Open(ids) => match self.history.open(Arc::new(reply(&ids))) {
+                Ok(exchange) => self.open.push(exchange),
+                Err(error) => assert_eq!(error, HistoryError::NoCalls { at: self.history.len() }),
+            },
+            _ if self.open.is_empty() => {}
+            Act::Answer(exchange, call) => self.answer(exchange, call),
+            Act::Close(n) => {
+                let exchange = self.open.swap_remove(n % self.open.len());
+                close(&mut self.history, exchange);
+            }
+            Act::Cancel(n) => drop(self.open.swap_remove(n % self.open.len())),
+        }
+    }
+
+    fn answer(&mut self, exchange: usize, call: usize) {
+        let exchange = exchange % self.open.len();
+        let exchange = &mut self.open[exchange];
+        let calls: Vec<_> = exchange.reply().calls().cloned().collect();
+        let call = &calls[call % calls.len()];
+        let fresh = exchange.unanswered().any(|open| open.id == call.id);
+        let result = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("7"))));
+        let expected =
+            if fresh { Ok(()) } else { Err(HistoryError::AnsweredTwice { call: call.id.clone() }) };
+        assert_eq!(result, expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_call_has_its_one_result(acts in acts()) {
+        let mut talk = Talk::default();
+        for act in acts {
+            let (before, kept) = (talk.history.clone(), talk.history.messages().to_vec());
+            talk.act(act);
+            check_invariant(&talk.history);
+            prop_assert_eq!(before.messages(), &kept, "a clone does not change");
+            prop_assert_eq!(&talk.history.messages()[..kept.len()], &kept, "what was said stays");
+        }
+    }
+
+    #[test]
+    fn a_history_survives_json(acts in acts()) {
+        let mut talk = Talk::default();
+        acts.into_iter().for_each(|act| talk.act(act));
+        let json = serde_json::to_string(&talk.history).unwrap();
+        let mut read: History = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(&read, &talk.history);
+        // What was read knows the ids that are taken.
+        let again = open(&read, &["a", "b"]);
+        close(&mut read, again);
+        check_invariant(&read);
+        for exchange in talk.open {
+            let json = serde_json::to_string(&exchange).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Exchange>(&json).unwrap(), exchange);
+        }
+    }
+
+    #[test]
+    fn any_list_is_a_history_or_refused(picks in prop::collection::vec(0usize..9, 0..8)) {
+        let from = [
+            Message::user("hi"), Message::system("note"), Message::assistant("ho"), reply(&["a"]),
+            reply(&["a", "b"]), reply(&[""]), answers(&["a"]), answers(&["b", "a"]), answers(&[]),
+        ];
+        let messages: Vec<_> = picks.iter().map(|pick| from[*pick].clone()).collect();
+        let json = serde_json::to_string(&messages).unwrap();
+        let read = serde_json::from_str::<History>(&json);
+        match History::try_from(messages.clone()) {
+            Ok(history) => {
+                check_invariant(&history);
+                prop_assert_eq!(history.len(), messages.len());
+                prop_assert_eq!(read.unwrap(), history);
+            }
+            Err(error) => prop_assert!(read.unwrap_err().to_string().starts_with(&error.to_string())),
+        }
+    }
+}
+
+#[track_caller]
+fn check_refused(messages: &[Message], expected: HistoryError) {
+    assert_eq!(History::try_from(messages.to_vec()), Err(expected));
+}
+
+#[test]
+fn lists_that_are_no_history_are_refused() {
+    let hi = Message::user("hi");
+    let unknown = |call: &str| HistoryError::UnknownCall { call: call.into() };
+    let duplicate = |at, call: &str| HistoryError::DuplicateId { at, call: call.into() };
+    check_refused(&[reply(&["a"])], HistoryError::Unanswered { at: 0 });
+    check_refused(&[hi.clone(), reply(&["a"])], HistoryError::Unanswered { at: 1 });
+    check_refused(&[hi.clone(), reply(&["a"]), hi.clone()], HistoryError::Unanswered { at: 1 });
+    check_refused(&[reply(&["a", "b"]), answers(&["a"])], HistoryError::Unanswered { at: 0 });
+    check_refused(
+        &[reply(&["a", "b"]), answers(&["a"]), answers(&["b"])],
+        HistoryError::Unanswered { at: 0 },
+    );
+    check_refused(&[answers(&["a"])], HistoryError::OrphanResult { at: 0 });
+    check_refused(&[hi.clone(), answers(&[])], HistoryError::OrphanResult { at: 1 });
+    check_refused(&[reply(&["a"]), answers(&["a"]), answers(&["a"])], HistoryError::OrphanResult { at: 2 });
+    let told = Message::new(Role::Tool, [Part::ToolResult(answer("a")), Part::text("and so on")]);
+    check_refused(&[reply(&["a"]), told], HistoryError::OrphanResult { at: 1 });
+    let forged = Message::new(Role::User, [Part::ToolResult(answer("a"))]);
+    check_refused(&[forged], HistoryError::OrphanResult { at: 0 });
+    let both = Message::new(Role::Assistant, [Part::ToolCall(call("a")), Part::ToolResult(answer("a"))]);
+    check_refused(&[both], HistoryError::OrphanResult { at: 0 });
+    let users = Message::new(Role::User, [Part::ToolCall(call("a"))]);
+    check_refused(&[users], HistoryError::NoCalls { at: 0 });
+    check_refused(&[reply(&["a"]), answers(&["b"])], unknown("b"));
+    check_refused(&[reply(&["a"]), answers(&["a", "a"])], HistoryError::AnsweredTwice { call: "a".into() });
+    check_refused(&[reply(&["a"]), answers(&["a"]), reply(&["a"]), answers(&["a"])], duplicate(2, "a"));
+    check_refused(&[reply(&["a", "a"]), answers(&["a", "a"])], duplicate(0, "a"));
+    check_refused(&[hi, reply(&[""]), answers(&[""])], duplicate(1, ""));
+}
+
+#[test]
+fn the_id_that_is_used_twice_is_named() {
+    let duplicate = |call: &str| HistoryError::DuplicateId { at: 0, call: call.into() };
+    check_refused(&[reply(&["a", "b", "b"]), answers(&["a", "b", "b"])], duplicate("b"));
+    check_refused(&[reply(&["a", ""]), answers(&["a", ""])], duplicate(""));
+}
+
+#[track_caller]
+fn check_renamed(taken: &[&str], wanted: &[&str], expected: &[&str]) {
+    let mut history = History::new();
+    for id in taken {
+        let exchange = open(&history, &[id]);
+        close(&mut history, exchange);
+    }
+    let exchange = open(&history, wanted);
+    assert_eq!(ids(&exchange), expected);
+    close(&mut history, exchange);
+    check_invariant(&history);
+}
+
+#[test]
+fn ids_that_clash_are_renamed() {
+    check_renamed(&[], &["a", "b"], &["a", "b"]);
+    check_renamed(&["a"], &["a"], &["a-2"]);
+    check_renamed(&["a", "a"], &["a"], &["a-3"]);
+    check_renamed(&[], &["a", "a", "a"], &["a", "a-2", "a-3"]);
+    check_renamed(&["a"], &["b", "a"], &["b", "a-2"]);
+    check_renamed(&[], &["", ""], &["call", "call-2"]);
+    check_renamed(&["call"], &[""], &["call-2"]);
+    check_renamed(&["a"], &["a", "a-2"], &["a-2", "a-2-2"]);
+}
+
+#[test]
+fn exchanges_that_were_open_together_do_not_clash() {
+    let mut history = History::new();
+    let (mut first, second) = (open(&history, &["a"]), open(&history, &["a", "b"]));
+    first.answer(answer("a")).unwrap();
+    close(&mut history, second);
+    close(&mut history, first);
+    check_invariant(&history);
+    let found: Vec<_> = history.calls().map(|(call, result)| (call.id.as_str(), result.is_error())).collect();
+    assert_eq!(found, [("a", true), ("b", true), ("a-2", false)]);
+}
+
+#[test]
+fn a_renamed_reply_leaves_the_one_it_was_made_from_alone() {
+    let sent = Arc::new(reply(&["a", "a"]));
+    let exchange = History::new().open(sent.clone()).unwrap();
+    assert_eq!(*sent, reply(&["a", "a"]));
+    let kept = History::new().open(Arc::new(reply(&["a"]))).unwrap();
+    assert!(!Arc::ptr_eq(exchange.reply(), &sent));
+    assert_eq!(**kept.reply(), reply(&["a"]));
+}
+
+#[test]
+fn an_exchange_knows_what_is_open() {
+    let mut exchange = open(&History::new(), &["a", "b", "c"]);
+    let left =
+        |exchange: &Exchange| exchange.unanswered().map(|call| call.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(left(&exchange), ["a", "b", "c"]);
+    exchange.answer(answer("c")).unwrap();
+    exchange.answer(answer("a")).unwrap();
+    assert_eq!(left(&exchange), ["b"]);
+    assert!(!exchange.is_complete());
+    let order: Vec<_> = exchange.results().map(|result| result.call.as_str()).collect();
+    assert_eq!(order, ["a", "c"], "answers are in the order of the calls");
+    assert_eq!(exchange.answer(answer("x")), Err(HistoryError::UnknownCall { call: "x".into() }));
+    assert_eq!(exchange.answer(answer("a")), Err(HistoryError::AnsweredTwice { call: "a".into() }));
+    assert_eq!(exchange.call(&"b".into()), Some(&call("b")));
+    assert_eq!(exchange.call(&"x".into()), None);
+    exchange.answer(answer("b")).unwrap();
+    assert!(exchange.is_complete());
+}
+
+#[test]
+fn what_has_no_answer_is_answered_at_the_end() {
+    let mut history = History::new();
+    let mut exchange = open(&history, &["a", "b"]);
+    exchange.answer(answer("b")).unwrap();
+    close(&mut history, exchange);
+    let results: Vec<_> = history.calls().map(|(_, result)| (result.error, result.content.clone())).collect();
+    let nobody = vec![Content::Text("nobody waited".into())];
+    let answered = vec![Content::Text("b".into())];
+    assert_eq!(results, [(Some(ToolErrorKind::Cancelled), nobody), (None, answered)]);
+}
+
+#[test]
+fn the_last_words_are_the_models() {
+    let mut history = History::new();
+    assert_eq!(history.last_text(), None);
+    history.say(Message::user("hi")).unwrap();
+    assert_eq!(history.last_text(), None);
+    history.say(Message::assistant("ho")).unwrap();
+    history.say(Message::assistant(" \n")).unwrap();
+    history.say(Message::user("well?")).unwrap();
+    assert_eq!(history.last_text().as_deref(), Some("ho"));
+}
+
+#[test]
+fn a_clone_shares_until_the_first_change() {
+    let mut history = History::new();
+    history.say(Message::user("hi")).unwrap();
+    let clone = history.clone();
+    assert!(std::ptr::eq(history.messages(), clone.messages()));
+    history.say(Message::user("well?")).unwrap();
+    assert_eq!((history.len(), clone.len()), (2, 1));
+    assert!(Arc::ptr_eq(&history.messages()[0], &clone.messages()[0]), "messages are not copied");
+    assert!(History::new().is_empty() && !history.is_empty());
+}

@@ -1,0 +1,1 @@
+//! Benchmarks live beside this package; see `docs/performance.md`.

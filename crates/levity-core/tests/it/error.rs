@@ -1,0 +1,104 @@
+use std::error::Error;
+use std::io;
+
+use levity_core::{
+    Cause, ContextError, Failure, JournalError, JournalErrorKind, MemoryError, ModelError, ModelErrorKind,
+    RunId, ToolError, ToolErrorKind,
+};
+
+#[derive(Debug, thiserror::Error)]
+#[error("the upload failed")]
+struct Upload(#[source] io::Error);
+
+fn nested() -> Upload {
+    Upload(io::Error::other("connection reset"))
+}
+
+/// All messages of an error, outermost first.
+fn chain(error: &dyn Error) -> Vec<String> {
+    let mut all = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(error) = next {
+        all.push(error.to_string());
+        next = error.source();
+    }
+    all
+}
+
+#[test]
+fn a_cause_keeps_its_chain_and_after_a_trip_its_text() {
+    let cause = Cause::new(nested());
+    assert_eq!(cause.to_string(), "the upload failed");
+    assert_eq!(chain(&cause), ["the upload failed", "connection reset"]);
+    assert!(cause.as_error().downcast_ref::<Upload>().is_some());
+    let json = serde_json::to_string(&cause).unwrap();
+    assert_eq!(json, r#""the upload failed: connection reset""#);
+    let read: Cause = serde_json::from_str(&json).unwrap();
+    assert_eq!(read, cause);
+    assert_eq!(chain(&read), ["the upload failed: connection reset"]);
+    assert_eq!(format!("{cause:?}"), format!("{read:?}"));
+    assert_ne!(cause, Cause::new("another"));
+}
+
+#[test]
+fn errors_name_their_source_once() {
+    let model = ModelError::new(ModelErrorKind::Transport, "no reply").with_source(nested());
+    assert_eq!(chain(&model), ["no reply", "the upload failed", "connection reset"]);
+    assert_eq!(chain(&Failure::Model(model)).len(), 4);
+    let tool = ToolError::failed("no upload").with_source(nested());
+    assert_eq!(chain(&tool), ["no upload", "the upload failed", "connection reset"]);
+    assert_eq!(tool.explain(), "no upload: the upload failed: connection reset");
+    let read: ToolError = serde_json::from_str(&serde_json::to_string(&tool).unwrap()).unwrap();
+    assert_eq!(read.explain(), tool.explain());
+    let journal = JournalError::new(JournalErrorKind::Io, "cannot write").with_source(nested());
+    assert_eq!(chain(&journal), ["cannot write", "the upload failed", "connection reset"]);
+    let memory = MemoryError::Io(Cause::new(nested()));
+    assert_eq!(chain(&memory)[1..], ["the upload failed", "connection reset"]);
+    let context = ContextError::new("notes", nested());
+    assert_eq!(
+        chain(&context),
+        ["context source `notes` could not be read", "the upload failed", "connection reset"]
+    );
+}
+
+#[test]
+fn a_retry_helps_where_the_error_says_so() {
+    let model = |kind| ModelError::new(kind, "no").is_retryable();
+    assert!(model(ModelErrorKind::RateLimited { retry_after: None }));
+    for kind in [
+        ModelErrorKind::Overloaded,
+        ModelErrorKind::Timeout,
+        ModelErrorKind::Transport,
+        ModelErrorKind::Server,
+    ] {
+        assert!(model(kind), "{kind:?}");
+    }
+    for kind in [
+        ModelErrorKind::Auth,
+        ModelErrorKind::BadRequest,
+        ModelErrorKind::ContextTooLong,
+        ModelErrorKind::ContentFiltered,
+        ModelErrorKind::Malformed,
+    ] {
+        assert!(!model(kind), "{kind:?}");
+    }
+    assert!(!ToolError::failed("no").is_retryable());
+    assert!(ToolError::transient("no").is_retryable());
+    assert!(!ToolError::transient("no").with_retryable(false).is_retryable());
+    assert!(!ToolError::new(ToolErrorKind::Timeout, "no").is_retryable());
+    let journal = |kind| JournalError::new(kind, "no").is_retryable();
+    assert!(journal(JournalErrorKind::Busy) && journal(JournalErrorKind::Io));
+    assert!(!journal(JournalErrorKind::Damaged) && !journal(JournalErrorKind::Version));
+    assert_eq!(JournalError::busy(&RunId::new("r1")).to_string(), "run `r1` is driven elsewhere");
+    let damaged = MemoryError::Damaged { id: "c".into(), cause: Cause::new("half a line") };
+    assert!(!damaged.is_retryable() && MemoryError::Busy.is_retryable());
+}
+
+#[test]
+fn details_of_a_model_error_can_be_read() {
+    let error = ModelError::new(ModelErrorKind::Server, "no").with_status(500).with_request_id("q1");
+    assert_eq!((error.status(), error.request_id()), (Some(500), Some("q1")));
+    let plain = ModelError::new(ModelErrorKind::Server, "no");
+    assert_eq!((plain.status(), plain.request_id()), (None, None));
+    assert!(plain.source().is_none());
+}

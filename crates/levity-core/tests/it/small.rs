@@ -1,0 +1,225 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{
+    Context, Digest, EffectId, Ending, Failure, Hints, History, Limit, Limits, Live, MachineKind, Media,
+    Message, Options, OutputSchema, Part, Phase, Progress, Request, Role, RunId, Status, Timestamp, ToolCall,
+    ToolError, ToolOutput, ToolResult, Usage, World, idempotency_key,
+};
+use serde_json::{Value, json};
+
+fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
+    let mut usage = Usage::default();
+    (usage.input, usage.output) = (input, output);
+    usage
+}
+
+#[track_caller]
+fn check_sum(a: Usage, b: Usage, expected: Usage) {
+    let mut sum = a;
+    sum += b;
+    assert_eq!(sum, expected);
+    let mut sum = b;
+    sum += a;
+    assert_eq!(sum, expected, "the order does not matter");
+}
+
+#[test]
+fn usage_adds_up() {
+    check_sum(Usage::new(1, 2), Usage::new(10, 20), Usage::new(11, 22));
+    check_sum(Usage::default(), Usage::default(), Usage::default());
+    check_sum(Usage::default(), Usage::new(1, 2), Usage::new(1, 2));
+    check_sum(usage(Some(1), None), usage(None, Some(2)), Usage::new(1, 2));
+    check_sum(usage(Some(0), None), Usage::default(), usage(Some(0), None));
+    check_sum(Usage::new(u64::MAX, 0), Usage::new(1, 0), Usage::new(u64::MAX, 0));
+    let mut cached = Usage::new(1, 1);
+    (cached.cached, cached.reasoning) = (Some(1), Some(2));
+    let mut twice = Usage::new(2, 2);
+    (twice.cached, twice.reasoning) = (Some(2), Some(4));
+    check_sum(cached, cached, twice);
+    assert_eq!(Usage::new(u64::MAX, 1).total(), u64::MAX);
+    assert_eq!(usage(None, Some(3)).total(), 3);
+}
+
+#[test]
+fn usage_is_updated_by_what_is_known() {
+    let mut known = Usage::new(10, 1);
+    known.update(usage(None, Some(5)));
+    assert_eq!(known, Usage::new(10, 5));
+    known.update(Usage::default());
+    assert_eq!(known, Usage::new(10, 5));
+    known.update(usage(Some(0), None));
+    assert_eq!(known, Usage::new(0, 5));
+    assert_eq!(known.to_string(), "0 tokens in, 5 out");
+    assert_eq!(Usage::default().to_string(), "? tokens in, ? out");
+}
+
+/// Counts instead of choosing.
+struct Counting(AtomicU64);
+
+#[async_trait]
+impl World for Counting {
+    fn now(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    fn random(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+
+    async fn sleep(&self, _: Duration) {}
+}
+
+#[test]
+fn run_ids_know_their_family() {
+    let run = RunId::new("r1");
+    let child = run.child(EffectId::new(3)).child(EffectId::new(12));
+    assert_eq!(child.as_str(), "r1.3.12");
+    assert_eq!((run.depth(), child.depth()), (0, 2));
+    assert_eq!(run.parent(), None);
+    assert_eq!(child.parent(), Some(RunId::new("r1.3")));
+    assert_eq!(child.parent().and_then(|parent| parent.parent()), Some(run.clone()));
+    let world = Counting(AtomicU64::new(10));
+    assert_eq!(RunId::random(&world).as_str(), "000000000000000a000000000000000b");
+    assert_eq!(format!("{run} {run:?}"), "r1 \"r1\"");
+    assert_eq!(&*idempotency_key(&child, EffectId::new(4)), "r1.3.12/4");
+}
+
+#[test]
+fn effect_ids_count_up_and_never_panic() {
+    assert_eq!(EffectId::new(1).next(), EffectId::new(2));
+    assert!(EffectId::new(9) < EffectId::new(10));
+    // A journal may hold any number.
+    assert_eq!(EffectId::new(u64::MAX).next().get(), u64::MAX);
+}
+
+#[test]
+fn digests_tell_inputs_apart() {
+    // Known values of FNV-1a.
+    assert_eq!(Digest::EMPTY.with(b"a").to_string(), "af63dc4c8601ec8c");
+    assert_eq!(Digest::EMPTY.with(b"foobar").to_string(), "85944171f73967e8");
+    assert_eq!(Digest::EMPTY.with(b"foo").with(b"bar"), Digest::EMPTY.with(b"foobar"));
+    assert_eq!(Digest::of(&json!({"a": 1})), Digest::EMPTY.with(br#"{"a":1}"#));
+    assert_ne!(Digest::of(&json!([1, 2])), Digest::of(&json!([2, 1])));
+}
+
+#[test]
+fn an_output_is_its_text_or_its_value() {
+    let picture = || Media::bytes("image/png", vec![1]);
+    let check = |output: ToolOutput, expected: &str| {
+        assert_eq!(output.as_text(), expected);
+        let call = ToolCall::new("c1", "add", json!({}));
+        assert_eq!(ToolResult::new(&call, Ok(output)).text(), expected);
+    };
+    check(ToolOutput::default(), "");
+    check(ToolOutput::text("done"), "done");
+    check(ToolOutput::value(json!({"sum": 7})), r#"{"sum":7}"#);
+    check(ToolOutput::text("done").with_media(picture()), "done");
+    let mut both = ToolOutput::text("seven");
+    both.value = Some(json!(7));
+    check(both, "seven");
+    // A picture is no text, so the value still speaks.
+    check(ToolOutput::value(json!(7)).with_media(picture()), "7");
+}
+
+#[test]
+fn a_failure_is_told_in_words() {
+    let call = ToolCall::new("c1", "add", json!({}));
+    let error = ToolError::failed("no such number").with_source("out of range");
+    let result = ToolResult::new(&call, Err(error));
+    assert!(result.is_error());
+    assert_eq!(result.text(), "no such number: out of range");
+    assert_eq!((result.call.as_str(), result.name.as_str()), ("c1", "add"));
+}
+
+#[test]
+fn messages_are_read_part_by_part() {
+    let parts = [Part::thinking("a"), Part::text("b"), Part::thinking("c"), Part::text("d")];
+    let message = Message::new(Role::Assistant, parts);
+    assert_eq!((&*message.text(), &*message.thinking()), ("bd", "ac"));
+    assert_eq!(Message::from("hi"), Message::user("hi"));
+    assert_eq!(Message::from("hi".to_owned()).role, Role::User);
+    assert_eq!(Message::new(Role::User, []).text(), "");
+    assert_eq!((Message::system("a").role, Message::assistant("a").role), (Role::System, Role::Assistant));
+}
+
+#[test]
+fn a_request_takes_only_what_can_stand_alone() {
+    let orphan = Message::new(Role::Tool, []);
+    let request = Request::new().with_message(Message::user("hi")).with_message(orphan);
+    assert_eq!(request.history.len(), 1);
+    assert_eq!(request, request.clone().with_options(Options::new()));
+    assert_eq!(Request::new().with_history(History::new()), Request::new());
+}
+
+#[test]
+fn a_schema_is_named_after_its_type() {
+    #[derive(schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its shape matters")]
+    struct Sum {
+        total: f64,
+    }
+    let schema = OutputSchema::of::<Vec<Sum>>();
+    assert!(
+        schema.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+        "{}",
+        schema.name
+    );
+    assert_eq!(OutputSchema::of::<Sum>().schema["properties"]["total"]["type"], "number");
+}
+
+#[test]
+fn hints_are_careful_by_default() {
+    assert!(!Hints::new().runs_in_parallel() && !Hints::new().class.may_repeat());
+    assert!(Hints::new().read_only().runs_in_parallel() && Hints::new().read_only().class.may_repeat());
+    assert!(!Hints::new().idempotent().runs_in_parallel() && Hints::new().idempotent().class.may_repeat());
+    assert!(Hints::new().parallel().runs_in_parallel());
+}
+
+#[test]
+fn endings_are_told_in_words() {
+    let told = |status: Status| status.to_string();
+    assert_eq!(told(Status::Complete), "complete");
+    assert_eq!(told(Status::BestEffort(Limit::Turns)), "best effort: the limit on turns was near");
+    assert_eq!(told(Status::Partial(Limit::WallTime)), "stopped: the limit on time was reached");
+    assert_eq!(told(Status::Cancelled { reason: "enough".into() }), "cancelled: enough");
+    assert_eq!(told(Status::Failed(Failure::Internal("x".into()))), "failed: the run cannot go on: x");
+    assert!(Status::Complete.is_answer() && Status::BestEffort(Limit::Turns).is_answer());
+    assert!(!Status::Partial(Limit::Turns).is_answer());
+    assert_eq!(MachineKind::new("agent", 2).to_string(), "agent/2");
+    assert_eq!(Phase::Reflect.to_string(), "reflect");
+    assert_eq!(Ending::new(Status::Complete).text, "");
+    assert_eq!(Limits::default(), Limits::new());
+}
+
+#[test]
+fn nobody_listens_unless_told_to() {
+    assert!(!Live::default().is_watched());
+    Progress::default().report("half");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = heard.clone();
+    let progress = Progress::new(move |text| listener.lock().unwrap().push(text.to_owned()));
+    progress.clone().report("half");
+    assert_eq!(*heard.lock().unwrap(), ["half"]);
+}
+
+#[test]
+fn a_context_lists_what_was_done() {
+    let mut history = History::new();
+    let calls = [ToolCall::new("a", "add", json!({"a": 2})), ToolCall::new("b", "sub", json!({}))];
+    let reply = Message::new(Role::Assistant, calls.clone().map(Part::ToolCall));
+    let mut exchange = history.open(Arc::new(reply)).unwrap();
+    exchange.answer(ToolResult::new(&calls[0], Ok(ToolOutput::value(json!({"sum": 7}))))).unwrap();
+    history.close(exchange, &ToolError::failed("never ran"));
+    let steps: Vec<Value> =
+        Context::new("x").with_history(&history).history.iter().map(|step| json!(step)).collect();
+    assert_eq!(
+        steps,
+        [
+            json!({"step": 1, "action": {"tool": "add", "args": {"a": 2}}, "observation": {"ok": true, "output": {"sum": 7}}}),
+            json!({"step": 2, "action": {"tool": "sub", "args": {}}, "observation": {"ok": false, "output": "never ran"}}),
+        ]
+    );
+}

@@ -1,0 +1,166 @@
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Cause, Child, ContextSource, Executor, History, Limits, Message, RunId};
+use levity_runtime::{Job, Runtime};
+
+use crate::builder::AgentBuilder;
+use crate::executor::AgentExecutor;
+use crate::machine::AgentMachine;
+use crate::output::OutputCheck;
+use crate::run::{AgentRun, Run};
+use crate::spec::AgentSpec;
+
+/// A model with instructions and tools that works on goals. Cloning costs nothing.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Good morning!")).build()?;
+/// assert_eq!(agent.run("Hello").await?.text(), "Good morning!");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Agent {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) spec: Arc<AgentSpec>,
+    pub(crate) executor: Arc<AgentExecutor>,
+    pub(crate) runtime: Runtime,
+    pub(crate) limits: Limits,
+    pub(crate) context: Vec<Arc<dyn ContextSource>>,
+    pub(crate) context_budget: usize,
+}
+
+impl Agent {
+    /// Begins an agent on this model.
+    pub fn builder(model: impl levity_core::Model + 'static) -> AgentBuilder {
+        AgentBuilder::new(Arc::new(model))
+    }
+
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Works on a goal, on the caller's own task: await what is returned, after setting what is to be
+    /// set. Dropping the future stops the work.
+    pub fn run(&self, goal: impl Into<Message>) -> Run {
+        Run::new(self.clone(), goal.into())
+    }
+
+    /// Works on a goal on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(&self, goal: impl Into<Message>) -> AgentRun {
+        self.run(goal).start()
+    }
+
+    /// Goes on with a run that an earlier process left, from its journal.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_runtime::{MemoryJournal, Runtime};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Done.")).runtime(runtime).build()?;
+    /// let answer = agent.run("Do it").await?;
+    /// // The run has ended, so its answer is read from the journal, and no model is called.
+    /// assert_eq!(agent.resume(answer.run().clone()).await?.text(), "Done.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resume(&self, run: RunId) -> AgentRun {
+        let spec = self.inner.spec.clone();
+        let job = Job::resume(run, self.executor(), move |kind, state| {
+            if &*kind.name != "agent" || kind.version != 1 {
+                return Err(format!("it is driven by `{kind}`, and this is `agent/1`"));
+            }
+            AgentMachine::restore(spec, state)
+        });
+        AgentRun::new(self.runtime().start(job.limits(self.inner.limits)))
+    }
+
+    /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
+    /// not read.
+    pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
+        let system = self.inner.spec.instructions.clone();
+        AgentMachine::new(self.inner.spec.clone(), goal.into(), History::new(), system, None)
+    }
+
+    /// Builds the machine again from the state it saved before its first input.
+    ///
+    /// # Errors
+    /// When the state is not one of an agent.
+    pub fn restore(&self, state: &serde_json::Value) -> Result<AgentMachine, String> {
+        AgentMachine::restore(self.inner.spec.clone(), state)
+    }
+
+    /// What performs this agent's effects.
+    pub fn executor(&self) -> Arc<dyn Executor> {
+        self.inner.executor.clone()
+    }
+
+    /// What drives its runs.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    pub(crate) fn child(&self, task: &str) -> Child {
+        Child::new(self.machine(task), self.executor(), self.inner.limits)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    /// The job of a run. What the context sources say is part of its first state, so a resumed run
+    /// sees what the first one saw.
+    pub(crate) fn job(
+        &self,
+        goal: Message,
+        history: History,
+        output: Option<OutputCheck>,
+    ) -> Job<AgentMachine> {
+        let spec = self.inner.spec.clone();
+        if self.inner.context.is_empty() {
+            let system = spec.instructions.clone();
+            return Job::new(AgentMachine::new(spec, goal, history, system, output), self.executor());
+        }
+        let agent = self.clone();
+        let machine = async move {
+            let system = agent.gather().await?;
+            Ok(AgentMachine::new(spec, goal, history, system, output))
+        };
+        Job::deferred(machine, self.executor())
+    }
+
+    /// The blocks of all context sources, each under its name, and then the instructions.
+    async fn gather(&self) -> Result<Option<Arc<str>>, Cause> {
+        let mut text = String::new();
+        let mut budget = self.inner.context_budget;
+        for source in &self.inner.context {
+            for block in source.blocks(budget).await.map_err(Cause::new)? {
+                let block = format!("--- {} ---\n{}\n\n", block.name, block.text.trim_end());
+                budget = budget.saturating_sub(block.len().div_ceil(4));
+                text.push_str(&block);
+            }
+        }
+        text.push_str(self.inner.spec.instructions.as_deref().unwrap_or_default());
+        Ok((!text.is_empty()).then(|| text.trim_end().into()))
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("executor", &self.inner.executor).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,316 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{
+    Approver, ContextSource, Hints, Limits, Model, Options, Tool, ToolCx, ToolError, ToolOutput, ToolSource,
+    ToolSpec, Toolbox, Workspace,
+};
+use levity_runtime::Runtime;
+use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
+use serde_json::{Value, json};
+
+use crate::agent::{Agent, Inner};
+use crate::error::{Error, Result};
+use crate::executor::{AgentExecutor, ToolsDigest};
+use crate::spec::AgentSpec;
+use crate::strategy::{Planner, Reflector};
+
+/// Puts an [`Agent`] together. Everything but the model has a default.
+#[must_use = "a builder does nothing until `build`"]
+pub struct AgentBuilder {
+    model: Arc<dyn Model>,
+    slots: BTreeMap<String, Arc<dyn Model>>,
+    spec: AgentSpec,
+    tools: RegistryBuilder,
+    tool_count: usize,
+    delegates: BTreeMap<String, Agent>,
+    policy: Policy,
+    approver: Option<Arc<dyn Approver>>,
+    limits: Limits,
+    runtime: Runtime,
+    context: Vec<Arc<dyn ContextSource>>,
+    context_budget: usize,
+    tool_timeout: Option<Duration>,
+    model_timeout: Duration,
+    max_output: Option<usize>,
+}
+
+impl AgentBuilder {
+    /// How long a model may take for a reply: 10 minutes.
+    pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(600);
+    /// How many tokens of context the sources may give: 8,000.
+    pub const DEFAULT_CONTEXT_BUDGET: usize = 8_000;
+
+    pub(crate) fn new(model: Arc<dyn Model>) -> Self {
+        Self {
+            model,
+            slots: BTreeMap::new(),
+            spec: AgentSpec::default(),
+            tools: Registry::builder(),
+            tool_count: 0,
+            delegates: BTreeMap::new(),
+            policy: Policy::new(),
+            approver: None,
+            limits: Limits::new(),
+            runtime: Runtime::new(),
+            context: Vec::new(),
+            context_budget: Self::DEFAULT_CONTEXT_BUDGET,
+            tool_timeout: None,
+            model_timeout: Self::DEFAULT_MODEL_TIMEOUT,
+            max_output: None,
+        }
+    }
+
+    /// What the model is told before everything else; nothing by default.
+    pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.spec.instructions = Some(text.into());
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tool_count += 1;
+        self.tools = self.tools.tool(tool);
+        self
+    }
+
+    /// Adds a tool under another name.
+    pub fn tool_as(mut self, name: impl Into<String>, tool: impl Tool + 'static) -> Self {
+        self.tool_count += 1;
+        self.tools = self.tools.tool_as(name, tool);
+        self
+    }
+
+    /// Adds the tools of a box: an `impl` block under `#[tool]`, or a list.
+    pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        let tools = tools.into_tools();
+        self.tool_count += tools.len();
+        self.tools = self.tools.tools(tools);
+        self
+    }
+
+    /// Adds every `#[tool]` function that is linked into the program and whose name does not begin with
+    /// `_`.
+    pub fn linked_tools(mut self) -> Self {
+        self.tool_count += 1;
+        self.tools = self.tools.linked();
+        self
+    }
+
+    /// Adds a set of tools that may change while the agent runs.
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.tool_count += 1;
+        self.tools = self.tools.source(Arc::new(source));
+        self
+    }
+
+    /// Lets this agent hand work to another one, which it calls like a tool. The other one's runs are
+    /// children of this one's: in the same event stream, within the same limits, ended with it.
+    pub fn agent(mut self, name: impl Into<String>, description: impl Into<String>, agent: Agent) -> Self {
+        let name = name.into();
+        let spec = ToolSpec::new(name.clone(), description)
+            .with_hints(Hints::new().parallel())
+            .with_input(json!({
+                "type": "object",
+                "properties": {"task": {
+                    "type": "string",
+                    "description": "What to do, with everything needed to do it: the agent knows nothing else.",
+                }},
+                "required": ["task"],
+                "additionalProperties": false,
+            }));
+        self = self.tool(Delegate(spec));
+        self.spec.delegates.insert(name.clone());
+        self.delegates.insert(name, agent);
+        self
+    }
+
+    /// Which calls are allowed, asked about or denied; by default, what may destroy something is asked
+    /// about.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Who is asked about calls that policy does not allow by itself; by default, whoever holds the
+    /// handle of a started run.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives
+    /// a best-effort answer.
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.spec.max_turns = turns;
+        self
+    }
+
+    /// How many tools the model may call in one turn; 64 by default.
+    pub fn max_calls_per_turn(mut self, calls: usize) -> Self {
+        self.spec.max_calls = calls;
+        self
+    }
+
+    /// One call of one tool, and then the answer.
+    pub fn single_tool(mut self) -> Self {
+        self.spec.single_tool = true;
+        self
+    }
+
+    /// What a run and its children may use together.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How the goal is planned; not at all by default.
+    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
+        self.spec.planner = Arc::new(planner);
+        self
+    }
+
+    /// How each turn is looked back at; not at all by default.
+    pub fn reflector(mut self, reflector: impl Reflector + 'static) -> Self {
+        self.spec.reflector = Arc::new(reflector);
+        self
+    }
+
+    /// Another model for a purpose: `planner` or `reflector`.
+    pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
+        self.slots.insert(slot.into(), Arc::new(model));
+        self
+    }
+
+    /// Temperature and the like, for every call of a model.
+    pub fn options(mut self, options: Options) -> Self {
+        self.spec.options = Arc::new(options);
+        self
+    }
+
+    /// How often a typed answer of the wrong shape is asked for again; twice by default.
+    pub fn output_retries(mut self, retries: u32) -> Self {
+        self.spec.output_retries = retries;
+        self
+    }
+
+    /// Adds what a source has to say before the instructions.
+    pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
+        self.context.push(Arc::new(source));
+        self
+    }
+
+    /// How many tokens of context the sources may give together;
+    /// [`DEFAULT_CONTEXT_BUDGET`](Self::DEFAULT_CONTEXT_BUDGET) by default.
+    pub fn context_budget(mut self, tokens: usize) -> Self {
+        self.context_budget = tokens;
+        self
+    }
+
+    /// Where the agent works, for its [`Context`](levity_core::Context).
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.spec.workspace = workspace;
+        self
+    }
+
+    /// How long a tool may take that does not say so itself; 60 seconds by default.
+    pub fn tool_timeout(mut self, time: Duration) -> Self {
+        self.tool_timeout = Some(time);
+        self
+    }
+
+    /// How long a model may take for a reply;
+    /// [`DEFAULT_MODEL_TIMEOUT`](Self::DEFAULT_MODEL_TIMEOUT) by default.
+    pub fn model_timeout(mut self, time: Duration) -> Self {
+        self.model_timeout = time;
+        self
+    }
+
+    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The rest is kept aside,
+    /// and the model can read it in pieces.
+    pub fn max_tool_output(mut self, bytes: usize) -> Self {
+        self.max_output = Some(bytes);
+        self
+    }
+
+    /// What drives the runs: its journal, its clock.
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = runtime;
+        self
+    }
+
+    /// Puts the agent together.
+    ///
+    /// # Errors
+    /// When tools clash or their schemas make no sense, or a setting contradicts itself.
+    pub fn build(mut self) -> Result<Agent> {
+        self.check()?;
+        self.spec.has_tools = self.tool_count > 0;
+        let world = self.runtime.world().clone();
+        let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
+        if let Some(time) = self.tool_timeout {
+            tools = tools.timeout(time);
+        }
+        if let Some(bytes) = self.max_output {
+            tools = tools.max_output(bytes);
+        }
+        let executor = AgentExecutor {
+            model: self.model,
+            slots: self.slots,
+            tools: tools.build()?,
+            delegates: self.delegates,
+            approver: self.approver,
+            world,
+            model_timeout: self.model_timeout,
+            digest: ToolsDigest::default(),
+        };
+        Ok(Agent::new(Inner {
+            spec: Arc::new(self.spec),
+            executor: Arc::new(executor),
+            runtime: self.runtime,
+            limits: self.limits,
+            context: self.context,
+            context_budget: self.context_budget,
+        }))
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        if self.spec.max_turns == 0 {
+            return wrong("max_turns", "is 0, and an agent needs a turn to answer; set 1 or more");
+        }
+        if self.spec.max_calls == 0 {
+            return wrong("max_calls_per_turn", "is 0; leave out the tools instead");
+        }
+        if self.spec.single_tool && self.tool_count == 0 {
+            return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
+        }
+        if let Some(slot) = self.slots.keys().find(|slot| !matches!(&***slot, "planner" | "reflector")) {
+            let problem = format!("has no slot `{slot}`; there are `planner` and `reflector`");
+            return wrong("model_for", &problem);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for AgentBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentBuilder").field("model", &self.model.card().id).finish_non_exhaustive()
+    }
+}
+
+/// Shows an agent among the tools; the loop runs it as a child before any dispatcher sees the call.
+struct Delegate(ToolSpec);
+
+#[async_trait]
+impl Tool for Delegate {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        Err(ToolError::failed("an agent is run by the loop, not called as a tool"))
+    }
+}

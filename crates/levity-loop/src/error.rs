@@ -1,0 +1,147 @@
+use levity_core::{Limit, ModelError};
+
+use crate::Answer;
+
+/// What an agent's methods return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an agent could not be built, or gave no answer.
+///
+/// [`partial`](Self::partial) has what a run had reached: its words, its conversation, what it used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The tools do not fit together.
+    #[error(transparent)]
+    Tools(#[from] levity_tools::Error),
+    /// A setting makes no sense.
+    #[error("`{setting}` {problem}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// A limit was passed before there was an answer.
+    #[error("the limit on {limit} was reached before there was an answer; raise it, or ask for less")]
+    Limit {
+        /// Which.
+        limit: Limit,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// The run was cancelled.
+    #[error("the run was cancelled: {reason}")]
+    Cancelled {
+        /// Why.
+        reason: String,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// The model could not be called.
+    #[error("the model gave no reply")]
+    Model {
+        /// Why.
+        #[source]
+        source: ModelError,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// The model answered, and nothing could be done with it.
+    #[error("the model's reply is of no use: {what}")]
+    Behaviour {
+        /// What is wrong with it.
+        what: String,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// The answer does not have the wanted shape, and asking again did not help.
+    #[error("the answer does not have the wanted shape: {complaint}")]
+    Output {
+        /// What is wrong with it.
+        complaint: String,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// The run could not be driven on.
+    #[error("the run could not be driven on")]
+    Runtime {
+        /// Why.
+        #[source]
+        source: levity_runtime::Error,
+        /// What had been reached, where that is known.
+        partial: Option<Box<Answer>>,
+    },
+    /// The parts do not fit together: a fault in levity or in a part of your own.
+    #[error("the run could not go on: {what}")]
+    Internal {
+        /// What is wrong.
+        what: String,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
+    /// A blocking call was made where it would hold up an async runtime.
+    #[error("a blocking call was made inside an async runtime; use the async `Agent` there")]
+    InsideAsync,
+    /// The async runtime behind a blocking call could not be made.
+    #[error("no async runtime could be made for a blocking call")]
+    NoRuntime(#[source] std::io::Error),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The agent was put together wrongly.
+    Config,
+    /// A limit was passed.
+    Limit,
+    /// The run was cancelled.
+    Cancelled,
+    /// The model could not be called.
+    Model,
+    /// The model did something of no use.
+    Behaviour,
+    /// The answer has another shape.
+    Output,
+    /// The run could not be driven on.
+    Runtime,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Tools(_) | Self::Setting { .. } | Self::InsideAsync => ErrorKind::Config,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Cancelled { .. } => ErrorKind::Cancelled,
+            Self::Model { .. } => ErrorKind::Model,
+            Self::Behaviour { .. } => ErrorKind::Behaviour,
+            Self::Output { .. } => ErrorKind::Output,
+            Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) => ErrorKind::Runtime,
+        }
+    }
+
+    /// Whether the same run may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Model { source, .. } => source.is_retryable(),
+            Self::Runtime { source, .. } => source.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// What the run had reached.
+    pub fn partial(&self) -> Option<&Answer> {
+        match self {
+            Self::Limit { partial, .. }
+            | Self::Cancelled { partial, .. }
+            | Self::Model { partial, .. }
+            | Self::Behaviour { partial, .. }
+            | Self::Output { partial, .. }
+            | Self::Internal { partial, .. } => Some(partial),
+            Self::Runtime { partial, .. } => partial.as_deref(),
+            _ => None,
+        }
+    }
+}

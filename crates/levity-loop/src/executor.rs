@@ -1,0 +1,209 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, FutureExt, select};
+use levity_core::{
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
+    Fold, Live, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Part, Prepared, Progress,
+    Request, Response, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, idempotency_key,
+};
+use levity_tools::{CallCx, Dispatched, Dispatcher};
+
+use crate::agent::Agent;
+use crate::notes;
+
+/// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work to.
+pub(crate) struct AgentExecutor {
+    pub(crate) model: Arc<dyn Model>,
+    /// Models for other purposes, by slot.
+    pub(crate) slots: BTreeMap<String, Arc<dyn Model>>,
+    pub(crate) tools: Dispatcher,
+    pub(crate) delegates: BTreeMap<String, Agent>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) model_timeout: Duration,
+    pub(crate) digest: ToolsDigest,
+}
+
+/// The fingerprint of the tools on offer, made anew only when they change.
+#[derive(Default)]
+pub(crate) struct ToolsDigest(Mutex<Option<(Arc<[Arc<ToolSpec>]>, Digest)>>);
+
+impl ToolsDigest {
+    fn of(&self, specs: &Arc<[Arc<ToolSpec>]>) -> Digest {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((then, digest)) if Arc::ptr_eq(then, specs) => *digest,
+            _ => {
+                let digest = Digest::of(specs);
+                *known = Some((specs.clone(), digest));
+                digest
+            }
+        }
+    }
+}
+
+impl AgentExecutor {
+    async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
+        let model = self.slots.get(&*call.slot).unwrap_or(&self.model);
+        let mut request = call.request;
+        if call.offer == Offer::All {
+            request.tools = self.tools.specs();
+        }
+        if !model.card().abilities.output_schema {
+            request = shape_in_words(request);
+        }
+        let sent = request.clone();
+        let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
+        let limit = self.world.sleep(self.model_timeout);
+        Outcome::Model(match select(Box::pin(reply), limit).await {
+            Either::Left((Ok(reply), _)) => reply.map(|response| estimated(response, &sent)),
+            Either::Left((Err(_), _)) => {
+                Err(ModelError::new(ModelErrorKind::Malformed, "the model panicked: a fault in its code"))
+            }
+            Either::Right(((), _)) => {
+                let message = format!("no reply within {:?}", self.model_timeout);
+                Err(ModelError::new(ModelErrorKind::Timeout, message))
+            }
+        })
+    }
+
+    async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
+        let key = idempotency_key(&cx.run, cx.effect);
+        let progress = progress(&cx, &run);
+        let call_cx = CallCx::new(cx.run, key).with_progress(progress);
+        match self.tools.dispatch(&run.call, run.approved, call_cx).await {
+            Dispatched::Done(result) => Outcome::Tool(result),
+            Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
+        }
+    }
+
+    async fn ask(&self, ask: &Ask) -> Outcome {
+        Outcome::Decision(match &self.approver {
+            None => Decision::deny("nobody is there to ask"),
+            Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
+                Ok(decision) => decision,
+                Err(_) => Decision::deny("the approver panicked"),
+            },
+        })
+    }
+}
+
+#[async_trait]
+impl Executor for AgentExecutor {
+    fn prepare(&self, effect: &Effect) -> Prepared {
+        match effect {
+            Effect::Model(call) if call.offer == Offer::All => {
+                let digest = self.digest.of(&self.tools.specs());
+                Prepared::new(EffectClass::ReadOnly).with_input("tools", digest)
+            }
+            Effect::Tool(run) => {
+                let prepared = Prepared::new(self.tools.class(&run.call.name));
+                if self.tools.runs_alone(&run.call.name) { prepared.alone() } else { prepared }
+            }
+            _ => Prepared::new(EffectClass::ReadOnly),
+        }
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        match effect {
+            Effect::Model(call) => self.model(call, cx).await,
+            Effect::Tool(run) => self.tool(run, cx).await,
+            Effect::Ask(ask) => self.ask(&ask).await,
+            _ => Outcome::Unknown,
+        }
+    }
+
+    fn child(&self, child: &ChildRun) -> Result<Child, ToolError> {
+        let Some(agent) = self.delegates.get(&*child.agent) else {
+            let message = format!("there is no agent `{}`", child.agent);
+            return Err(ToolError::new(ToolErrorKind::NotFound, message));
+        };
+        let Some(task) = child.input.get("task").and_then(|task| task.as_str()) else {
+            let message = "an agent is called with a `task`, in words";
+            return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
+        };
+        Ok(agent.child(task))
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        self.approver.is_some()
+    }
+}
+
+impl fmt::Debug for AgentExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentExecutor").field("model", &self.model.card().id).finish_non_exhaustive()
+    }
+}
+
+/// Streams when somebody watches; otherwise the model may have a cheaper way.
+async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
+    if !cx.live.is_watched() {
+        return model.complete(request).await;
+    }
+    let mut deltas = model.stream(request).await?;
+    let mut fold = Fold::new();
+    while let Some(delta) = deltas.next().await {
+        let delta = delta?;
+        cx.live.send(EventKind::Delta { effect: cx.effect, delta: delta.clone() });
+        fold.push(delta)?;
+    }
+    Ok(fold.finish())
+}
+
+fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
+    if !cx.live.is_watched() {
+        return Progress::default();
+    }
+    let (live, effect, call): (Live, _, _) = (cx.live.clone(), cx.effect, run.call.id.clone());
+    Progress::new(move |text| {
+        live.send(EventKind::Progress { effect, call: call.clone(), text: text.to_owned() });
+    })
+}
+
+/// Puts the wanted shape into words, for a model that takes no schema.
+fn shape_in_words(mut request: Request) -> Request {
+    let Some(output) = request.output.take() else { return request };
+    let shape = notes::shape(&output.schema.to_string());
+    let system = match &request.system {
+        Some(system) => format!("{system}\n\n{shape}"),
+        None => shape,
+    };
+    request.with_system(system)
+}
+
+/// Fills in token counts that the provider did not give: a quarter of the bytes, marked as a guess.
+fn estimated(mut response: Response, request: &Request) -> Response {
+    if response.usage.input.is_some() && response.usage.output.is_some() {
+        return response;
+    }
+    let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
+    let usage = &mut response.usage;
+    usage.estimated = true;
+    usage.output = usage.output.or(Some(tokens(message_bytes(&response.message))));
+    usage.input = usage.input.or_else(|| {
+        let history: usize = request.history.messages().iter().map(|message| message_bytes(message)).sum();
+        let system = request.system.as_ref().map_or(0, |system| system.len());
+        Some(tokens(history + system))
+    });
+    response
+}
+
+fn message_bytes(message: &levity_core::Message) -> usize {
+    message.parts.iter().map(part_bytes).sum()
+}
+
+fn part_bytes(part: &Part) -> usize {
+    match part {
+        Part::Text(text) => text.text.len(),
+        Part::Thinking(thinking) => thinking.text.len(),
+        Part::ToolCall(call) => call.name.len() + call.args.to_string().len(),
+        Part::ToolResult(result) => result.text().len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,53 @@
+//! What the loop tells the model on the side.
+
+use levity_core::Limit;
+
+pub(crate) fn last_turn(limit: Limit) -> String {
+    match limit {
+        Limit::Turns => {
+            "This is your last turn: no more tools can be called. Give the best answer you can from \
+                         what you know now."
+                .to_owned()
+        }
+        limit => format!(
+            "The limit on {limit} is near: no more tools can be called. Give the best answer you can from what \
+             you know now."
+        ),
+    }
+}
+
+pub(crate) const ANSWER_NOW: &str = "Enough has been done: no more tools can be called. Answer now.";
+
+pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or answer from what you \
+                                     know and say what you could not find out.";
+
+pub(crate) const EMPTY: &str = "Your reply was empty. Answer the question, or call a tool.";
+
+pub(crate) fn repeated(tool: &str, times: u32) -> String {
+    format!(
+        "`{tool}` has now failed {times} times in the same way with the same arguments. Do not repeat the call: \
+         change the arguments or take another way."
+    )
+}
+
+pub(crate) fn plan(steps: &[String]) -> String {
+    let lines = (1..).zip(steps).map(|(number, step)| format!("\n{number}. {step}"));
+    std::iter::once("The plan:".to_owned()).chain(lines).collect()
+}
+
+pub(crate) fn reflection(text: &str) -> String {
+    format!("Looking back: {}", text.trim())
+}
+
+pub(crate) fn wrong_shape(complaint: &str) -> String {
+    format!(
+        "The answer does not have the wanted shape:\n{complaint}\nAnswer again, with only the JSON and nothing \
+         around it."
+    )
+}
+
+pub(crate) fn shape(schema: &str) -> String {
+    format!(
+        "Give your final answer as JSON, with nothing around it, that matches this JSON Schema:\n{schema}"
+    )
+}

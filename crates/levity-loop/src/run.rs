@@ -1,0 +1,324 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use levity_core::{Ask, Ending, Event, Failure, History, Limits, Machine, Message, RunId, Status};
+use levity_runtime::{Control, ControlError, Done, Events, Job, RunHandle, Stopped, Watcher};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::answer::Answer;
+use crate::error::{Error, Result};
+use crate::machine::AgentMachine;
+use crate::output::OutputCheck;
+
+/// A run that is about to begin: await it for the answer, or set something first.
+///
+/// ```
+/// # use levity_loop::Agent;
+/// # use levity_test::ScriptedModel;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// # let agent = Agent::builder(ScriptedModel::new().reply("Hello!").reply("Still here.")).build()?;
+/// let first = agent.run("Hello").await?;
+/// let second = agent.run("Are you there?").history(first.history().clone()).await?;
+/// assert_eq!(second.history().len(), 4);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a run does nothing until it is awaited or started"]
+pub struct Run {
+    agent: Agent,
+    goal: Message,
+    history: History,
+    limits: Limits,
+    id: Option<RunId>,
+    watcher: Option<Watcher>,
+    output: Option<OutputCheck>,
+}
+
+impl Run {
+    pub(crate) fn new(agent: Agent, goal: Message) -> Self {
+        let limits = agent.limits();
+        Self { agent, goal, history: History::new(), limits, id: None, watcher: None, output: None }
+    }
+
+    /// Goes on from an earlier conversation.
+    pub fn history(mut self, history: History) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// What this run may use, in place of the agent's limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The run's id; a random one by default.
+    pub fn id(mut self, run: impl Into<RunId>) -> Self {
+        self.id = Some(run.into());
+        self
+    }
+
+    /// Calls `watcher` with each event, in order, on the task that drives the run; it must not block.
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Wants the answer as a `T`: the model is given its schema, the answer is checked against it, mended
+    /// where that is safe, and asked for again when it is wrong.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum {
+    ///     total: f64,
+    /// }
+    ///
+    /// # let agent = Agent::builder(ScriptedModel::new().reply(r#"{"total": 7}"#)).build()?;
+    /// let sum: Sum = agent.run("What is 2 + 5?").typed().await?;
+    /// assert_eq!(sum.total, 7.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> TypedRun<T> {
+        self.output = Some(OutputCheck::of::<T>());
+        TypedRun { run: self, as_type: PhantomData }
+    }
+
+    /// Works on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> AgentRun {
+        let runtime = self.agent.runtime().clone();
+        AgentRun::new(runtime.start(self.into_job()))
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        let runtime = self.agent.runtime().clone();
+        conclude(runtime.run(self.into_job()).await)
+    }
+
+    fn into_job(self) -> Job<AgentMachine> {
+        let mut job = self.agent.job(self.goal, self.history, self.output).limits(self.limits);
+        if let Some(run) = self.id {
+            job = job.id(run);
+        }
+        if let Some(watcher) = self.watcher {
+            job = job.watch(watcher);
+        }
+        job
+    }
+}
+
+impl IntoFuture for Run {
+    type Output = Result<Answer>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.answer())
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+/// A run whose answer is wanted as a `T`; see [`Run::typed`].
+#[must_use = "a run does nothing until it is awaited"]
+pub struct TypedRun<T> {
+    run: Run,
+    as_type: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + JsonSchema> TypedRun<T> {
+    /// Waits for the answer as a `T`, together with all there is to know of it.
+    ///
+    /// # Errors
+    /// As for any run, and [`Error::Output`] when the answer keeps having the wrong shape.
+    pub async fn with_answer(self) -> Result<(T, Answer)> {
+        let answer = self.run.answer().await?;
+        match T::deserialize(answer.value().unwrap_or(&Value::Null)) {
+            Ok(value) => Ok((value, answer)),
+            Err(error) => Err(Error::Output { complaint: error.to_string(), partial: Box::new(answer) }),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + 'static> IntoFuture for TypedRun<T> {
+    type Output = Result<T>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.with_answer().await?.0) })
+    }
+}
+
+impl<T> fmt::Debug for TypedRun<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TypedRun").field(&self.run).finish()
+    }
+}
+
+/// A run under way. Awaiting it gives the answer; dropping it stops the run.
+///
+/// The methods that tell the run something return once that is in its journal.
+///
+/// ```
+/// # use levity_core::EventKind;
+/// # use levity_loop::Agent;
+/// # use levity_test::ScriptedModel;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// # let agent = Agent::builder(ScriptedModel::new().reply("Done.")).build()?;
+/// let mut run = agent.start("Do it");
+/// let mut events = run.events();
+/// while let Some(event) = events.next().await {
+///     if let EventKind::Asked(ask) = event.kind {
+///         run.approve(&ask).await.ok();
+///     }
+/// }
+/// assert_eq!(run.await?.text(), "Done.");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "dropping the handle stops the run"]
+#[derive(Debug)]
+pub struct AgentRun(RunHandle<AgentMachine>);
+
+impl AgentRun {
+    pub(crate) fn new(handle: RunHandle<AgentMachine>) -> Self {
+        Self(handle)
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> &RunId {
+        self.0.id()
+    }
+
+    /// What happens in the run and its children: at the first call from the start, later from now on.
+    pub fn events(&mut self) -> Events {
+        self.0.events()
+    }
+
+    /// Tells the run what to do, from anywhere: it can be cloned and sent away.
+    pub fn control(&self) -> &Control {
+        self.0.control()
+    }
+
+    /// Begins nothing new; what has begun goes on to its end.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub async fn pause(&self) -> Result<(), ControlError> {
+        self.control().pause().await
+    }
+
+    /// Goes on after a pause.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub async fn resume(&self) -> Result<(), ControlError> {
+        self.control().resume().await
+    }
+
+    /// Ends the run now; awaiting it then gives [`Error::Cancelled`] with what was reached.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
+        self.control().cancel(reason).await
+    }
+
+    /// Says something, to be taken in before the next call of the model.
+    ///
+    /// # Errors
+    /// When the run has ended.
+    pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
+        self.control().say(message).await
+    }
+
+    /// Allows what was asked.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn approve(&self, ask: &Ask) -> Result<(), ControlError> {
+        self.control().approve(ask).await
+    }
+
+    /// Allows what was asked, with other arguments.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn edit(&self, ask: &Ask, args: Value) -> Result<(), ControlError> {
+        self.control().edit(ask, args).await
+    }
+
+    /// Forbids what was asked; the model is told why.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn deny(&self, ask: &Ask, reason: impl Into<String>) -> Result<(), ControlError> {
+        self.control().deny(ask, reason).await
+    }
+}
+
+impl Future for AgentRun {
+    type Output = Result<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(conclude)
+    }
+}
+
+/// Turns the end of a run into an answer, or an error that carries what was reached.
+fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<Answer> {
+    match ended {
+        Ok(Done { run, machine, .. }) => match machine.ending().cloned() {
+            Some(ending) => judge(answer(run, machine, ending)),
+            None => Err(Error::Runtime { source: levity_runtime::Error::Lost(run), partial: None }),
+        },
+        Err(Stopped { run, machine, error, .. }) => {
+            let partial = machine.map(|machine| {
+                let (usage, stats) = machine.so_far();
+                let mut ending = Ending::new(Status::Failed(Failure::Internal(error.to_string())));
+                ending.text = machine.history().last_text().unwrap_or_default();
+                (ending.usage, ending.stats) = (usage, stats);
+                Box::new(answer(run, machine, ending))
+            });
+            Err(Error::Runtime { source: error, partial })
+        }
+    }
+}
+
+fn answer(run: RunId, machine: AgentMachine, ending: Ending) -> Answer {
+    let context = machine.context();
+    Answer::new(run, ending, machine.into_history(), context)
+}
+
+fn judge(answer: Answer) -> Result<Answer> {
+    let status = answer.status().clone();
+    let partial = Box::new(answer);
+    Err(match status {
+        Status::Partial(limit) => Error::Limit { limit, partial },
+        Status::Cancelled { reason } => Error::Cancelled { reason, partial },
+        Status::Failed(Failure::Model(source)) => Error::Model { source, partial },
+        Status::Failed(Failure::Behaviour(what)) => Error::Behaviour { what, partial },
+        Status::Failed(Failure::Output(complaint)) => Error::Output { complaint, partial },
+        Status::Failed(failure) => Error::Internal { what: failure.to_string(), partial },
+        _ => return Ok(*partial),
+    })
+}

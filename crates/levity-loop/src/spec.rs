@@ -1,0 +1,47 @@
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Options, Workspace};
+
+use crate::strategy::{NoPlan, NoReflection, Planner, Reflector};
+
+/// What an agent's machine goes by, the same for all its runs.
+pub(crate) struct AgentSpec {
+    pub(crate) instructions: Option<Arc<str>>,
+    pub(crate) max_turns: u64,
+    pub(crate) max_calls: usize,
+    pub(crate) single_tool: bool,
+    pub(crate) has_tools: bool,
+    pub(crate) output_retries: u32,
+    pub(crate) options: Arc<Options>,
+    pub(crate) planner: Arc<dyn Planner>,
+    pub(crate) reflector: Arc<dyn Reflector>,
+    /// Agents that are called like tools and run as children.
+    pub(crate) delegates: BTreeSet<String>,
+    pub(crate) workspace: Workspace,
+}
+
+impl Default for AgentSpec {
+    fn default() -> Self {
+        Self {
+            instructions: None,
+            max_turns: 10,
+            max_calls: 64,
+            single_tool: false,
+            has_tools: false,
+            output_retries: 2,
+            options: Arc::default(),
+            planner: Arc::new(NoPlan),
+            reflector: Arc::new(NoReflection),
+            delegates: BTreeSet::new(),
+            workspace: Workspace::default(),
+        }
+    }
+}
+
+impl fmt::Debug for AgentSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentSpec").field("max_turns", &self.max_turns).finish_non_exhaustive()
+    }
+}

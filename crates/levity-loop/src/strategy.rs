@@ -1,0 +1,272 @@
+use levity_core::{Message, ToolCall, ToolResult};
+
+/// Decides how a goal is planned.
+///
+/// # Contract
+/// - The same goal gives the same answer: no clock, no randomness, no I/O. A plan that needs a model asks
+///   for it by [`Planning::Ask`].
+///
+/// ```
+/// use levity_loop::{Goal, Planner, Planning};
+///
+/// struct AlwaysLookFirst;
+///
+/// impl Planner for AlwaysLookFirst {
+///     fn plan(&self, _: &Goal<'_>) -> Planning {
+///         Planning::Steps(vec!["look around".into(), "do it".into()])
+///     }
+/// }
+/// ```
+pub trait Planner: Send + Sync {
+    /// How this goal is planned.
+    fn plan(&self, goal: &Goal<'_>) -> Planning;
+}
+
+/// What a [`Planner`] plans for.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Goal<'a> {
+    /// What is to be done.
+    pub message: &'a Message,
+}
+
+/// How a goal is planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Planning {
+    /// Not at all.
+    None,
+    /// By these steps.
+    Steps(Vec<String>),
+    /// By a model, asked with this text; each line of its reply is a step.
+    Ask(String),
+}
+
+/// No plan: the model goes at it. The default, and costs nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPlan;
+
+impl Planner for NoPlan {
+    fn plan(&self, _: &Goal<'_>) -> Planning {
+        Planning::None
+    }
+}
+
+/// Plans by rules: the first whose word occurs in the goal gives the steps.
+///
+/// ```
+/// # use levity_core::Message;
+/// # use levity_loop::{Goal, PlanRules, Planner, Planning};
+/// let rules = PlanRules::new().when("deploy", ["run the tests", "deploy", "look at the logs"]);
+/// # let agent = levity_loop::Agent::builder(levity_test::ScriptedModel::new()).planner(rules);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PlanRules(Vec<(String, Vec<String>)>);
+
+impl PlanRules {
+    /// No rules yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rule; the case of letters does not matter.
+    #[must_use]
+    pub fn when(mut self, word: &str, steps: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.0.push((word.to_lowercase(), steps.into_iter().map(Into::into).collect()));
+        self
+    }
+}
+
+impl Planner for PlanRules {
+    fn plan(&self, goal: &Goal<'_>) -> Planning {
+        let text = goal.message.text().to_lowercase();
+        let rule = self.0.iter().find(|(word, _)| text.contains(word));
+        rule.map_or(Planning::None, |(_, steps)| Planning::Steps(steps.clone()))
+    }
+}
+
+/// Has a model write the plan: one more call, by the model of the slot `planner` if there is one.
+#[derive(Clone, Debug)]
+pub struct PlanByModel {
+    prompt: String,
+}
+
+impl Default for PlanByModel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PlanByModel {
+    /// Asks for a short list of steps.
+    pub fn new() -> Self {
+        let prompt =
+            "Before you begin, write a plan: at most 7 short steps, one on a line, and nothing else.";
+        Self { prompt: prompt.into() }
+    }
+
+    /// Asks with another text.
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.prompt = prompt.into();
+        self
+    }
+}
+
+impl Planner for PlanByModel {
+    fn plan(&self, _: &Goal<'_>) -> Planning {
+        Planning::Ask(self.prompt.clone())
+    }
+}
+
+/// The steps a model wrote: its lines, without bullets and numbers; at most 32.
+pub(crate) fn steps(text: &str) -> Vec<String> {
+    let strip = |line: &str| {
+        let line = line.trim().trim_start_matches(['-', '*', '•', '#']).trim_start();
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let numbered = rest.len() < line.len() && rest.starts_with(['.', ')', ':']);
+        if numbered { rest[1..].trim().to_owned() } else { line.to_owned() }
+    };
+    text.lines().map(strip).filter(|step| !step.is_empty()).take(32).collect()
+}
+
+/// Looks at what a turn has brought.
+///
+/// That all calls failed, and that a call fails again and again, is noticed without any reflector.
+///
+/// # Contract
+/// - The same turn gives the same answer: no clock, no randomness, no I/O. A reflection that needs a
+///   model asks for it by [`Reflection::Ask`].
+pub trait Reflector: Send + Sync {
+    /// What to make of this turn.
+    fn reflect(&self, turn: &Turn<'_>) -> Reflection;
+}
+
+/// A turn as a [`Reflector`] sees it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Turn<'a> {
+    /// Its number, from 1.
+    pub number: u64,
+    /// What is to be done.
+    pub goal: &'a Message,
+    /// The plan; empty when there is none.
+    pub plan: &'a [String],
+    /// What was called, and what came of it.
+    pub calls: &'a [(&'a ToolCall, &'a ToolResult)],
+}
+
+/// What to make of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reflection {
+    /// Go on.
+    GoOn,
+    /// Go on, and tell the model this.
+    Note(String),
+    /// Ask a model with this text, and tell the answer.
+    Ask(String),
+    /// Enough: let the model answer now, with no more tools.
+    Finish,
+}
+
+/// No reflection. The default, and costs nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoReflection;
+
+impl Reflector for NoReflection {
+    fn reflect(&self, _: &Turn<'_>) -> Reflection {
+        Reflection::GoOn
+    }
+}
+
+/// Reflects by rules.
+///
+/// ```
+/// # use levity_loop::ReflectRules;
+/// let rules = ReflectRules::new()
+///     .when_fails("search", "The index may be stale: call `reindex` first.")
+///     .finish_after("submit");
+/// # let agent = levity_loop::Agent::builder(levity_test::ScriptedModel::new()).reflector(rules);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ReflectRules(Vec<ReflectRule>);
+
+#[derive(Clone, Debug)]
+enum ReflectRule {
+    Fails { tool: String, note: String },
+    FinishAfter { tool: String },
+}
+
+impl ReflectRules {
+    /// No rules yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tells the model `note` when `tool` failed.
+    #[must_use]
+    pub fn when_fails(mut self, tool: impl Into<String>, note: impl Into<String>) -> Self {
+        self.0.push(ReflectRule::Fails { tool: tool.into(), note: note.into() });
+        self
+    }
+
+    /// Lets the model answer once `tool` has succeeded.
+    #[must_use]
+    pub fn finish_after(mut self, tool: impl Into<String>) -> Self {
+        self.0.push(ReflectRule::FinishAfter { tool: tool.into() });
+        self
+    }
+}
+
+impl Reflector for ReflectRules {
+    fn reflect(&self, turn: &Turn<'_>) -> Reflection {
+        let called = |tool: &str, failed: bool| {
+            turn.calls.iter().any(|(call, result)| call.name == tool && result.is_error() == failed)
+        };
+        let hit = self.0.iter().find(|rule| match rule {
+            ReflectRule::Fails { tool, .. } => called(tool, true),
+            ReflectRule::FinishAfter { tool } => called(tool, false),
+        });
+        match hit {
+            Some(ReflectRule::Fails { note, .. }) => Reflection::Note(note.clone()),
+            Some(ReflectRule::FinishAfter { .. }) => Reflection::Finish,
+            None => Reflection::GoOn,
+        }
+    }
+}
+
+/// Has a model look at each turn: one more call a turn, by the model of the slot `reflector` if there is
+/// one.
+#[derive(Clone, Debug)]
+pub struct ReflectByModel {
+    prompt: String,
+}
+
+impl Default for ReflectByModel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReflectByModel {
+    /// Asks for two sentences.
+    pub fn new() -> Self {
+        let prompt = "Look at the last results against the goal. Say in at most two sentences what is \
+                      reached, what is missing, and what to do next.";
+        Self { prompt: prompt.into() }
+    }
+
+    /// Asks with another text.
+    #[must_use]
+    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.prompt = prompt.into();
+        self
+    }
+}
+
+impl Reflector for ReflectByModel {
+    fn reflect(&self, _: &Turn<'_>) -> Reflection {
+        Reflection::Ask(self.prompt.clone())
+    }
+}

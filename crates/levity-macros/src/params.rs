@@ -1,0 +1,175 @@
+//! What a tool takes: arguments from the model, and parts of the call's context.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{Attribute, Error, Expr, Generics, Ident, LitStr, Meta, Pat, PatType, Path, Result, Type};
+
+use crate::errors::Errors;
+use crate::{docs, meta, types};
+
+/// Where the value of a parameter comes from.
+pub(crate) enum Param {
+    /// One of the arguments.
+    Field(Box<Field>),
+    /// All arguments, as a struct of the user's.
+    Args(Type),
+    /// An expression over `__cx`, the context of the call.
+    Context(TokenStream),
+}
+
+/// An argument that the model fills in.
+pub(crate) struct Field {
+    pub(crate) ident: Ident,
+    pub(crate) ty: Type,
+    pub(crate) description: Option<TokenStream>,
+    pub(crate) default: Option<Fallback>,
+    pub(crate) rename: Option<LitStr>,
+}
+
+/// The value of an argument that is left out.
+pub(crate) enum Fallback {
+    /// `Default::default()`.
+    OfType,
+    Expr(Expr),
+}
+
+impl Field {
+    /// The name in the schema.
+    pub(crate) fn key(&self) -> String {
+        self.rename.as_ref().map_or_else(|| self.ident.unraw().to_string(), LitStr::value)
+    }
+}
+
+/// Reads the parameters of a tool; `outer` are the generics of the impl block around it.
+pub(crate) fn read<'a>(
+    inputs: impl Iterator<Item = &'a PatType>,
+    outer: &Generics,
+    errors: &mut Errors,
+) -> Vec<Param> {
+    let mut params = Vec::new();
+    for input in inputs {
+        let options = ParamOptions::read(&input.attrs, errors);
+        let param = errors.take(param(input, options, outer));
+        if let Some(Param::Args(_)) = param {
+            if params.iter().any(|param| matches!(param, Param::Args(_))) {
+                errors.at(&input.ty, "a tool has at most one `#[tool(args)]`: it is all of the arguments");
+            }
+        }
+        params.extend(param);
+    }
+    check_together(&params, errors);
+    params
+}
+
+/// Removes what only this macro understands.
+pub(crate) fn strip(attributes: &mut Vec<Attribute>) {
+    attributes.retain(|attribute| !docs::is_doc(attribute) && !meta::is_tool(attribute));
+}
+
+/// Silences advice that a tool cannot take: it owns its arguments, and the model wants them one by one.
+pub(crate) fn allow() -> Attribute {
+    syn::parse_quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)])
+}
+
+#[derive(Default)]
+struct ParamOptions {
+    args: Option<Path>,
+    default: Option<Fallback>,
+    rename: Option<LitStr>,
+    first: Option<Meta>,
+}
+
+impl ParamOptions {
+    fn read(attributes: &[Attribute], errors: &mut Errors) -> Self {
+        let mut options = Self::default();
+        let mut tokens = TokenStream::new();
+        for attribute in attributes.iter().filter(|attribute| meta::is_tool(attribute)) {
+            let more = meta::tokens(attribute, errors);
+            if !more.is_empty() {
+                tokens.extend(quote!(#more,));
+            }
+        }
+        for (name, meta) in meta::options(tokens, &["args", "default", "rename"], errors) {
+            options.first.get_or_insert_with(|| meta.clone());
+            errors.take(options.set(&name, meta));
+        }
+        options
+    }
+
+    fn set(&mut self, name: &str, meta: Meta) -> Result<()> {
+        match (name, meta) {
+            ("default", Meta::NameValue(pair)) => self.default = Some(Fallback::Expr(pair.value)),
+            ("default", meta) => self.default = meta::flag(meta).map(|_| Some(Fallback::OfType))?,
+            ("rename", meta) => self.rename = Some(meta::string(&meta)?),
+            (_, meta) => self.args = Some(meta::flag(meta)?),
+        }
+        Ok(())
+    }
+}
+
+fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Param> {
+    let ident = binding(&input.pat)?;
+    if let Some(expr) = context(&input.ty) {
+        return match options.first {
+            Some(option) => {
+                Err(Error::new_spanned(option, "this parameter comes from the call, not from the model"))
+            }
+            None => Ok(Param::Context(expr)),
+        };
+    }
+    types::check(&input.ty, outer)?;
+    if let Some(args) = options.args {
+        return match (options.default, options.rename) {
+            (None, None) => Ok(Param::Args((*input.ty).clone())),
+            _ => Err(Error::new_spanned(args, "`args` goes alone: it is all of the arguments")),
+        };
+    }
+    Ok(Param::Field(Box::new(Field {
+        ident,
+        ty: (*input.ty).clone(),
+        description: docs::description(&input.attrs),
+        default: options.default,
+        rename: options.rename,
+    })))
+}
+
+/// The name of a parameter, which is also the name the model knows it by.
+fn binding(pat: &Pat) -> Result<Ident> {
+    match pat {
+        Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => Ok(pat.ident.clone()),
+        _ => Err(Error::new_spanned(pat, "a tool's parameter is a plain name; take it apart in the body")),
+    }
+}
+
+/// What a parameter of this type gets from the call, if it is one of those types.
+fn context(ty: &Type) -> Option<TokenStream> {
+    let (inner, by_ref) = match ty {
+        Type::Reference(reference) if reference.mutability.is_none() => (&*reference.elem, true),
+        other => (other, false),
+    };
+    let value = match types::last_word(inner)?.to_string().as_str() {
+        "ToolCx" => quote!((*__cx)),
+        "CancelToken" => quote!(__cx.cancel),
+        "Progress" => quote!(__cx.progress),
+        "Deadline" => quote!(__cx.deadline),
+        "RunId" => quote!(__cx.run),
+        _ => return None,
+    };
+    Some(if by_ref { quote!(&#value) } else { quote!(::core::clone::Clone::clone(&#value)) })
+}
+
+fn check_together(params: &[Param], errors: &mut Errors) {
+    let whole = params.iter().any(|param| matches!(param, Param::Args(_)));
+    let mut keys: Vec<String> = Vec::new();
+    for param in params {
+        let Param::Field(field) = param else { continue };
+        let key = field.key();
+        if whole {
+            errors.at(&field.ident, "`#[tool(args)]` is all of the arguments: put this one into its struct");
+        } else if keys.contains(&key) {
+            errors.at(&field.ident, format!("two arguments are named `{key}`"));
+        }
+        keys.push(key);
+    }
+}

@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity_core::{Ask, Command, Decision, EffectId, Message, RunId};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::ControlError;
+
+/// How many commands may wait for a run; whoever sends one more waits.
+const WAITING_COMMANDS: usize = 64;
+
+/// Tells a run, and the runs below it, what to do. Clones tell the same run.
+///
+/// Every method returns once the command is in the journal.
+#[derive(Clone)]
+pub struct Control {
+    run: RunId,
+    board: Arc<Switchboard>,
+}
+
+impl Control {
+    pub(crate) fn new(run: RunId, board: Arc<Switchboard>) -> Self {
+        Self { run, board }
+    }
+
+    /// Tells a child of this run, named by the `run` of its events.
+    #[must_use]
+    pub fn child(&self, run: &RunId) -> Self {
+        Self { run: run.clone(), board: self.board.clone() }
+    }
+
+    /// Begins nothing new, here and in the children; what has begun goes on to its end.
+    ///
+    /// # Errors
+    /// When the run is not running.
+    pub async fn pause(&self) -> Result<(), ControlError> {
+        self.tell_all(&Command::Pause).await
+    }
+
+    /// Goes on after a pause.
+    ///
+    /// # Errors
+    /// When the run is not running.
+    pub async fn resume(&self) -> Result<(), ControlError> {
+        self.tell_all(&Command::Resume).await
+    }
+
+    /// Ends the run now. What is under way is dropped, and open calls are answered with an error, so
+    /// that the history stays whole.
+    ///
+    /// # Errors
+    /// When the run is not running.
+    pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
+        self.order(What::Command(Command::Cancel { reason: reason.into() })).await
+    }
+
+    /// Says something, to be taken in before the next call of a model.
+    ///
+    /// # Errors
+    /// When the run is not running.
+    pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
+        let message = Arc::new(message.into());
+        self.order(What::Command(Command::Say { message })).await
+    }
+
+    /// Allows what was asked.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn approve(&self, ask: &Ask) -> Result<(), ControlError> {
+        self.decide(ask, Decision::Allow).await
+    }
+
+    /// Allows what was asked, with other arguments.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn edit(&self, ask: &Ask, args: Value) -> Result<(), ControlError> {
+        self.decide(ask, Decision::edit(args)).await
+    }
+
+    /// Forbids what was asked; the model is told why.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn deny(&self, ask: &Ask, reason: impl Into<String>) -> Result<(), ControlError> {
+        self.decide(ask, Decision::deny(reason)).await
+    }
+
+    /// Answers what was asked.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn decide(&self, ask: &Ask, decision: Decision) -> Result<(), ControlError> {
+        self.child(&ask.run).order(What::Decide(ask.effect, decision)).await
+    }
+
+    async fn tell_all(&self, command: &Command) -> Result<(), ControlError> {
+        self.order(What::Command(command.clone())).await?;
+        for run in self.board.below(&self.run) {
+            // A child that has ended meanwhile needs no telling.
+            let _ = self.child(&run).order(What::Command(command.clone())).await;
+        }
+        Ok(())
+    }
+
+    async fn order(&self, what: What) -> Result<(), ControlError> {
+        let gone = || ControlError::NotRunning(self.run.clone());
+        let sender = self.board.find(&self.run).ok_or_else(gone)?;
+        let (done, answer) = oneshot::channel();
+        sender.send(Order { what, done }).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Control").field(&self.run).finish()
+    }
+}
+
+/// A command on its way to a run, and the way back for the answer.
+pub(crate) struct Order {
+    pub(crate) what: What,
+    pub(crate) done: oneshot::Sender<Result<(), ControlError>>,
+}
+
+pub(crate) enum What {
+    Command(Command),
+    Decide(EffectId, Decision),
+}
+
+/// Which runs of a tree can be told something now.
+#[derive(Default)]
+pub(crate) struct Switchboard(Mutex<BTreeMap<RunId, mpsc::Sender<Order>>>);
+
+impl Switchboard {
+    /// Takes a run's commands until the line is dropped.
+    pub(crate) fn connect(self: &Arc<Self>, run: &RunId) -> Line {
+        let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
+        self.runs().insert(run.clone(), sender);
+        Line { run: run.clone(), board: self.clone(), orders }
+    }
+
+    fn find(&self, run: &RunId) -> Option<mpsc::Sender<Order>> {
+        self.runs().get(run).cloned()
+    }
+
+    fn below(&self, run: &RunId) -> Vec<RunId> {
+        let prefix = format!("{run}.");
+        let runs = self.runs();
+        runs.keys().filter(|other| other.as_str().starts_with(&prefix)).cloned().collect()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Order>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Line {
+    run: RunId,
+    board: Arc<Switchboard>,
+    pub(crate) orders: mpsc::Receiver<Order>,
+}
+
+impl Line {
+    pub(crate) fn board(&self) -> &Arc<Switchboard> {
+        &self.board
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.board.runs().remove(&self.run);
+    }
+}

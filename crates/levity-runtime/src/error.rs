@@ -1,0 +1,97 @@
+use levity_core::{Cause, EffectId, JournalError, RunId};
+
+/// Why a run could not be driven on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The journal failed; what it had taken before is safe.
+    #[error("the journal failed")]
+    Journal(#[source] JournalError),
+    /// A new run was to have the id of an old one.
+    #[error("run `{0}` exists already; resume it, or choose another id")]
+    Exists(RunId),
+    /// There is no such run to resume.
+    #[error("run `{0}` is not in the journal")]
+    NotFound(RunId),
+    /// The journal's records belong to a machine that cannot be built here.
+    #[error("run `{run}` cannot be restored: {reason}")]
+    Restore {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        reason: String,
+    },
+    /// What the run needs before it can begin could not be had.
+    #[error("run `{run}` could not be prepared")]
+    Prepare {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        #[source]
+        cause: Cause,
+    },
+    /// The machine does not want what the journal says it wanted.
+    #[error(transparent)]
+    Diverged(#[from] Divergence),
+    /// The machine has not ended, wants nothing and waits for nothing.
+    #[error("run `{0}` is stuck: its machine wants nothing and has not ended")]
+    Stuck(RunId),
+    /// The task that drove the run is gone.
+    #[error("the task of run `{0}` ended before the run did")]
+    Lost(RunId),
+}
+
+impl Error {
+    /// Whether driving the run again may succeed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Journal(error) => error.is_retryable(),
+            Self::Lost(_) => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// Where a replay parts from its journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("run `{run}` parts from its journal at record {seq}: {what}")]
+#[non_exhaustive]
+pub struct Divergence {
+    /// The run.
+    pub run: RunId,
+    /// The record.
+    pub seq: u64,
+    /// The effect, where it is about one.
+    pub effect: Option<EffectId>,
+    /// What differs, in words.
+    pub what: String,
+}
+
+impl Divergence {
+    pub(crate) fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
+        Self { run: run.clone(), seq, effect, what: what.into() }
+    }
+}
+
+/// Why a command did not reach a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The run has ended, or never was.
+    #[error("run `{0}` is not running")]
+    NotRunning(RunId),
+    /// Nobody waits for this decision: it was made, or the question was withdrawn.
+    #[error("run `{run}` does not wait for a decision on effect {effect}")]
+    NotAsked {
+        /// The run.
+        run: RunId,
+        /// The question.
+        effect: EffectId,
+    },
+}

@@ -1,0 +1,179 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use levity_core::{Event, EventKind};
+
+/// What happens in a run and its children, as it happens.
+///
+/// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow listener. Then fleeting ones are left out
+/// first, the oldest next, and [`EventKind::Lagged`] says how many: a listener never holds up a run.
+pub struct Events {
+    queue: Arc<Queue>,
+}
+
+impl Events {
+    /// How many events wait for a slow listener.
+    pub const CAPACITY: usize = 4096;
+
+    /// The next event, or `None` after the last one of the run.
+    pub async fn next(&mut self) -> Option<Event> {
+        poll_fn(|cx| self.queue.poll(cx)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.queue.poll(cx)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("waiting", &self.queue.waiting().events.len()).finish()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    missed: u64,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: Event) {
+        let mut waiting = self.waiting();
+        if waiting.events.len() >= Events::CAPACITY {
+            waiting.missed += 1;
+            if event.kind.is_fleeting() {
+                return;
+            }
+            waiting.events.pop_front();
+        }
+        waiting.events.push_back(event);
+        let waker = waiting.waker.take();
+        drop(waiting);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.closed = true;
+        if let Some(waker) = waiting.waker.take() {
+            drop(waiting);
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut waiting = self.waiting();
+        if waiting.missed > 0 {
+            if let Some(next) = waiting.events.front() {
+                let (run, seq, at) = (next.run.clone(), next.seq, next.at);
+                let missed = std::mem::take(&mut waiting.missed);
+                return Poll::Ready(Some(Event::new(run, seq, at, EventKind::Lagged { missed })));
+            }
+        }
+        if let Some(event) = waiting.events.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        if waiting.closed {
+            return Poll::Ready(None);
+        }
+        waiting.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Called with each event, in order, on the task that drives the run; it must not block.
+pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Passes the events of a run and its children on to those who watch.
+#[derive(Default)]
+pub(crate) struct Hub {
+    queues: Mutex<Vec<Weak<Queue>>>,
+    watcher: Option<Watcher>,
+    watched: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl Hub {
+    pub(crate) fn new(watcher: Option<Watcher>) -> Self {
+        let watched = AtomicBool::new(watcher.is_some());
+        Self { watcher, watched, ..Self::default() }
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        let queue = Arc::new(Queue::default());
+        let mut queues = self.queues();
+        if self.closed.load(Ordering::Acquire) {
+            queue.close();
+        } else {
+            queues.push(Arc::downgrade(&queue));
+            self.watched.store(true, Ordering::Release);
+        }
+        Events { queue }
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn publish(&self, event: Event) {
+        if let Some(watcher) = &self.watcher {
+            watcher(&event);
+        }
+        let mut queues = self.queues();
+        queues.retain(|queue| queue.strong_count() > 0);
+        if queues.is_empty() {
+            self.watched.store(self.watcher.is_some(), Ordering::Release);
+            return;
+        }
+        for queue in queues.iter().skip(1).filter_map(Weak::upgrade) {
+            queue.push(event.clone());
+        }
+        if let Some(queue) = queues.first().and_then(Weak::upgrade) {
+            queue.push(event);
+        }
+    }
+
+    /// After this, listeners get what waits for them, and then the end.
+    pub(crate) fn close(&self) {
+        let queues = std::mem::take(&mut *self.queues());
+        self.closed.store(true, Ordering::Release);
+        queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.close());
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the listeners' streams however the run ends, be it by an abort.
+pub(crate) struct CloseOnDrop(pub(crate) Arc<Hub>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,51 @@
+use std::sync::Arc;
+
+use levity_core::{Digest, Effect, History, Message};
+
+/// Fingerprints what goes into effects.
+///
+/// A history is only ever added to, so its fingerprint goes on from where it was: the cost follows what
+/// is new.
+#[derive(Debug, Default)]
+pub(crate) struct Fingerprint {
+    seen: usize,
+    last: Option<Arc<Message>>,
+    history: Option<Digest>,
+}
+
+impl Fingerprint {
+    pub(crate) fn inputs(&mut self, effect: &Effect) -> Vec<(String, Digest)> {
+        let named = |name: &str, digest| (name.to_owned(), digest);
+        match effect {
+            Effect::Model(call) => {
+                let request = &call.request;
+                let mut inputs = vec![
+                    named("system", Digest::of(&request.system)),
+                    named("history", self.history(&request.history)),
+                    named("options", Digest::of(&request.options).with_json(&request.tool_choice)),
+                ];
+                if let Some(output) = &request.output {
+                    inputs.push(named("output schema", Digest::of(output)));
+                }
+                inputs
+            }
+            Effect::Tool(run) => vec![named("arguments", Digest::of(&run.call.args))],
+            Effect::Ask(ask) => vec![named("arguments", Digest::of(&ask.call.args))],
+            Effect::Child(child) => vec![named("input", Digest::of(&child.input))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn history(&mut self, history: &History) -> Digest {
+        let messages = history.messages();
+        let known = self.seen.checked_sub(1).and_then(|last| messages.get(last));
+        let grown = matches!((known, &self.last), (Some(now), Some(then)) if Arc::ptr_eq(now, then));
+        if !grown {
+            *self = Self::default();
+        }
+        let start = self.history.unwrap_or(Digest::EMPTY);
+        let digest = messages.iter().skip(self.seen).fold(start, Digest::with_json);
+        *self = Self { seen: messages.len(), last: messages.last().cloned(), history: Some(digest) };
+        digest
+    }
+}

@@ -1,0 +1,66 @@
+use levity_core::{Effect, Entry, Event, Machine, MachineKind, Record, RunId};
+use serde_json::Value;
+
+use crate::error::{Divergence, Error};
+use crate::runtime::restore_from;
+use crate::state::State;
+
+/// What a replay gives.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Replay<M> {
+    /// The machine as the records left it.
+    pub machine: M,
+    /// What was told, but for what was fleeting.
+    pub events: Vec<Event>,
+}
+
+/// Folds a run's records without performing anything.
+///
+/// `restore` builds the machine from the state it began with. The events are those of the run itself, the
+/// same to the byte; its children have records of their own.
+///
+/// # Errors
+/// When the machine cannot be built, or at the first record that does not fit what it does: then it is
+/// not the machine that wrote them, and the error says what differs.
+pub fn replay<M: Machine>(
+    run: &RunId,
+    records: &[Record],
+    restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String>,
+) -> Result<Replay<M>, Error> {
+    let machine = restore_from(run, records, restore)?;
+    let mut state = State::new(run.clone(), machine);
+    let mut events = Vec::new();
+    for record in records {
+        check_inputs(&mut state, record)?;
+        state.apply(record.clone(), Some(&mut events))?;
+    }
+    Ok(Replay { machine: state.machine, events })
+}
+
+/// The machine and the state that a run's first record names.
+pub(crate) fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineKind, &'a Value), Error> {
+    match &first.entry {
+        Entry::Opened { machine, state, .. } => Ok((machine, state)),
+        _ => Err(Divergence::new(run, first.seq, None, "the first record does not open the run").into()),
+    }
+}
+
+/// Compares what goes into an effect now with what went in then.
+fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(), Divergence> {
+    let Entry::Started { effect, note } = &record.entry else {
+        return Ok(());
+    };
+    let wanted: Option<&Effect> = state.queue.iter().find(|w| w.id == *effect).map(|w| &w.effect);
+    let now = wanted.map(|wanted| state.fingerprint.inputs(wanted)).unwrap_or_default();
+    let differs = now.iter().find(|(name, digest)| {
+        note.inputs.iter().any(|(then_name, then)| then_name == name && then != digest)
+    });
+    match differs {
+        Some((name, _)) => {
+            let what = format!("the {name} of {:?} `{}` is not what it was", note.kind, note.name);
+            Err(state.diverged(Some(*effect), what))
+        }
+        None => Ok(()),
+    }
+}

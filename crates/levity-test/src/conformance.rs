@@ -1,0 +1,41 @@
+//! One suite per trait: does an implementation keep the promises of its contract?
+//!
+//! A suite is an `async fn` that runs on any executor. It panics at the first broken promise, with a
+//! message that begins with the trait and names the promise, so it is called from a test:
+//!
+//! ```
+//! use levity_test::{ScriptedModel, conformance};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! conformance::model(|| ScriptedModel::new().reply("Good morning!")).await;
+//! # }
+//! ```
+//!
+//! Most suites take a function that makes what is tested, since one check must not stand in the way of
+//! the next. What cannot be seen from outside is not checked; each suite says what that is.
+
+mod approver;
+mod check;
+mod context_source;
+mod executor;
+mod journal;
+mod junk;
+mod machine;
+mod memory_store;
+mod model;
+mod samples;
+mod tool;
+mod tool_source;
+mod world;
+
+pub use approver::approver;
+pub use context_source::context_source;
+pub use executor::executor;
+pub use journal::journal;
+pub use machine::{machine, machine_restored};
+pub use memory_store::memory_store;
+pub use model::model;
+pub use tool::tool;
+pub use tool_source::tool_source;
+pub use world::world;

@@ -1,0 +1,55 @@
+use levity_core::{Approver, Ask, Decision, EffectId, RunId, ToolCall};
+use serde_json::{Value, json};
+
+use super::check::{abandon, calm, patiently, same};
+
+/// Checks an [`Approver`].
+///
+/// `make` returns an approver that answers by itself, within moments; one that asks a person is given a
+/// person of straw.
+///
+/// What is checked:
+/// - every question is answered, whatever the call, and none makes it panic;
+/// - a question that waits holds up no other;
+/// - dropping a question withdraws it, and the next is answered;
+/// - new arguments are an object, since nothing else can be a tool's arguments.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn approver<A: Approver>(make: impl Fn() -> A) {
+    let approver = make();
+    for (n, args) in (1..).zip([json!({}), json!({"path": "/"}), json!(null), json!("junk")]) {
+        let decision = decide(&approver, &ask(n, args)).await;
+        check_decision(&decision);
+    }
+
+    let (first, second) = (ask(1, json!({"a": 1})), ask(2, json!({"a": 2})));
+    let mut waiting = approver.decide(&first);
+    let early = abandon(&mut waiting);
+    let promise = "approver: a question that waits holds up no other";
+    check_decision(&patiently(approver.decide(&second), promise).await);
+    let late = if early.is_some() { early } else { Some(waiting.await) };
+    late.iter().for_each(check_decision);
+
+    let promise = "approver: dropping a question withdraws it";
+    let fresh = make();
+    calm(async { drop(abandon(fresh.decide(&first))) }, promise).await;
+    drop(fresh.decide(&first));
+    check_decision(&patiently(fresh.decide(&second), promise).await);
+}
+
+async fn decide(approver: &impl Approver, ask: &Ask) -> Decision {
+    let promise = "approver: every question is answered";
+    patiently(calm(approver.decide(ask), promise), promise).await
+}
+
+fn ask(n: u64, args: Value) -> Ask {
+    let call = ToolCall::new(format!("c{n}"), "delete", args);
+    Ask::new(RunId::new("r1"), EffectId::new(n), call, "it may destroy something")
+}
+
+fn check_decision(decision: &Decision) {
+    if let Decision::Edit { args } = decision {
+        same(&args.is_object(), &true, "approver: new arguments are an object");
+    }
+}

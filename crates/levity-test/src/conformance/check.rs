@@ -1,0 +1,115 @@
+use std::error::Error;
+use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// The value, or a panic that names the broken promise.
+#[track_caller]
+#[expect(clippy::panic, reason = "a suite reports a broken promise by a panic")]
+pub(super) fn kept<T, E: Error>(result: Result<T, E>, promise: &str) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{promise}; it failed: {error}{}", causes(&error)),
+    }
+}
+
+fn causes(error: &dyn Error) -> String {
+    let mut text = String::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// Both are the same, or a panic that names the broken promise.
+#[track_caller]
+pub(super) fn same<T: PartialEq + Debug>(found: &T, expected: &T, promise: &str) {
+    assert!(found == expected, "{promise}\n   found: {found:?}\nexpected: {expected:?}");
+}
+
+/// Waits for `future`; a panic inside names the broken promise.
+pub(super) async fn calm<T>(future: impl Future<Output = T>, promise: &str) -> T {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(panic) => resume_unwind(Box::new(format!("{promise}; it panicked: {}", words(&*panic)))),
+    })
+    .await
+}
+
+/// Runs `work`; a panic inside names the broken promise.
+pub(super) fn calmly<T>(work: impl FnOnce() -> T, promise: &str) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        resume_unwind(Box::new(format!("{promise}; it panicked: {}", words(&*panic))))
+    })
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
+
+/// Polls once and drops, as a caller does who loses interest.
+pub(super) fn abandon<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Waits for both at once.
+pub(super) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|cx| {
+        if first.is_none() {
+            first = ready(a.as_mut().poll(cx));
+        }
+        if second.is_none() {
+            second = ready(b.as_mut().poll(cx));
+        }
+        match (first.take(), second.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (one, other) => {
+                (first, second) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn ready<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// How often [`patiently`] polls before it gives up.
+const PATIENCE: usize = 100_000;
+
+/// Polls again and again, without waiting to be woken, and gives up after many times: for what would
+/// otherwise hang for ever.
+pub(super) async fn patiently<T>(future: impl Future<Output = T>, promise: &str) -> T {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    poll_fn(|cx| {
+        polls += 1;
+        assert!(polls <= PATIENCE, "{promise}; there was no answer after {PATIENCE} polls");
+        let poll = future.as_mut().poll(cx);
+        if poll.is_pending() {
+            cx.waker().wake_by_ref();
+        }
+        poll
+    })
+    .await
+}

@@ -1,0 +1,52 @@
+use levity_core::{ContextBlock, ContextSource};
+
+use super::check::{abandon, calm, kept, same};
+
+/// Checks a [`ContextSource`].
+///
+/// `make` returns a source over the same material each time, better more of it than fits a small budget.
+///
+/// What is checked, for budgets from nothing to no limit:
+/// - the texts of the blocks together have no more bytes than four times the budget;
+/// - every block has a name, and no two have the same;
+/// - the same sources give the same blocks in the same order;
+/// - dropping the future is harmless.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
+    let source = make();
+    for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
+        let blocks = blocks(&source, budget).await;
+        check_budget(&blocks, budget);
+        check_names(&blocks);
+        let promise = "context source: the same sources give the same blocks in the same order";
+        same(&self::blocks(&source, budget).await, &blocks, promise);
+        same(&self::blocks(&make(), budget).await, &blocks, promise);
+    }
+    let promise = "context source: dropping the future is harmless";
+    let all = blocks(&source, usize::MAX).await;
+    calm(async { drop(abandon(source.blocks(usize::MAX))) }, promise).await;
+    same(&blocks(&source, usize::MAX).await, &all, promise);
+}
+
+async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock> {
+    let blocks = calm(source.blocks(budget), "context source: no budget makes it panic").await;
+    kept(blocks, "context source: `make` returns a source that can be read")
+}
+
+fn check_budget(blocks: &[ContextBlock], budget: usize) {
+    let bytes: usize = blocks.iter().map(|block| block.text.len()).sum();
+    assert!(
+        bytes <= budget.saturating_mul(4),
+        "context source: the blocks together have no more than `budget` tokens\nfound {bytes} bytes for {budget}"
+    );
+}
+
+fn check_names(blocks: &[ContextBlock]) {
+    for (n, block) in blocks.iter().enumerate() {
+        assert!(!block.name.is_empty(), "context source: every block has a name");
+        let again = blocks[..n].iter().any(|other| other.name == block.name);
+        assert!(!again, "context source: no two blocks have the same name\nfound twice: `{}`", block.name);
+    }
+}

@@ -1,0 +1,93 @@
+use levity_core::{
+    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, Live, Message, ModelCall, Offer, Outcome, Request,
+    RunId, ToolCall, ToolRun,
+};
+use serde_json::json;
+
+use super::check::{abandon, calm, calmly, same};
+
+/// Checks an [`Executor`].
+///
+/// `make` returns an executor that can perform `effects`; of those, a question is only asked if the
+/// executor [`answers`](Executor::answers) it, and a child run only made. Effects that nobody knows are
+/// added: another model slot, another tool, arguments that are not JSON, another agent.
+///
+/// What is checked:
+/// - `execute` gives an outcome of the effect's kind, never panics, and a tool's answer bears the id of
+///   its call;
+/// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not exist is
+///   an error;
+/// - `prepare` gives the same each time;
+/// - dropping `execute`, polled or not, is harmless.
+///
+/// Not checked: that `prepare` does no I/O, and that a dropped effect is cancelled.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
+    for effect in effects.into_iter().chain(unknown()) {
+        let executor = make();
+        let prepare = || calmly(|| executor.prepare(&effect), "executor: `prepare` does not panic");
+        same(&prepare(), &prepare(), "executor: `prepare` gives the same each time");
+        match &effect {
+            Effect::Child(child) => check_child(&executor, child),
+            Effect::Ask(ask) if !executor.answers(ask) => {}
+            _ => check_effect(&executor, &make(), effect).await,
+        }
+    }
+    let nobody = calmly(|| make().child(&ChildRun::new("no_such_agent", json!({}))), CHILD);
+    assert!(nobody.is_err(), "executor: an agent that does not exist is an error");
+}
+
+const CHILD: &str = "executor: `child` does not panic";
+
+fn check_child(executor: &impl Executor, child: &ChildRun) {
+    let made = calmly(|| executor.child(child), CHILD);
+    if let Ok(made) = made {
+        assert!(made.machine.ending().is_none(), "executor: a child's machine has not ended before it began");
+    }
+}
+
+async fn check_effect(executor: &impl Executor, other: &impl Executor, effect: Effect) {
+    drop(other.execute(effect.clone(), cx()));
+    let promise = "executor: dropping an effect is harmless";
+    calm(async { drop(abandon(other.execute(effect.clone(), cx()))) }, promise).await;
+
+    let outcome = calm(executor.execute(effect.clone(), cx()), "executor: failures are outcomes").await;
+    let fits = match (&effect, &outcome) {
+        (_, Outcome::Refused(_) | Outcome::Unknown) => false,
+        (Effect::Model(call), Outcome::Model(reply)) => &*call.slot != NOBODY || reply.is_err(),
+        (Effect::Tool(run), Outcome::Tool(result)) => {
+            let promise = "executor: a tool's answer bears the id of its call";
+            same(&result.call, &run.call.id, promise);
+            let must_fail = run.call.name == NOBODY || run.call.raw.is_some();
+            !must_fail || result.is_error()
+        }
+        (Effect::Tool(run), Outcome::NeedsApproval { .. }) => !run.approved,
+        (Effect::Ask(_), Outcome::Decision(_)) => true,
+        _ => false,
+    };
+    let promise =
+        "executor: `execute` gives an outcome of the effect's kind, and a failure for what is unknown";
+    assert!(fits, "{promise}\nfound: {outcome:?}\n  for: {effect:?}");
+}
+
+const NOBODY: &str = "no_such_name";
+
+fn unknown() -> Vec<Effect> {
+    let request = || Request::new().with_message(Message::user("What is 2 + 5?"));
+    let call = ToolCall::new("c1", NOBODY, json!({}));
+    let broken = ToolCall::from_text("c2", NOBODY, "{broken");
+    let question = Ask::new(RunId::new("r1"), EffectId::new(1), call.clone(), "why not");
+    vec![
+        Effect::Model(ModelCall::new(NOBODY, request(), Offer::None)),
+        Effect::Tool(ToolRun::new(call.clone())),
+        Effect::Tool(ToolRun::approved(call)),
+        Effect::Tool(ToolRun::approved(broken)),
+        Effect::Ask(question),
+    ]
+}
+
+fn cx() -> EffectCx {
+    EffectCx::new(RunId::new("r1"), EffectId::new(1), Live::default())
+}

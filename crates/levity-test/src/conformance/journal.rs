@@ -1,0 +1,141 @@
+use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunSummary};
+
+use super::check::{abandon, kept, same};
+use super::samples::{ODD_IDS, records};
+
+/// Checks a [`Journal`].
+///
+/// `make` returns a journal that is empty.
+///
+/// What is checked:
+/// - a new run has no records, and an empty journal lists no runs;
+/// - records come back as they were appended and in that order, in one batch or several;
+/// - an empty append changes nothing;
+/// - `open` is exclusive: a second one fails with [`Busy`](JournalErrorKind::Busy), and again after that
+///   failure; other runs can be opened; dropping the log, and nothing else, frees the run;
+/// - an append is all or nothing, also when its future is dropped half-way;
+/// - runs are kept apart, whatever their ids; an id may be refused, but not mixed up;
+/// - `list` is oldest first and says of each run when it was made, how long it is and how it ended,
+///   whether it is open or not.
+///
+/// A journal that [`keeps`](Journal::keeps) nothing is only held to be exclusive and empty.
+///
+/// Not checked: that another process is kept out, and that records outlive this one.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn journal<J: Journal>(make: impl AsyncFn() -> J) {
+    check_empty(&make().await).await;
+    check_exclusive(&make().await).await;
+    if !make().await.keeps() {
+        check_keeps_nothing(&make().await).await;
+        return;
+    }
+    check_order(&make().await).await;
+    check_whole(&make().await).await;
+    check_apart(&make().await).await;
+    check_list(&make().await).await;
+}
+
+const EXCLUSIVE: &str = "journal: `open` is exclusive while the log lives";
+const ORDER: &str = "journal: records come back as they were appended, and in that order";
+const WHOLE: &str = "journal: an append is all or nothing";
+
+async fn open(journal: &impl Journal, run: &RunId, promise: &str) -> OpenRun {
+    kept(journal.open(run).await, promise)
+}
+
+async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
+    let mut opened = open(journal, run, "journal: a run that nobody drives can be opened").await;
+    kept(opened.log.append(records).await, "journal: records can be appended");
+}
+
+async fn check_empty(journal: &impl Journal) {
+    let promise = "journal: an empty journal lists no runs";
+    same(&kept(journal.list().await, promise), &Vec::new(), promise);
+    let promise = "journal: a new run has no records";
+    same(&open(journal, &RunId::new("new"), promise).await.records, &Vec::new(), promise);
+}
+
+async fn check_exclusive(journal: &impl Journal) {
+    let run = RunId::new("r1");
+    let OpenRun { records: before, log, .. } = open(journal, &run, EXCLUSIVE).await;
+    drop(before);
+    for _ in 0..2 {
+        let second = journal.open(&run).await.map(|_| "an open run").map_err(|error| error.kind());
+        same(&second, &Err(JournalErrorKind::Busy), EXCLUSIVE);
+    }
+    let promise = "journal: an open run does not keep others from being opened";
+    let child = open(journal, &RunId::new("r1.1"), promise).await;
+    drop(log);
+    let promise = "journal: dropping the log lets others open the run";
+    drop(open(journal, &run, promise).await);
+    drop(open(journal, &run, promise).await);
+    drop(child);
+}
+
+async fn check_keeps_nothing(journal: &impl Journal) {
+    let run = RunId::new("r1");
+    append(journal, &run, &records(0)).await;
+    let promise = "journal: one that keeps nothing has nothing to return";
+    same(&open(journal, &run, promise).await.records, &Vec::new(), promise);
+}
+
+async fn check_order(journal: &impl Journal) {
+    let (run, sent) = (RunId::new("order"), records(5_000));
+    let mut opened = open(journal, &run, ORDER).await;
+    let (first, rest) = sent.split_at(4);
+    for record in first {
+        kept(opened.log.append(std::slice::from_ref(record)).await, ORDER);
+    }
+    kept(opened.log.append(&[]).await, "journal: an empty append changes nothing");
+    drop(opened);
+    same(&open(journal, &run, ORDER).await.records, &first.to_vec(), ORDER);
+    append(journal, &run, rest).await;
+    for _ in 0..2 {
+        same(&open(journal, &run, ORDER).await.records, &sent, ORDER);
+    }
+}
+
+async fn check_whole(journal: &impl Journal) {
+    let (run, sent) = (RunId::new("whole"), records(0));
+    let (first, rest) = sent.split_at(1);
+    append(journal, &run, first).await;
+    let mut opened = open(journal, &run, WHOLE).await;
+    drop(abandon(opened.log.append(rest)));
+    drop(opened);
+    let found = open(journal, &run, WHOLE).await.records;
+    assert!(found == sent || found == first, "{WHOLE}\nfound {} of {} records", found.len(), sent.len());
+}
+
+async fn check_apart(journal: &impl Journal) {
+    let promise = "journal: runs are kept apart, whatever their ids";
+    let mut taken = Vec::new();
+    for (start, run) in (0..).zip(ODD_IDS.map(RunId::new)) {
+        let Ok(mut opened) = journal.open(&run).await else { continue };
+        same(&opened.records, &Vec::new(), promise);
+        kept(opened.log.append(&records(start)[..2]).await, promise);
+        taken.push((run, start));
+    }
+    assert!(!taken.is_empty(), "journal: some runs can be opened");
+    for (run, start) in taken {
+        same(&open(journal, &run, promise).await.records, &records(start)[..2].to_vec(), promise);
+    }
+}
+
+async fn check_list(journal: &impl Journal) {
+    let promise = "journal: `list` is oldest first and says how long each run is and how it ended";
+    let runs = [("b", 1_000), ("c", 2_000), ("a", 3_000)].map(|(id, start)| (RunId::new(id), start));
+    let mut expected = Vec::new();
+    for (n, (run, start)) in runs.iter().enumerate() {
+        // The last run is whole, the others have one record and two.
+        let all = records(*start);
+        let sent = if n == 2 { &all[..] } else { &all[..=n] };
+        append(journal, run, sent).await;
+        expected.extend(RunSummary::of(run, sent));
+    }
+    same(&kept(journal.list().await, promise), &expected, promise);
+    let opened = open(journal, &runs[1].0, promise).await;
+    same(&kept(journal.list().await, promise), &expected, "journal: `list` shows open runs as well");
+    drop(opened);
+}

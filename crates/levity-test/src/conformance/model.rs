@@ -1,0 +1,123 @@
+use levity_core::{
+    Media, Message, Model, ModelError, Opaque, Options, OutputSchema, Part, Request, Response, Role,
+    ToolChoice, ToolSpec,
+};
+use serde_json::json;
+
+use super::check::{abandon, calm, kept, same};
+use super::samples::{ODD_TEXT, history};
+
+/// Checks a [`Model`].
+///
+/// `make` returns a model that answers its first request, whatever it is, each time with the same reply:
+/// a scripted one, or a provider that talks to a recorded exchange.
+///
+/// What is checked:
+/// - the card is always the same and names a provider and an id;
+/// - `complete` gives what folding `stream` gives, and the reply is the model's own;
+/// - a future that is dropped before it was polled has sent nothing: the model still answers;
+/// - dropping a future or a stream half-way is harmless;
+/// - no request makes it panic: empty, odd, with media, foreign provider data, unknown tools;
+/// - an error does not repeat what was sent.
+///
+/// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the provider, and
+/// that each request is sent once.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn model<M: Model>(make: impl Fn() -> M) {
+    check_card(&make);
+    let whole = check_complete(&make).await;
+    check_unpolled(&make, &whole).await;
+    check_dropped(&make).await;
+    for request in odd_requests() {
+        check_odd(&make(), request).await;
+    }
+}
+
+fn check_card<M: Model>(make: &impl Fn() -> M) {
+    let model = make();
+    let card = model.card();
+    assert!(!card.provider.is_empty(), "model: the card names a provider");
+    assert!(!card.id.is_empty(), "model: the card names the model's id");
+    same(model.card(), card, "model: the card is always the same");
+    same(make().card(), card, "model: the card is always the same");
+}
+
+async fn check_complete<M: Model>(make: &impl Fn() -> M) -> Response {
+    let folded = async { make().stream(plain()).await?.fold().await };
+    let folded = kept(folded.await, "model: `make` returns a model that answers its first request");
+    let whole = kept(make().complete(plain()).await, "model: `complete` gives what folding `stream` gives");
+    same(&whole, &folded, "model: `complete` gives what folding `stream` gives");
+    same(&whole.message.role, &Role::Assistant, "model: a reply's role is `Assistant`");
+    assert!(whole.message.results().next().is_none(), "model: a reply holds no tool results");
+    whole
+}
+
+async fn check_unpolled<M: Model>(make: &impl Fn() -> M, whole: &Response) {
+    let promise = "model: nothing is sent before the future is polled";
+    let model = make();
+    drop(model.stream(plain()));
+    drop(model.complete(plain()));
+    same(&kept(model.complete(plain()).await, promise), whole, promise);
+}
+
+async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
+    let promise = "model: dropping a call is harmless";
+    let model = make();
+    calm(async { drop(abandon(model.stream(plain()))) }, promise).await;
+    let half_way = async {
+        let mut deltas = make().stream(plain()).await?;
+        deltas.next().await.transpose()
+    };
+    kept(calm(half_way, promise).await, promise);
+    kept(make().complete(plain()).await, "model: a dropped call does not disturb the next");
+}
+
+async fn check_odd(model: &impl Model, request: Request) {
+    let reply = calm(model.complete(request), "model: no request makes it panic").await;
+    if let Err(error) = reply {
+        check_silent(&error);
+    }
+}
+
+/// What no error may repeat; it stands in every odd request.
+const SECRET: &str = "s3cret-payl0ad";
+
+fn check_silent(error: &ModelError) {
+    let told = format!("{error} {error:?}");
+    assert!(!told.contains(SECRET), "model: an error does not repeat what was sent\nfound: {told}");
+    assert!(!error.to_string().is_empty(), "model: an error says what went wrong");
+}
+
+fn plain() -> Request {
+    Request::new().with_system("Be brief.").with_message(Message::user("What is 2 + 5?"))
+}
+
+fn odd_requests() -> Vec<Request> {
+    let said = |message| Request::new().with_message(Message::user(SECRET)).with_message(message);
+    let image = Part::Media(Media::bytes("image/png", Vec::new()));
+    let foreign = Part::Opaque(Opaque::new("nobody", json!({"state": [SECRET]})));
+    let mut choice = plain().with_tools([ToolSpec::new("add", SECRET).into()]);
+    choice.tool_choice = ToolChoice::Tool("no_such_tool".into());
+    let mut options = Options::new();
+    options.temperature = Some(f64::NAN);
+    options.max_tokens = Some(u64::MAX);
+    options.stop = vec![String::new(), ODD_TEXT.into()];
+    options.extra.insert("stream".into(), json!({"odd": SECRET}));
+    let shape = OutputSchema::new("", json!({"type": "no such type"}));
+    vec![
+        Request::new(),
+        Request::new().with_system(""),
+        plain().with_history(history()),
+        said(Message::new(Role::User, [])),
+        said(Message::new(Role::User, [image, Part::text("")])),
+        said(Message::new(Role::Assistant, [Part::thinking(""), foreign])),
+        said(Message::system(ODD_TEXT)),
+        said(Message::user("x".repeat(1 << 20))),
+        choice,
+        plain().with_tools([ToolSpec::new("", "").with_input(json!(null)).into()]),
+        plain().with_output(shape),
+        plain().with_options(options),
+    ]
+}

@@ -1,0 +1,54 @@
+use std::collections::HashSet;
+
+use levity_core::{ToolSource, ToolSpec};
+
+use super::check::same;
+use super::tool::check_spec;
+
+/// Checks a [`ToolSource`].
+///
+/// `change` changes the tools of the source, and returns once it shows; a source that never changes
+/// passes one that does nothing.
+///
+/// What is checked, before and after the change:
+/// - the source has a name;
+/// - no two tools share a name, and each has a spec as [`tool`](super::tool) checks it;
+/// - `tools` and `version` stay the same while nothing changes, order included;
+/// - `version` changes when `tools` returns something else.
+///
+/// Not checked: that `tools` returns at once.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn tool_source<S: ToolSource>(source: &S, change: impl AsyncFnOnce(&S)) {
+    assert!(!source.name().is_empty(), "tool source: it has a name");
+    let before = check_set(source);
+    let version = source.version();
+    change(source).await;
+    let after = check_set(source);
+    let told = before == after || source.version() != version;
+    assert!(told, "tool source: `version` changes whenever `tools` would return something else");
+}
+
+fn check_set(source: &impl ToolSource) -> Vec<ToolSpec> {
+    let version = source.version();
+    let tools = specs(source);
+    let mut names = HashSet::new();
+    for spec in &tools {
+        check_spec(spec);
+        assert!(
+            names.insert(&spec.name),
+            "tool source: no two tools share a name\nfound twice: `{}`",
+            spec.name
+        );
+    }
+    for _ in 0..3 {
+        same(&specs(source), &tools, "tool source: `tools` are in a stable order");
+    }
+    same(&source.version(), &version, "tool source: `version` stays while nothing changes");
+    tools
+}
+
+fn specs(source: &impl ToolSource) -> Vec<ToolSpec> {
+    source.tools().iter().map(|tool| tool.spec().clone()).collect()
+}

@@ -1,0 +1,156 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use levity_core::{Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunSummary};
+
+/// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
+///
+/// What fails keeps nothing, and after a failed append its log fails for good.
+///
+/// ```no_run
+/// # use levity_core::Journal;
+/// # use levity_test::FaultyJournal;
+/// # async fn test(inner: impl Journal + 'static) {
+/// // The process dies when the third record is written.
+/// let journal = FaultyJournal::new(inner).stop_after_records(2);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FaultyJournal {
+    inner: Arc<dyn Journal>,
+    plan: Plan,
+    counts: Arc<Mutex<Counts>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Plan {
+    opens_fail: bool,
+    appends: Vec<usize>,
+    from: Option<usize>,
+    records: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    appends: usize,
+    records: usize,
+}
+
+impl FaultyJournal {
+    /// Passes everything on to `inner` until told otherwise.
+    pub fn new(inner: impl Journal + 'static) -> Self {
+        Self { inner: Arc::new(inner), plan: Plan::default(), counts: Arc::default() }
+    }
+
+    /// Fails every `open`.
+    #[must_use]
+    pub fn fail_open(mut self) -> Self {
+        self.plan.opens_fail = true;
+        self
+    }
+
+    /// Fails the `n`th append, counted from 1.
+    #[must_use]
+    pub fn fail_append(mut self, n: usize) -> Self {
+        self.plan.appends.push(n);
+        self
+    }
+
+    /// Fails the `n`th append, counted from 1, and all after it.
+    #[must_use]
+    pub fn fail_from(mut self, n: usize) -> Self {
+        self.plan.from = Some(n);
+        self
+    }
+
+    /// Keeps `n` records and fails every append that would add more, whole.
+    #[must_use]
+    pub fn stop_after_records(mut self, n: usize) -> Self {
+        self.plan.records = Some(n);
+        self
+    }
+
+    /// How many appends there were, failed ones included.
+    pub fn appends(&self) -> usize {
+        self.counts().appends
+    }
+
+    /// How many records were passed on.
+    pub fn records(&self) -> usize {
+        self.counts().records
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an append, and says why it fails if it does.
+    fn admit(&self, records: usize) -> Result<(), JournalError> {
+        let mut counts = self.counts();
+        counts.appends += 1;
+        let nth = counts.appends;
+        let planned = self.plan.appends.contains(&nth) || self.plan.from.is_some_and(|from| nth >= from);
+        if planned {
+            return Err(fault(format!("append {nth} fails as planned")));
+        }
+        let total = counts.records + records;
+        if let Some(most) = self.plan.records.filter(|most| total > *most) {
+            return Err(fault(format!("append {nth} fails as planned: {most} records are kept, no more")));
+        }
+        counts.records = total;
+        Ok(())
+    }
+}
+
+fn fault(message: impl Into<String>) -> JournalError {
+    JournalError::new(JournalErrorKind::Io, message)
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Journal for FaultyJournal {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        if self.plan.opens_fail {
+            return Err(fault("open fails as planned"));
+        }
+        let opened = self.inner.open(run).await?;
+        let log = FaultyLog { inner: opened.log, journal: self.clone(), broken: false };
+        Ok(OpenRun::new(opened.records, log))
+    }
+
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+        self.inner.list().await
+    }
+
+    fn keeps(&self) -> bool {
+        self.inner.keeps()
+    }
+}
+
+struct FaultyLog {
+    inner: Box<dyn RunLog>,
+    journal: FaultyJournal,
+    broken: bool,
+}
+
+#[async_trait]
+impl RunLog for FaultyLog {
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        if self.broken {
+            return Err(fault("an append failed before, and the log may be used no more"));
+        }
+        // Until the append has succeeded it may still fail, or be dropped half-way.
+        self.broken = true;
+        self.journal.admit(records.len())?;
+        self.inner.append(records).await?;
+        self.broken = false;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for FaultyJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyJournal").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

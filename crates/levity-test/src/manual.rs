@@ -1,0 +1,228 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{Timestamp, World};
+
+/// A world whose clock stands still until a test turns it. Clones share it.
+///
+/// ```
+/// use levity_core::World;
+/// use levity_test::ManualWorld;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let world = ManualWorld::new();
+/// let start = world.now();
+/// let turn = async {
+///     world.until_sleeping(1).await;
+///     world.advance(Duration::from_secs(60));
+/// };
+/// tokio::join!(world.sleep(Duration::from_secs(60)), turn);
+/// assert_eq!(world.now().since(start), Duration::from_secs(60));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ManualWorld {
+    turns_itself: bool,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    /// Since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not cut to nothing.
+    now: Duration,
+    random: u64,
+    next: u64,
+    sleepers: BTreeMap<Place, Waker>,
+    watchers: Vec<Waker>,
+}
+
+/// When a sleeper wakes; those who wake together do so in the order in which they went to sleep.
+type Place = (Duration, u64);
+
+impl ManualWorld {
+    /// Where the clock starts: 2025-01-01T00:00:00Z.
+    pub const START: Timestamp = Timestamp::from_millis(1_735_689_600_000);
+
+    /// A clock at [`START`](Self::START) that stands still.
+    pub fn new() -> Self {
+        let state = State {
+            now: since_1970(Self::START),
+            random: 0,
+            next: 0,
+            sleepers: BTreeMap::new(),
+            watchers: Vec::new(),
+        };
+        Self { turns_itself: false, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A clock that turns itself: when every sleeper has had its turn to be polled, the first to wake
+    /// does, and no real time passes. A time limit around work that waits for something else than this
+    /// clock is therefore over at once.
+    pub fn auto() -> Self {
+        Self { turns_itself: true, ..Self::new() }
+    }
+
+    /// Sets where [`random`](World::random) starts; 0 by default.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        self.state().random = seed;
+        self
+    }
+
+    /// Lets time pass and wakes those whose time has come, in the order of their times.
+    pub fn advance(&self, time: Duration) {
+        let now = self.state().now.saturating_add(time);
+        self.turn_to(now);
+    }
+
+    /// Sets the clock. Set back, it lets sleepers wait until it has come to their time after all;
+    /// those already woken stay so.
+    pub fn set(&self, now: Timestamp) {
+        self.turn_to(since_1970(now));
+    }
+
+    /// How many are asleep.
+    pub fn sleepers(&self) -> usize {
+        self.state().sleepers.len()
+    }
+
+    /// Waits until at least `count` are asleep.
+    pub async fn until_sleeping(&self, count: usize) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.sleepers.len() >= count {
+                return Poll::Ready(());
+            }
+            if !state.watchers.iter().any(|watcher| watcher.will_wake(cx.waker())) {
+                state.watchers.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn turn_to(&self, now: Duration) {
+        let due = self.state().turn_to(now);
+        // Outside the lock, since a waker may run anything.
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes to bed, or looks whether it is time to get up.
+    fn doze(&self, time: Duration, sleeper: &mut Sleeper<'_>, waker: &Waker) -> Poll<()> {
+        let mut state = self.state();
+        let Some(place) = sleeper.place else {
+            if time.is_zero() {
+                return Poll::Ready(());
+            }
+            sleeper.place = Some(state.lie_down(time, waker.clone()));
+            let watchers = std::mem::take(&mut state.watchers);
+            drop(state);
+            watchers.into_iter().for_each(Waker::wake);
+            if self.turns_itself {
+                waker.wake_by_ref();
+            }
+            return Poll::Pending;
+        };
+        if self.turns_itself {
+            let first = state.sleepers.keys().next().map(|(time, _)| *time);
+            let due = first.map(|first| state.turn_to(first)).unwrap_or_default();
+            drop(state);
+            due.into_iter().for_each(Waker::wake);
+            state = self.state();
+        }
+        match state.sleepers.get_mut(&place) {
+            None => Poll::Ready(()),
+            Some(kept) => {
+                kept.clone_from(waker);
+                if self.turns_itself {
+                    waker.wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl State {
+    fn lie_down(&mut self, time: Duration, waker: Waker) -> Place {
+        self.next += 1;
+        let place = (self.now.saturating_add(time), self.next);
+        self.sleepers.insert(place, waker);
+        place
+    }
+
+    /// Sets the clock and returns those whose time has come, first to wake first.
+    fn turn_to(&mut self, now: Duration) -> Vec<Waker> {
+        self.now = now;
+        let later = self.sleepers.split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
+        std::mem::replace(&mut self.sleepers, later).into_values().collect()
+    }
+}
+
+fn since_1970(moment: Timestamp) -> Duration {
+    Duration::from_millis(moment.as_millis())
+}
+
+#[async_trait]
+impl World for ManualWorld {
+    fn now(&self) -> Timestamp {
+        Timestamp::default().after(self.state().now)
+    }
+
+    fn random(&self) -> u64 {
+        splitmix(&mut self.state().random)
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let mut sleeper = Sleeper { world: self, place: None };
+        poll_fn(|cx| self.doze(time, &mut sleeper, cx.waker())).await;
+    }
+}
+
+/// Gets out of the way when the sleep is dropped.
+struct Sleeper<'a> {
+    world: &'a ManualWorld,
+    place: Option<Place>,
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            let kept = self.world.state().sleepers.remove(&place);
+            // Outside the lock, since dropping a waker may drop a whole task.
+            drop(kept);
+        }
+    }
+}
+
+/// The next number of the splitmix64 sequence: small, well mixed, and no secret.
+pub(crate) fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Default for ManualWorld {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ManualWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (now, sleepers) = (self.now(), self.sleepers());
+        f.debug_struct("ManualWorld").field("now", &now).field("sleepers", &sleepers).finish()
+    }
+}

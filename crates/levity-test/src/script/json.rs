@@ -1,0 +1,115 @@
+use levity_core::{Finish, ModelError, ModelErrorKind, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Step, Turn};
+
+/// Why a text is no script.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// The text is not a JSON list.
+    #[error("the script is not a JSON list of steps")]
+    NotAList(#[source] serde_json::Error),
+    /// A step has fields that are unknown, missing or of the wrong type.
+    #[error("step {at} of the script cannot be read")]
+    Step {
+        /// Its number, from 1.
+        at: usize,
+        /// What was found.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A step says nothing, or too much at once.
+    #[error("step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and `hang`")]
+    Unclear {
+        /// Its number, from 1.
+        at: usize,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    reply: Option<String>,
+    call: Option<Call>,
+    calls: Option<Vec<Call>>,
+    text: Option<String>,
+    thinking: Option<String>,
+    fail: Option<Value>,
+    hang: Option<bool>,
+    usage: Option<Usage>,
+    finish: Option<Finish>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    id: Option<String>,
+    name: String,
+    #[serde(default = "no_args")]
+    args: Value,
+}
+
+fn no_args() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+pub(super) fn steps(json: &str) -> Result<Vec<Step>, ScriptError> {
+    let steps: Vec<Value> = serde_json::from_str(json).map_err(ScriptError::NotAList)?;
+    (1..).zip(steps).map(|(at, step)| read(at, step)).collect()
+}
+
+fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
+    let unreadable = |source| ScriptError::Step { at, source };
+    let mut written: Written = serde_json::from_value(step).map_err(unreadable)?;
+    if !written.is_clear() {
+        return Err(ScriptError::Unclear { at });
+    }
+    if written.hang == Some(true) {
+        return Ok(Step::Hang);
+    }
+    Ok(match written.fail.take() {
+        Some(fail) => Step::Fail(ModelError::new(kind(fail).map_err(unreadable)?, "the script says so")),
+        None => Step::Turn(written.into_turn()),
+    })
+}
+
+/// A kind, in snake case; the one with a field may leave it out.
+fn kind(written: Value) -> Result<ModelErrorKind, serde_json::Error> {
+    if written == "rate_limited" {
+        return Ok(ModelErrorKind::RateLimited { retry_after: None });
+    }
+    serde_json::from_value(written)
+}
+
+impl Written {
+    /// Whether it says one thing, and nothing beside it that does not belong there.
+    fn is_clear(&self) -> bool {
+        let calls = self.call.is_some() || self.calls.is_some();
+        let answers = self.reply.is_some() || self.text.is_some() || calls;
+        let adds = self.thinking.is_some() || self.usage.is_some() || self.finish.is_some();
+        let ways = [
+            self.reply.is_some() || (self.text.is_some() && !calls),
+            self.call.is_some(),
+            self.calls.is_some(),
+            self.fail.is_some(),
+            self.hang == Some(true),
+        ];
+        let twice = self.reply.is_some() && self.text.is_some();
+        ways.into_iter().filter(|way| *way).count() == 1 && !twice && (answers || !adds)
+    }
+
+    fn into_turn(self) -> Turn {
+        let mut turn = self.thinking.into_iter().fold(Turn::new(), Turn::thinking);
+        turn = self.text.or(self.reply).into_iter().fold(turn, Turn::text);
+        let calls = self.call.into_iter().chain(self.calls.into_iter().flatten());
+        turn = calls.fold(turn, |turn, call| match call.id {
+            Some(id) => turn.call_with_id(id, call.name, call.args),
+            None => turn.call(call.name, call.args),
+        });
+        turn.usage = self.usage;
+        turn.finish = self.finish;
+        turn
+    }
+}

@@ -1,0 +1,225 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use levity_core::{CallId, Delta, Deltas, Finish, ModelError, Opaque, Request, Usage};
+use serde_json::Value;
+
+/// One reply of a [`ScriptedModel`](crate::ScriptedModel), piece by piece.
+///
+/// ```
+/// use levity_core::{Model, Request};
+/// use levity_test::{ScriptedModel, Turn};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let turn = Turn::new().thinking("Two numbers.").text("Let me see.").call("add", json!({"a": 2, "b": 5}));
+/// let model = ScriptedModel::new().turn(turn.usage(10, 3).pieces(4));
+///
+/// let reply = model.complete(Request::new()).await?;
+/// assert_eq!(reply.message.thinking(), "Two numbers.");
+/// assert_eq!(reply.usage.total(), 13);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Turn {
+    items: Vec<Item>,
+    pub(super) usage: Option<Usage>,
+    pub(super) finish: Option<Finish>,
+    pieces: usize,
+    delay: Option<Duration>,
+    expect: Option<Expect>,
+    broken: Option<ModelError>,
+}
+
+type Expect = Arc<dyn Fn(&Request) -> Result<(), String> + Send + Sync>;
+
+#[derive(Clone)]
+enum Item {
+    Text(String),
+    Thinking(String),
+    /// The arguments are text, since they need not be JSON.
+    Call {
+        id: Option<CallId>,
+        name: String,
+        args: String,
+    },
+    Opaque(Opaque),
+}
+
+impl Turn {
+    /// A reply without a word.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds text.
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.item(Item::Text(text.into()))
+    }
+
+    /// Adds text that arrives in exactly these pieces.
+    pub fn in_pieces(self, pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        pieces.into_iter().fold(self, Self::text)
+    }
+
+    /// Adds thinking.
+    pub fn thinking(self, text: impl Into<String>) -> Self {
+        self.item(Item::Thinking(text.into()))
+    }
+
+    /// Adds a tool call with an id that is made up.
+    #[expect(clippy::needless_pass_by_value, reason = "what `json!` makes is a value")]
+    pub fn call(self, name: impl Into<String>, args: Value) -> Self {
+        self.item(Item::Call { id: None, name: name.into(), args: args.to_string() })
+    }
+
+    /// Adds a tool call with this id, however strange.
+    #[expect(clippy::needless_pass_by_value, reason = "what `json!` makes is a value")]
+    pub fn call_with_id(self, id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
+        self.item(Item::Call { id: Some(id.into()), name: name.into(), args: args.to_string() })
+    }
+
+    /// Adds a tool call whose arguments are this text, JSON or not.
+    pub fn raw_call(self, name: impl Into<String>, args: impl Into<String>) -> Self {
+        self.item(Item::Call { id: None, name: name.into(), args: args.into() })
+    }
+
+    /// Fastens provider data to what was added before.
+    pub fn opaque(self, opaque: Opaque) -> Self {
+        self.item(Item::Opaque(opaque))
+    }
+
+    /// Says what it cost; unknown by default.
+    pub fn usage(mut self, input: u64, output: u64) -> Self {
+        self.usage = Some(Usage::new(input, output));
+        self
+    }
+
+    /// Says why the model stopped; by default what fits the reply.
+    pub fn finish(mut self, finish: Finish) -> Self {
+        self.finish = Some(finish);
+        self
+    }
+
+    /// Sends each text, thought and argument in `count` pieces of about the same length, cut between
+    /// characters; in one by default.
+    pub fn pieces(mut self, count: usize) -> Self {
+        self.pieces = count;
+        self
+    }
+
+    /// Waits before the first piece, by the clock of [`with_world`](crate::ScriptedModel::with_world).
+    pub fn delay(mut self, time: Duration) -> Self {
+        self.delay = Some(time);
+        self
+    }
+
+    /// Looks at the request first; an `Err` is what the caller gets, as a
+    /// [`BadRequest`](levity_core::ModelErrorKind::BadRequest).
+    pub fn expect(mut self, check: impl Fn(&Request) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.expect = Some(Arc::new(check));
+        self
+    }
+
+    /// Breaks the reply off with an error after all its pieces.
+    pub fn break_off(mut self, error: ModelError) -> Self {
+        self.broken = Some(error);
+        self
+    }
+
+    fn item(mut self, item: Item) -> Self {
+        self.items.push(item);
+        self
+    }
+
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.delay
+    }
+
+    pub(super) fn meets(&self, request: &Request) -> Result<(), String> {
+        self.expect.as_ref().map_or(Ok(()), |expect| expect(request))
+    }
+
+    /// The reply as it arrives; calls without an id are numbered on from `named`.
+    pub(super) fn pieces_named(self, named: &mut u64) -> Pieces {
+        let mut deltas = Vec::new();
+        let mut index = 0;
+        for item in self.items {
+            match item {
+                Item::Text(text) => deltas.extend(cut(&text, self.pieces).map(Delta::Text)),
+                Item::Thinking(text) => deltas.extend(cut(&text, self.pieces).map(Delta::Thinking)),
+                Item::Opaque(opaque) => deltas.push(Delta::Opaque(opaque)),
+                Item::Call { id, name, args } => {
+                    let id = id.unwrap_or_else(|| {
+                        *named += 1;
+                        CallId::from(format!("call_{named}"))
+                    });
+                    deltas.push(Delta::CallStart { index, id, name });
+                    deltas.extend(cut(&args, self.pieces).map(|text| Delta::CallArgs { index, text }));
+                    index += 1;
+                }
+            }
+        }
+        let broken = self.broken.map(Err);
+        if broken.is_none() {
+            deltas.extend(self.usage.map(Delta::Usage));
+            deltas.extend(self.finish.map(Delta::Finish));
+        }
+        Pieces(deltas.into_iter().map(Ok).chain(broken).collect::<Vec<_>>().into_iter())
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Turn({self})")
+    }
+}
+
+impl fmt::Display for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, item) in self.items.iter().enumerate() {
+            f.write_str(if n == 0 { "" } else { ", " })?;
+            match item {
+                Item::Text(text) => write!(f, "says {text:?}")?,
+                Item::Thinking(text) => write!(f, "thinks {text:?}")?,
+                Item::Call { name, args, .. } => write!(f, "calls {name} {args}")?,
+                Item::Opaque(opaque) => write!(f, "{opaque:?}")?,
+            }
+        }
+        if self.items.is_empty() { f.write_str("says nothing") } else { Ok(()) }
+    }
+}
+
+/// `text` in at most `count` pieces; none is empty unless the text is.
+fn cut(text: &str, count: usize) -> impl Iterator<Item = String> + use<> {
+    let chars: Vec<char> = text.chars().collect();
+    let size = chars.len().div_ceil(count.max(1)).max(1);
+    let mut pieces: Vec<String> = chars.chunks(size).map(|piece| piece.iter().collect()).collect();
+    if pieces.is_empty() {
+        pieces.push(String::new());
+    }
+    pieces.into_iter()
+}
+
+pub(super) struct Pieces(std::vec::IntoIter<Result<Delta, ModelError>>);
+
+impl Pieces {
+    pub(super) fn into_deltas(self) -> Deltas {
+        Deltas::new(self)
+    }
+}
+
+impl Stream for Pieces {
+    type Item = Result<Delta, ModelError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.next())
+    }
+}

@@ -1,0 +1,214 @@
+use std::fmt;
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use serde_json::{Value, json};
+
+/// A tool that does what no tool should. Clones share their count.
+///
+/// Each takes any object as arguments and is named after what it does wrong.
+///
+/// ```
+/// use levity_core::{Tool, ToolCx};
+/// use levity_test::FaultyTool;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let tool = FaultyTool::fails(1).named("flaky");
+/// assert!(tool.call(json!({}), &ToolCx::detached()).await.is_err());
+/// assert!(tool.call(json!({}), &ToolCx::detached()).await.is_ok());
+/// assert_eq!(tool.calls(), 2);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FaultyTool {
+    spec: ToolSpec,
+    fault: Fault,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Panic,
+    Hang,
+    Huge(usize),
+    WrongOutput,
+    Fail(usize),
+}
+
+impl FaultyTool {
+    /// Panics.
+    pub fn panics() -> Self {
+        Self::new("panics", Fault::Panic)
+    }
+
+    /// Never returns.
+    pub fn hangs() -> Self {
+        Self::new("hangs", Fault::Hang)
+    }
+
+    /// Returns a text of this many bytes.
+    pub fn huge(bytes: usize) -> Self {
+        Self::new("huge", Fault::Huge(bytes))
+    }
+
+    /// Promises `{"sum": number}` and returns `{"sum": "seven"}`.
+    pub fn wrong_output() -> Self {
+        let mut tool = Self::new("wrong_output", Fault::WrongOutput);
+        tool.spec = tool.spec.with_output(json!({
+            "type": "object",
+            "properties": {"sum": {"type": "number"}},
+            "required": ["sum"],
+        }));
+        tool
+    }
+
+    /// Fails the first `times` calls for a reason that may pass, then returns `done`.
+    pub fn fails(times: usize) -> Self {
+        Self::new("fails", Fault::Fail(times))
+    }
+
+    /// Sets the name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.spec.name = name.into();
+        self
+    }
+
+    /// Sets the hints.
+    #[must_use]
+    pub fn with_hints(mut self, hints: Hints) -> Self {
+        self.spec.hints = hints;
+        self
+    }
+
+    /// How often it was called.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn new(name: &str, fault: Fault) -> Self {
+        Self { spec: any_object(name, "Misbehaves."), fault, calls: Arc::default() }
+    }
+}
+
+fn any_object(name: impl Into<String>, description: &str) -> ToolSpec {
+    ToolSpec::new(name, description).with_input(json!({"type": "object"}))
+}
+
+#[async_trait]
+impl Tool for FaultyTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let before = self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            Fault::Panic => panic_as_planned(&format!("tool `{}` panics as planned", self.spec.name)),
+            Fault::Hang => pending().await,
+            Fault::Huge(bytes) => Ok(ToolOutput::text("x".repeat(bytes))),
+            Fault::WrongOutput => Ok(ToolOutput::value(json!({"sum": "seven"}))),
+            Fault::Fail(times) if before < times => Err(ToolError::transient("fails as planned; try again")),
+            Fault::Fail(_) => Ok(ToolOutput::text("done")),
+        }
+    }
+}
+
+#[expect(clippy::panic, reason = "a test asked for it")]
+pub(crate) fn panic_as_planned(message: &str) -> ! {
+    panic!("{message}")
+}
+
+/// A tool that is a function and remembers how it was called. Clones share what is remembered.
+///
+/// ```
+/// use levity_core::{Tool, ToolCx, ToolOutput};
+/// use levity_test::RecordingTool;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ToolError> {
+/// let echo = RecordingTool::new("echo", |args| Ok(ToolOutput::value(args.clone())));
+/// echo.call(json!({"text": "hi"}), &ToolCx::detached()).await?;
+/// assert_eq!(echo.calls()[0].args, json!({"text": "hi"}));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RecordingTool {
+    spec: ToolSpec,
+    work: Arc<Work>,
+    calls: Arc<Mutex<Vec<RecordedCall>>>,
+}
+
+type Work = dyn Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync;
+
+/// How a [`RecordingTool`] was called.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RecordedCall {
+    /// The arguments.
+    pub args: Value,
+    /// The key, which is the same for every attempt.
+    pub key: Arc<str>,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+}
+
+impl RecordingTool {
+    /// A tool that takes any object as arguments and returns what `work` makes of them.
+    pub fn new(
+        name: impl Into<String>,
+        work: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        let spec = any_object(name, "Remembers how it was called.");
+        Self { spec, work: Arc::new(work), calls: Arc::default() }
+    }
+
+    /// Sets the schema of the arguments.
+    #[must_use]
+    pub fn with_input(mut self, schema: Value) -> Self {
+        self.spec.input = schema;
+        self
+    }
+
+    /// Sets the hints.
+    #[must_use]
+    pub fn with_hints(mut self, hints: Hints) -> Self {
+        self.spec.hints = hints;
+        self
+    }
+
+    /// The calls so far.
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        self.recorded().clone()
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, Vec<RecordedCall>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Tool for RecordingTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let call = RecordedCall { args: args.clone(), key: cx.key.clone(), attempt: cx.attempt };
+        self.recorded().push(call);
+        (self.work)(&args)
+    }
+}
+
+impl fmt::Debug for RecordingTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordingTool").field("name", &self.spec.name).finish_non_exhaustive()
+    }
+}

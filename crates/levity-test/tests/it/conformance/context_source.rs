@@ -1,0 +1,78 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use levity_core::{ContextBlock, ContextError, ContextSource};
+use levity_test::conformance;
+
+use crate::{block_on, refuses};
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Flaw {
+    #[default]
+    None,
+    OverBudget,
+    CountsCharacters,
+    NoName,
+    SameName,
+    Restless,
+    OverflowsBudget,
+    Unreadable,
+}
+
+/// Notes of different length, as many as fit.
+#[derive(Default)]
+struct Notes {
+    flaw: Flaw,
+    looks: AtomicUsize,
+}
+
+const NOTES: [(&str, &str); 3] =
+    [("readme.md", "Überall"), ("rules.md", "Be brief."), ("long.md", "ä ä ä ä ä ä ä ä")];
+
+#[async_trait]
+impl ContextSource for Notes {
+    async fn blocks(&self, budget: usize) -> Result<Vec<ContextBlock>, ContextError> {
+        let looks = self.looks.fetch_add(1, Ordering::SeqCst);
+        let mut room = match self.flaw {
+            Flaw::OverBudget => usize::MAX,
+            Flaw::OverflowsBudget => budget.checked_mul(4).unwrap(),
+            Flaw::Unreadable => return Err(ContextError::new("notes", "permission denied")),
+            _ => budget.saturating_mul(4),
+        };
+        let mut blocks = Vec::new();
+        for (name, text) in NOTES {
+            let size = if self.flaw == Flaw::CountsCharacters { text.chars().count() } else { text.len() };
+            if size <= room {
+                room -= size;
+                blocks.push(ContextBlock::new(name, text));
+            }
+        }
+        match self.flaw {
+            Flaw::NoName => blocks.iter_mut().for_each(|block| block.name.clear()),
+            Flaw::SameName => blocks.iter_mut().for_each(|block| block.name = "note".into()),
+            Flaw::Restless if looks % 2 == 1 => blocks.reverse(),
+            _ => {}
+        }
+        Ok(blocks)
+    }
+}
+
+#[test]
+fn passes_what_is_right() {
+    block_on(conformance::context_source(Notes::default));
+}
+
+#[test]
+fn refuses_flaws() {
+    let check = |flaw, promise| {
+        refuses(conformance::context_source(|| Notes { flaw, ..Notes::default() }), promise);
+    };
+    let budget = "context source: the blocks together have no more than `budget` tokens";
+    check(Flaw::OverBudget, budget);
+    check(Flaw::CountsCharacters, budget);
+    check(Flaw::NoName, "context source: every block has a name");
+    check(Flaw::SameName, "context source: no two blocks have the same name");
+    check(Flaw::Restless, "context source: the same sources give the same blocks in the same order");
+    check(Flaw::OverflowsBudget, "context source: no budget makes it panic");
+    check(Flaw::Unreadable, "context source: `make` returns a source that can be read; it failed");
+}

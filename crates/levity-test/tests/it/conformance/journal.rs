@@ -1,0 +1,222 @@
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use levity_core::{Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog, RunSummary};
+use levity_test::{FaultyJournal, conformance};
+
+use crate::{block_on, refuses};
+
+/// A journal in memory, with a flaw if one is wanted.
+#[derive(Clone, Default)]
+pub(crate) struct Keeping {
+    flaw: Option<Flaw>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    ListsAtFirst,
+    RecordsAtFirst,
+    NotExclusive,
+    BusyForOthers,
+    FreedByFailure,
+    NeverFreed,
+    Reverses,
+    DropsLast,
+    RepeatsLast,
+    EmptyAppendFails,
+    Tears,
+    MixesCase,
+    ListsByName,
+    ListsNoEnd,
+    HidesOpenRuns,
+    KeepsNothing,
+    SaysItKeepsNothing,
+}
+
+#[derive(Default)]
+struct State {
+    runs: Vec<(RunId, Vec<Record>)>,
+    open: HashSet<RunId>,
+}
+
+impl Keeping {
+    fn with(flaw: Flaw) -> Self {
+        Self { flaw: Some(flaw), ..Self::default() }
+    }
+
+    fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    fn run(&self, run: &RunId) -> RunId {
+        if self.has(Flaw::MixesCase) { RunId::from(run.as_str().to_lowercase()) } else { run.clone() }
+    }
+
+    fn records(&self, run: &RunId) -> Vec<Record> {
+        let state = self.state.lock().unwrap();
+        let mut records = state
+            .runs
+            .iter()
+            .find(|(kept, _)| kept == run)
+            .map(|(_, records)| records.clone())
+            .unwrap_or_default();
+        match self.flaw {
+            Some(Flaw::Reverses) => records.reverse(),
+            Some(Flaw::DropsLast) => drop(records.pop()),
+            Some(Flaw::KeepsNothing) => records.clear(),
+            Some(Flaw::RecordsAtFirst) if records.is_empty() => {
+                records.push(Record::new(0, Default::default(), Entry::Wrapped(levity_core::Limit::Depth)));
+            }
+            _ => {}
+        }
+        records
+    }
+}
+
+#[async_trait]
+impl Journal for Keeping {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let run = self.run(run);
+        {
+            let mut state = self.state.lock().unwrap();
+            let busy = match self.flaw {
+                Some(Flaw::NotExclusive) => false,
+                Some(Flaw::BusyForOthers) => !state.open.is_empty(),
+                _ => state.open.contains(&run),
+            };
+            if busy {
+                if self.has(Flaw::FreedByFailure) {
+                    state.open.remove(&run);
+                }
+                return Err(JournalError::busy(&run));
+            }
+            state.open.insert(run.clone());
+        }
+        Ok(OpenRun::new(self.records(&run), Log { journal: self.clone(), run }))
+    }
+
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+        let state = self.state.lock().unwrap();
+        let mut runs = state.runs.clone();
+        match self.flaw {
+            Some(Flaw::ListsAtFirst) if runs.is_empty() => {
+                let record = Record::new(0, Default::default(), Entry::Wrapped(levity_core::Limit::Depth));
+                runs.push((RunId::new("ghost"), vec![record]));
+            }
+            Some(Flaw::ListsByName) => runs.sort_by(|(a, _), (b, _)| a.cmp(b)),
+            Some(Flaw::HidesOpenRuns) => runs.retain(|(run, _)| !state.open.contains(run)),
+            _ => {}
+        }
+        let mut list: Vec<_> =
+            runs.iter().filter_map(|(run, records)| RunSummary::of(run, records)).collect();
+        if self.has(Flaw::ListsNoEnd) {
+            list.iter_mut().for_each(|summary| summary.status = None);
+        }
+        Ok(list)
+    }
+
+    fn keeps(&self) -> bool {
+        !self.has(Flaw::SaysItKeepsNothing)
+    }
+}
+
+struct Log {
+    journal: Keeping,
+    run: RunId,
+}
+
+impl Log {
+    fn push(&self, records: &[Record]) {
+        let mut state = self.journal.state.lock().unwrap();
+        if !state.runs.iter().any(|(run, _)| *run == self.run) {
+            state.runs.push((self.run.clone(), Vec::new()));
+        }
+        let kept = state.runs.iter_mut().find(|(run, _)| *run == self.run).unwrap();
+        kept.1.extend_from_slice(records);
+    }
+}
+
+#[async_trait]
+impl RunLog for Log {
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        match self.journal.flaw {
+            Some(Flaw::EmptyAppendFails) if records.is_empty() => Err(JournalError::busy(&self.run)),
+            Some(Flaw::Tears) => {
+                for record in records {
+                    self.push(std::slice::from_ref(record));
+                    tokio::task::yield_now().await;
+                }
+                Ok(())
+            }
+            Some(Flaw::RepeatsLast) => {
+                self.push(records);
+                self.push(&records[records.len().saturating_sub(1)..]);
+                Ok(())
+            }
+            _ => {
+                self.push(records);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.journal.has(Flaw::NeverFreed) {
+            self.journal.state.lock().unwrap().open.remove(&self.run);
+        }
+    }
+}
+
+/// A journal that keeps nothing, and says so.
+struct Nothing(Keeping);
+
+#[async_trait]
+impl Journal for Nothing {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.0.open(run).await
+    }
+
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn passes_what_is_right() {
+    block_on(conformance::journal(async || Keeping::default()));
+    block_on(conformance::journal(async || FaultyJournal::new(Keeping::default())));
+    block_on(conformance::journal(async || Nothing(Keeping::with(Flaw::KeepsNothing))));
+}
+
+#[test]
+fn refuses_flaws() {
+    let check = |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
+    let order = "journal: records come back as they were appended, and in that order";
+    let exclusive = "journal: `open` is exclusive while the log lives";
+    check(Flaw::ListsAtFirst, "journal: an empty journal lists no runs");
+    check(Flaw::RecordsAtFirst, "journal: a new run has no records");
+    check(Flaw::NotExclusive, exclusive);
+    check(Flaw::FreedByFailure, exclusive);
+    check(Flaw::BusyForOthers, "journal: an open run does not keep others from being opened");
+    check(Flaw::NeverFreed, "journal: dropping the log lets others open the run");
+    check(Flaw::Reverses, order);
+    check(Flaw::DropsLast, order);
+    check(Flaw::RepeatsLast, order);
+    check(Flaw::KeepsNothing, order);
+    check(Flaw::EmptyAppendFails, "journal: an empty append changes nothing");
+    check(Flaw::Tears, "journal: an append is all or nothing");
+    check(Flaw::MixesCase, "journal: runs are kept apart, whatever their ids");
+    let list = "journal: `list` is oldest first and says how long each run is and how it ended";
+    check(Flaw::ListsByName, list);
+    check(Flaw::ListsNoEnd, list);
+    check(Flaw::HidesOpenRuns, "journal: `list` shows open runs as well");
+    check(Flaw::SaysItKeepsNothing, "journal: one that keeps nothing has nothing to return");
+}

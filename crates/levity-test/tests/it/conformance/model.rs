@@ -1,0 +1,148 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use levity_core::{
+    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Opaque, Request, Response, Role,
+};
+use levity_test::{FunctionModel, ScriptedModel, Turn, conformance};
+use serde_json::json;
+
+use crate::{block_on, refuses};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    NoName,
+    CardChanges,
+    NeverAnswers,
+    CompleteDiffers,
+    SpeaksAsUser,
+    SendsUnpolled,
+    PanicsWhenEmpty,
+    RepeatsPrompt,
+    PanicsWhenDropped,
+}
+
+struct Broken {
+    flaw: Flaw,
+    card: ModelCard,
+    sent: AtomicUsize,
+}
+
+impl Broken {
+    fn new(flaw: Flaw, made: usize) -> Self {
+        let id = match flaw {
+            Flaw::NoName => String::new(),
+            Flaw::CardChanges => format!("broken {made}"),
+            _ => "broken".into(),
+        };
+        Self { flaw, card: ModelCard::new("test", id), sent: AtomicUsize::new(0) }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Deltas, ModelError> {
+        let bad = |message: String| ModelError::new(ModelErrorKind::BadRequest, message);
+        match self.flaw {
+            Flaw::NeverAnswers => return Err(bad("no".into())),
+            Flaw::SendsUnpolled if self.sent.load(Ordering::SeqCst) > 1 => return Err(bad("used up".into())),
+            Flaw::PanicsWhenEmpty => drop(request.history.messages()[0].clone()),
+            Flaw::RepeatsPrompt if request.history.len() > 1 => {
+                return Err(bad(format!("cannot send {:?}", request.history)));
+            }
+            Flaw::PanicsWhenDropped => return Ok(Deltas::new(Fragile(2))),
+            _ => {}
+        }
+        Ok(Deltas::ready([Delta::Text("7".into())]))
+    }
+}
+
+/// Panics when it is dropped before its end.
+struct Fragile(usize);
+
+impl futures_core::Stream for Fragile {
+    type Item = Result<Delta, ModelError>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0 = self.0.saturating_sub(1);
+        std::task::Poll::Ready((self.0 > 0).then(|| Ok(Delta::Text("7".into()))))
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(self.0 == 0 || std::thread::panicking(), "dropped too early");
+    }
+}
+
+impl Model for Broken {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn stream<'a, 'b>(
+        &'a self,
+        request: Request,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Deltas, ModelError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        // Counted when it is called, not when it is polled: that is the flaw.
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { self.answer(&request) })
+    }
+
+    fn complete<'a, 'b>(
+        &'a self,
+        request: Request,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Response, ModelError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let whole = self.stream(request);
+        let flaw = self.flaw;
+        Box::pin(async move {
+            let mut response = whole.await?.fold().await?;
+            match flaw {
+                Flaw::CompleteDiffers => response.message = Arc::new(Message::assistant("8")),
+                Flaw::SpeaksAsUser => response.message = Arc::new(Message::user("7")),
+                _ => {}
+            }
+            Ok(response)
+        })
+    }
+}
+
+#[test]
+fn passes_what_is_right() {
+    block_on(conformance::model(|| ScriptedModel::new().reply("7")));
+    block_on(conformance::model(|| ScriptedModel::looping(Turn::new().text("7").usage(1, 1))));
+    let rich = || {
+        let turn = Turn::new().thinking("hm").opaque(Opaque::new("test", json!("sig"))).text("Let me see.");
+        ScriptedModel::new().turn(turn.call("add", json!({"a": 2})).raw_call("add", "{").pieces(3))
+    };
+    block_on(conformance::model(rich));
+    block_on(conformance::model(|| {
+        FunctionModel::new(|_: &Request| Ok(Response::new(Message::new(Role::Assistant, []))))
+    }));
+    block_on(conformance::model(|| Arc::new(ScriptedModel::new().reply("7")) as Arc<dyn Model>));
+}
+
+#[test]
+fn refuses_flaws() {
+    let check = |flaw, promise| {
+        let made = AtomicUsize::new(0);
+        refuses(conformance::model(|| Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst))), promise);
+    };
+    check(Flaw::NoName, "model: the card names the model's id");
+    check(Flaw::CardChanges, "model: the card is always the same");
+    check(Flaw::NeverAnswers, "model: `make` returns a model that answers its first request");
+    check(Flaw::CompleteDiffers, "model: `complete` gives what folding `stream` gives");
+    check(Flaw::SpeaksAsUser, "model: `complete` gives what folding `stream` gives");
+    check(Flaw::SendsUnpolled, "model: nothing is sent before the future is polled");
+    check(Flaw::PanicsWhenDropped, "model: dropping a call is harmless; it panicked: dropped too early");
+    check(Flaw::PanicsWhenEmpty, "model: no request makes it panic");
+    check(Flaw::RepeatsPrompt, "model: an error does not repeat what was sent");
+}

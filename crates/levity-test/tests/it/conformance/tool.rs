@@ -1,0 +1,112 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_test::{FaultyTool, RecordingTool, conformance};
+use serde_json::{Value, json};
+
+use crate::{block_on, refuses};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    BadName,
+    LongName,
+    NoDescription,
+    NoObject,
+    OddOutputSchema,
+    SpecChanges,
+    Fails,
+    WrongType,
+    NothingRequired,
+    PanicsOnJunk,
+    SilentError,
+    ClaimsUnknown,
+    PanicsWhenDropped,
+}
+
+struct Broken {
+    flaw: Flaw,
+    spec: ToolSpec,
+}
+
+impl Broken {
+    fn new(flaw: Flaw, made: usize) -> Self {
+        let mut spec =
+            ToolSpec::new("sum", "Adds.").with_output(json!({"type": "object", "required": ["sum"]}));
+        match flaw {
+            Flaw::BadName => spec.name = "add numbers".into(),
+            Flaw::LongName => spec.name = "a".repeat(65),
+            Flaw::NoDescription => spec.description = " ".into(),
+            Flaw::NoObject => spec.input = json!({"type": "string"}),
+            Flaw::OddOutputSchema => spec.output = Some(json!("number")),
+            Flaw::SpecChanges => spec.description = format!("Adds, {made}."),
+            _ => {}
+        }
+        Self { flaw, spec }
+    }
+}
+
+/// Panics when it is dropped half-way.
+struct Fragile(bool);
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(self.0 || std::thread::panicking(), "dropped too early");
+    }
+}
+
+#[async_trait]
+impl Tool for Broken {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let mut fragile = Fragile(self.flaw != Flaw::PanicsWhenDropped);
+        tokio::task::yield_now().await;
+        fragile.0 = true;
+        let junk = !args.is_object();
+        match self.flaw {
+            Flaw::Fails => Err(ToolError::failed("no")),
+            Flaw::WrongType => Ok(ToolOutput::value(json!([7]))),
+            Flaw::NothingRequired => Ok(ToolOutput::value(json!({"total": 7}))),
+            Flaw::PanicsOnJunk => Ok(ToolOutput::value(json!({"sum": args.as_object().unwrap().len()}))),
+            Flaw::SilentError if junk => Err(ToolError::failed("")),
+            Flaw::ClaimsUnknown if junk => Err(ToolError::new(ToolErrorKind::Unknown, "who knows")),
+            _ => Ok(ToolOutput::value(json!({"sum": 7}))),
+        }
+    }
+}
+
+#[test]
+fn passes_what_is_right() {
+    let echo = || RecordingTool::new("echo", |args| Ok(ToolOutput::value(args.clone())));
+    block_on(conformance::tool(echo, json!({"a": 1})));
+    block_on(conformance::tool(|| FaultyTool::fails(0), json!({})));
+    block_on(conformance::tool(|| FaultyTool::huge(1000), json!({})));
+}
+
+#[test]
+fn refuses_flaws() {
+    let check = |flaw, promise| {
+        let made = AtomicUsize::new(0);
+        let make = || Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst));
+        refuses(conformance::tool(make, json!({})), promise);
+    };
+    let name = "tool: a name has 1 to 64 letters, digits, `_` and `-`";
+    check(Flaw::BadName, name);
+    check(Flaw::LongName, name);
+    check(Flaw::NoDescription, "tool: `sum` has a description");
+    check(Flaw::NoObject, "tool: the input schema is one of an object");
+    check(Flaw::OddOutputSchema, "tool: the output schema of `sum` is a JSON Schema");
+    check(Flaw::SpecChanges, "tool: `spec` always returns the same");
+    check(Flaw::Fails, "tool: `make` returns a tool that succeeds with `args`");
+    check(Flaw::WrongType, "tool: the output has the type that the output schema says");
+    check(Flaw::NothingRequired, "tool: the output has what its schema requires: `sum`");
+    check(Flaw::PanicsOnJunk, "tool: no arguments make it panic");
+    check(Flaw::SilentError, "tool: a failure says what went wrong");
+    check(Flaw::ClaimsUnknown, "tool: a failure is of a kind that a tool can know");
+    check(Flaw::PanicsWhenDropped, "tool: dropping a call is harmless");
+    let panics = conformance::tool(FaultyTool::panics, json!({}));
+    refuses(panics, "tool: a failure is an `Err`; it panicked: tool `panics` panics as planned");
+}

@@ -1,0 +1,218 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{
+    EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, World,
+};
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use crate::dispatch::backoff::Backoff;
+use crate::dispatch::reader::Reader;
+use crate::entry::Entry;
+use crate::policy::{Policy, Verdict};
+use crate::registry::Registry;
+use crate::text::Short;
+
+pub use builder::DispatcherBuilder;
+
+mod attempt;
+mod backoff;
+mod builder;
+mod output;
+mod reader;
+
+/// With more tools than this, their names are not all told to a model that wrote a wrong one.
+const FEW: usize = 20;
+
+/// Takes a model's tool calls from end to end; cheap to clone.
+///
+/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated, check
+/// the output, cut what is too long: each failure on the way becomes a result that tells the model what
+/// to do. One dispatcher serves any number of runs, and no call disturbs another.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    world: Arc<dyn World>,
+    policy: Policy,
+    timeout: Duration,
+    retries: u32,
+    backoff: Backoff,
+    max_output: usize,
+    max_media: usize,
+    slots: Semaphore,
+    reader: Reader,
+}
+
+impl Dispatcher {
+    /// Begins a dispatcher for these tools.
+    pub fn builder(registry: Registry, world: Arc<dyn World>) -> DispatcherBuilder {
+        DispatcherBuilder::new(registry, world)
+    }
+
+    /// Does what `call` asks for. `approved` says that a person was asked and agreed.
+    ///
+    /// Dropping the future cancels the call.
+    pub async fn dispatch(&self, call: &ToolCall, approved: bool, cx: CallCx) -> Dispatched {
+        let outcome = match self.perform(call, approved, &cx).await {
+            Ok(output) => Ok(output),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Ask(reason)) => return Dispatched::NeedsApproval { reason },
+        };
+        let mut result = ToolResult::new(call, outcome);
+        self.fit(&mut result);
+        Dispatched::Done(result)
+    }
+
+    /// What a model is told: the registry's tools and, once an output was too long, the tool that reads
+    /// the rest. The same `Arc` until something changes.
+    pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
+        self.0.reader.join(&self.0.registry)
+    }
+
+    /// What a second call of the tool would do; for an unknown tool the most careful guess.
+    pub fn class(&self, name: &str) -> EffectClass {
+        self.find(name).map(|entry| entry.spec.hints.class).unwrap_or_default()
+    }
+
+    /// Whether the tool may not run beside other calls of its turn.
+    pub fn runs_alone(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
+    }
+
+    /// The tools.
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
+        let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
+        let args = arguments(&entry, call)?;
+        self.permit(&entry, &args, approved)?;
+        let output = self.run(&entry, call, &args, cx).await?;
+        self.check(&entry, &output)?;
+        Ok(output)
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Entry>> {
+        self.0.registry.entry(name).or_else(|| self.0.reader.entry(name))
+    }
+
+    fn not_found(&self, name: &str) -> ToolError {
+        let mut text = format!("there is no tool `{}`", Short(name, 64));
+        let near = self.0.registry.suggest(name);
+        if !near.is_empty() {
+            text += &format!("; did you mean {}?", quoted(near.iter().map(|name| &**name)));
+        }
+        let specs = self.specs();
+        if (1..=FEW).contains(&specs.len()) {
+            text += &format!("\nthe tools are {}", quoted(specs.iter().map(|spec| &*spec.name)));
+        }
+        ToolError::new(ToolErrorKind::NotFound, text)
+    }
+
+    fn permit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
+        // The reader only shows what a call that was allowed has returned.
+        if self.0.reader.owns(entry) {
+            return Ok(());
+        }
+        match self.0.policy.judge(&entry.spec, args) {
+            Verdict::Allow => Ok(()),
+            Verdict::Ask { .. } if approved => Ok(()),
+            Verdict::Ask { reason } => Err(Stop::Ask(reason)),
+            Verdict::Deny { reason } => {
+                let text = format!("this call is not allowed: {reason}");
+                Err(Stop::Failed(ToolError::new(ToolErrorKind::Denied, text)))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher").field("registry", &self.0.registry).finish_non_exhaustive()
+    }
+}
+
+/// The arguments, once they match the schema.
+fn arguments<'a>(entry: &Entry, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
+    let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
+    if let Some(raw) = &call.raw {
+        let error = serde_json::from_str::<Value>(raw).err();
+        let error = error.map_or_else(|| "they came as text".into(), |error| error.to_string());
+        return Err(invalid(format!("the arguments are not valid JSON: {error}")));
+    }
+    // Some models send `null` for no arguments.
+    let args = match &call.args {
+        Value::Null => Cow::Owned(Value::Object(Map::new())),
+        args => Cow::Borrowed(args),
+    };
+    let Some(problems) = entry.input.problems(&args) else {
+        return Ok(args);
+    };
+    let (name, schema) = (&entry.spec.name, Short(&entry.spec.input, 1024));
+    Err(invalid(format!(
+        "the arguments do not match the schema of `{name}`:\n{problems}\nthe schema: {schema}"
+    )))
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// What a dispatcher is told about a call besides the call itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallCx {
+    /// The run that calls.
+    pub run: RunId,
+    /// The same for every attempt at this call, also after a crash.
+    pub key: Arc<str>,
+    /// Takes word of how far the tool is.
+    pub progress: Progress,
+}
+
+impl CallCx {
+    /// A call of `run`, with nobody listening to its progress.
+    pub fn new(run: RunId, key: impl Into<Arc<str>>) -> Self {
+        Self { run, key: key.into(), progress: Progress::default() }
+    }
+
+    /// Says who listens to the progress.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
+        self
+    }
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Dispatched {
+    /// It has a result; a failure is one too.
+    Done(ToolResult),
+    /// Nothing was done yet: a person has to be asked first.
+    NeedsApproval {
+        /// Why, for the person.
+        reason: String,
+    },
+}
+
+/// Why a call has no output.
+enum Stop {
+    Failed(ToolError),
+    Ask(String),
+}
+
+impl From<ToolError> for Stop {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+
+use crate::error::{Error, Side};
+use crate::schema::Schema;
+use crate::text::Short;
+
+/// A tool with all that is worked out once.
+pub(crate) struct Entry {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) input: Arc<Schema>,
+    pub(crate) output: Option<Arc<Schema>>,
+}
+
+impl Entry {
+    pub(crate) fn new(tool: Arc<dyn Tool>) -> Result<Self, Error> {
+        let spec = Arc::new(tool.spec().clone());
+        let name = &*spec.name;
+        if !is_name(name) {
+            return Err(Error::InvalidName(Short(name, 64).to_string()));
+        }
+        if spec.input.get("type").and_then(|kind| kind.as_str()) != Some("object") {
+            return Err(Error::NotAnObject(name.into()));
+        }
+        let input = Arc::new(Schema::compile(name, Side::Input, &spec.input)?);
+        let output = spec.output.as_ref().map(|schema| Schema::compile(name, Side::Output, schema));
+        let output = output.transpose()?.map(Arc::new);
+        Ok(Self { tool, spec, input, output })
+    }
+
+    /// An entry for a tool of the same spec, with nothing compiled again.
+    pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Self {
+        Self { tool, spec: self.spec.clone(), input: self.input.clone(), output: self.output.clone() }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// A tool under another name.
+pub(crate) struct Renamed<T> {
+    spec: ToolSpec,
+    tool: T,
+}
+
+impl<T: Tool> Renamed<T> {
+    pub(crate) fn new(name: String, tool: T) -> Self {
+        let mut spec = tool.spec().clone();
+        spec.name = name;
+        Self { spec, tool }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<T: Tool> Tool for Renamed<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: serde_json::Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.tool.call(args, cx).await
+    }
+}

@@ -1,0 +1,153 @@
+use std::fmt::Write as _;
+
+use jsonschema::error::ValidationErrorKind as Kind;
+use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
+use levity_core::Cause;
+use serde_json::Value;
+
+use crate::error::{Error, Side};
+use crate::text::Short;
+
+/// How deep arguments, outputs and schemas may be nested. A JSON parser stops at 128 levels, and what is
+/// journaled has to be read back from within a few more.
+pub(crate) const MAX_DEPTH: usize = 100;
+
+/// How many problems the model is told of at a time.
+const MAX_PROBLEMS: usize = 8;
+
+/// Beyond this many nodes only the first problem is looked for: each takes memory of its own, and a long
+/// array may have one per item.
+const MAX_SEARCHED: usize = 10_000;
+
+/// A JSON Schema, compiled once.
+///
+/// ```
+/// # use levity_tools::Schema;
+/// # use serde_json::json;
+/// let schema = Schema::new(&json!({"type": "object", "properties": {"n": {"type": "integer"}}}))?;
+/// assert_eq!(schema.problems(&json!({"n": 1})), None);
+/// assert_eq!(schema.problems(&json!({"n": "1"})).as_deref(), Some("- at `/n`: \"1\" is not of type \"integer\""));
+/// # Ok::<(), levity_tools::SchemaError>(())
+/// ```
+pub struct Schema(Validator);
+
+/// Why a schema cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// It is no JSON Schema, or one that nobody should write.
+    #[error("the schema is not valid: {0}")]
+    Invalid(String),
+    /// It refers to something outside itself.
+    #[error("the schema refers to `{0}`; put what it means into the schema")]
+    Remote(String),
+}
+
+impl Schema {
+    /// Compiles a schema without looking beyond it.
+    ///
+    /// # Errors
+    /// When it is not valid, nested too deep, or refers to something outside itself.
+    pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        if nodes(schema, MAX_DEPTH).is_none() {
+            let flaw = format!("it is nested deeper than {MAX_DEPTH} levels");
+            return Err(SchemaError::Invalid(flaw));
+        }
+        // Patterns come from strangers, such as a server; few of them need the default of a million steps.
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(100_000);
+        let options = jsonschema::options().offline().with_pattern_options(patterns);
+        options.build(schema).map(Self).map_err(|error| match error.kind() {
+            Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
+                SchemaError::Remote(Short(uri, 128).to_string())
+            }
+            _ => SchemaError::Invalid(describe(&error)),
+        })
+    }
+
+    /// Compiles the schema of a tool.
+    pub(crate) fn compile(tool: &str, side: Side, schema: &Value) -> Result<Self, Error> {
+        Self::new(schema).map_err(|error| match error {
+            SchemaError::Remote(reference) => Error::RemoteReference { tool: tool.into(), side, reference },
+            SchemaError::Invalid(flaw) => {
+                Error::InvalidSchema { tool: tool.into(), side, cause: Cause::new(flaw) }
+            }
+        })
+    }
+
+    /// What is wrong with `value`, a line for each problem; `None` when nothing is.
+    pub fn problems(&self, value: &Value) -> Option<String> {
+        let Some(nodes) = nodes(value, MAX_DEPTH) else {
+            return Some(format!("- it is nested deeper than {MAX_DEPTH} levels"));
+        };
+        if self.0.is_valid(value) {
+            return None;
+        }
+        Some(if nodes > MAX_SEARCHED { self.first(value) } else { self.all(value) })
+    }
+
+    fn first(&self, value: &Value) -> String {
+        self.0.validate(value).err().map(|error| line(&error)).unwrap_or_default()
+    }
+
+    fn all(&self, value: &Value) -> String {
+        let mut errors = self.0.iter_errors(value);
+        let mut lines: Vec<_> = errors.by_ref().take(MAX_PROBLEMS).map(|error| line(&error)).collect();
+        let more = errors.count();
+        if more > 0 {
+            lines.push(format!("- and {more} more"));
+        }
+        lines.join("\n")
+    }
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Schema")
+    }
+}
+
+/// How many nodes `value` has, unless it is nested deeper than `depth` levels.
+pub(crate) fn nodes(value: &Value, depth: usize) -> Option<usize> {
+    let sum = |sum: usize, value| Some(sum + nodes(value, depth.checked_sub(1)?)?);
+    match value {
+        Value::Array(items) => items.iter().try_fold(1, sum),
+        Value::Object(map) => map.values().try_fold(1, sum),
+        _ => Some(1),
+    }
+}
+
+fn line(error: &ValidationError<'_>) -> String {
+    format!("- {}", describe(error))
+}
+
+/// The problem in words, and where it is. No part of it is long, whatever the value.
+fn describe(error: &ValidationError<'_>) -> String {
+    let mut text = String::new();
+    if !error.instance_path().as_str().is_empty() {
+        let _ = write!(text, "at `{}`: ", Short(error.instance_path(), 128));
+    }
+    let _ = match error.kind() {
+        Kind::Required { property } => write!(text, "the property {} is missing", Short(property, 64)),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            write!(text, "there is no property {}", names(unexpected))
+        }
+        Kind::FalseSchema => write!(text, "nothing is allowed here"),
+        _ => {
+            let shown = Short(&**error.instance(), 64).to_string();
+            write!(text, "{}", Short(error.masked_with(shown), 256))
+        }
+    };
+    text
+}
+
+fn names(names: &[String]) -> String {
+    let quoted = names.iter().take(MAX_PROBLEMS).map(|name| format!("\"{}\"", Short(name, 64)));
+    let mut text = quoted.collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_PROBLEMS {
+        text.push_str(", …");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use serde_json::json;
+
+use super::*;
+
+fn schema(value: &Value) -> Result<Schema, Error> {
+    Schema::compile("t", Side::Input, value)
+}
+
+#[track_caller]
+fn check(shape: &Value, value: &Value, expected: &[&str]) {
+    let problems = schema(shape).unwrap().problems(value).unwrap_or_default();
+    assert_eq!(problems.lines().collect::<Vec<_>>(), expected, "{shape} {value}");
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(1), |inner, _| Value::Array(vec![inner]))
+}
+
+#[test]
+fn each_problem_is_told_with_its_place() {
+    let shape = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "maximum": 7},
+            "unit": {"enum": ["c", "f"]},
+            "at": {"type": "object", "required": ["x"]},
+        },
+        "required": ["city"],
+        "additionalProperties": false,
+    });
+    check(&shape, &json!({"city": "Rome", "days": 3}), &[]);
+    check(&shape, &json!({"city": 5}), &["- at `/city`: 5 is not of type \"string\""]);
+    check(&shape, &json!({}), &["- the property \"city\" is missing"]);
+    check(&shape, &json!({"city": "a", "ctiy": 1}), &["- there is no property \"ctiy\""]);
+    check(&shape, &json!([]), &["- [] is not of type \"object\""]);
+    check(
+        &shape,
+        &json!({"city": "a", "days": 9, "unit": "k", "at": {}}),
+        &[
+            "- at `/days`: 9 is greater than the maximum of 7",
+            "- at `/unit`: \"k\" is not one of \"c\" or \"f\"",
+            "- at `/at`: the property \"x\" is missing",
+        ],
+    );
+}
+
+#[test]
+fn many_problems_are_counted_and_one_of_a_crowd_is_enough() {
+    let shape = json!({"items": {"type": "string"}});
+    let problems = schema(&shape).unwrap().problems(&json!(vec![0; 20])).unwrap();
+    assert_eq!(problems.lines().count(), MAX_PROBLEMS + 1);
+    assert!(problems.ends_with("- and 12 more"), "{problems}");
+    check(&shape, &json!(vec![0; MAX_SEARCHED + 1]), &["- at `/0`: 0 is not of type \"string\""]);
+}
+
+#[test]
+fn no_value_makes_a_long_message() {
+    let long = "é".repeat(100_000);
+    let shapes = [
+        json!({"type": "integer"}),
+        json!({"enum": [1]}),
+        json!({"properties": {long.clone(): {"type": "null"}}}),
+        json!({"propertyNames": {"maxLength": 1}}),
+        json!({"additionalProperties": false}),
+        json!({"not": {"required": [long.clone()]}}),
+        json!({"required": [long.repeat(2)]}),
+        json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    ];
+    for shape in shapes {
+        let problems = schema(&shape).unwrap().problems(&json!({long.clone(): long})).unwrap();
+        assert!(problems.len() < 600, "{} bytes", problems.len());
+    }
+}
+
+#[test]
+fn a_schema_may_forbid_everything() {
+    check(&json!(false), &json!(1), &["- nothing is allowed here"]);
+    check(&json!({"properties": {"a": false}}), &json!({"a": 1}), &["- at `/a`: nothing is allowed here"]);
+    check(&json!(true), &json!(1), &[]);
+}
+
+#[test]
+fn what_is_no_schema_is_refused() {
+    for shape in [
+        json!({"type": "nothing"}),
+        json!({"properties": 5}),
+        json!({"pattern": "("}),
+        json!({"$ref": "#/$defs/gone"}),
+        json!("object"),
+    ] {
+        let Err(Error::InvalidSchema { cause, .. }) = schema(&shape).map(drop) else { panic!("{shape}") };
+        assert!(!cause.to_string().is_empty());
+    }
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let refused = |reference: &str| {
+        let shape = json!({"type": "object", "properties": {"a": {"$ref": reference}}});
+        schema(&shape).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("https://example.com/a.json"),
+        "the input schema of `t` refers to `https://example.com/a.json`, which is never fetched; move it to `$defs`"
+    );
+    assert!(refused("file:///etc/passwd").contains("file:///etc/passwd"));
+    assert!(refused("other.json").contains("other.json"));
+    let own = json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}});
+    assert!(schema(&own).is_ok());
+    let meta = json!({"$schema": "https://example.com/meta", "type": "object"});
+    assert!(schema(&meta).is_err());
+}
+
+#[test]
+fn deep_values_are_refused_before_they_are_walked() {
+    let tree = json!({"items": {"$ref": "#"}});
+    let schema = schema(&tree).unwrap();
+    assert_eq!(schema.problems(&nested(MAX_DEPTH)), None);
+    assert_eq!(schema.problems(&nested(5_000)).unwrap(), "- it is nested deeper than 100 levels");
+}
+
+#[test]
+fn deep_and_circular_schemas_do_no_harm() {
+    let deep = |depth| (0..depth).fold(json!({}), |inner, _| json!({"items": inner}));
+    assert!(schema(&deep(MAX_DEPTH - 1)).is_ok());
+    assert!(schema(&deep(MAX_DEPTH + 1)).is_err());
+    for shape in [json!({"$ref": "#"}), json!({"allOf": [{"$ref": "#"}]}), json!({"anyOf": [{"$ref": "#"}]})]
+    {
+        if let Ok(schema) = schema(&shape) {
+            schema.problems(&json!({"a": 1}));
+        }
+    }
+}
+
+#[test]
+fn a_pattern_that_blows_up_is_given_up() {
+    let shape = json!({"pattern": "^(a+)+\\1$"});
+    assert!(schema(&shape).unwrap().problems(&json!("a".repeat(60) + "b")).is_some());
+}

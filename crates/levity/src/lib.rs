@@ -1,0 +1,68 @@
+//! A light runtime for LLM agents.
+//!
+//! ```
+//! use levity::prelude::*;
+//!
+//! /// Adds two numbers.
+//! #[tool]
+//! async fn add(/** left */ a: f64, /** right */ b: f64) -> f64 {
+//!     a + b
+//! }
+//!
+//! # use levity_test::ScriptedModel;
+//! #[tokio::main]
+//! async fn main() -> levity::Result<()> {
+//!     # let model = ScriptedModel::new().call("add", serde_json::json!({"a": 2, "b": 5})).reply("7");
+//!     let agent = Agent::builder(model).instructions("Be brief.").tool(add).build()?;
+//!     assert_eq!(agent.run("What is 2 + 5?").await?.text(), "7");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A run is a fold over its events: a machine decides, one runtime acts and journals, and whoever watches
+//! reads one event stream. So a run can be paused, approved, resumed, replayed and tested without a network.
+//!
+//! This crate only puts the others together. Each is a module here:
+//!
+//! | module | crate | what is in it |
+//! |---|---|---|
+//! | [`core`] | `levity-core` | the vocabulary and the traits |
+//! | [`agent`] | `levity-loop` | the agent and its loop |
+//! | [`tools`] | `levity-tools` | registry, dispatcher, policy |
+//! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
+//! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
+//!
+//! # Features
+//! - `macros` (default): the `#[tool]` attribute.
+//! - `test`: the test kit, as `levity::test`.
+
+pub use levity_core as core;
+pub use levity_loop as agent;
+pub use levity_loop::blocking;
+pub use levity_runtime as runtime;
+#[cfg(feature = "test")]
+pub use levity_test as test;
+pub use levity_tools as tools;
+
+pub use levity_loop::{Agent, Answer, Error, Result};
+#[cfg(feature = "macros")]
+pub use levity_macros::tool;
+
+pub use {schemars, serde, serde_json};
+
+/// What nearly every program needs.
+pub mod prelude {
+    pub use levity_core::{
+        CancelToken, Deadline, Event, EventKind, Limits, Message, Model, Progress, RunId, Tool, ToolCx,
+        ToolError, ToolOutput,
+    };
+    pub use levity_loop::{Agent, Answer};
+    #[cfg(feature = "macros")]
+    pub use levity_macros::tool;
+    pub use levity_runtime::{MemoryJournal, Runtime};
+    pub use levity_tools::{Policy, Rule};
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

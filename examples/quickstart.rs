@@ -1,0 +1,75 @@
+//! A first agent: one tool, one question, and all that happens on the way to the answer.
+//!
+//! ```text
+//! cargo run --example quickstart
+//! ```
+
+use std::io::Write as _;
+
+use levity::agent::PlanRules;
+use levity::core::Delta;
+use levity::prelude::*;
+use levity::test::{ScriptedModel, Turn};
+use serde_json::json;
+
+/// Adds two numbers.
+#[tool(read_only)]
+async fn add(
+    /** left */
+    a: f64,
+    /** right */
+    b: f64,
+) -> f64 {
+    a + b
+}
+
+#[tokio::main]
+async fn main() -> levity::Result<()> {
+    println!("(no key, no network: a scripted model stands in for a real one)\n");
+    let model = ScriptedModel::new()
+        .turn(
+            Turn::new()
+                .thinking("A sum: that is what `add` is for.")
+                .call("add", json!({"a": 2, "b": 5}))
+                .usage(61, 18),
+        )
+        .turn(Turn::new().in_pieces(["2 + 5 ", "makes ", "7."]).usage(94, 7));
+
+    let agent = Agent::builder(model)
+        .instructions("Be brief.")
+        .tool(add)
+        .planner(PlanRules::new().when("what is", ["work it out with a tool", "answer in one sentence"]))
+        .build()?;
+
+    let mut run = agent.start("What is 2 + 5?");
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        show(&event.kind);
+    }
+    let answer = run.await?;
+    println!("\nanswer: {answer}");
+    println!(
+        "usage:  {}, {} turns, {} tool call",
+        answer.usage(),
+        answer.stats().turns,
+        answer.stats().tool_calls
+    );
+    Ok(())
+}
+
+fn show(event: &EventKind) {
+    match event {
+        EventKind::Goal { text } => println!("goal:   {text}"),
+        EventKind::Plan { steps } => println!("plan:   {}", steps.join(", then ")),
+        EventKind::TurnStarted { turn, of } => println!("turn {turn} of at most {of}"),
+        EventKind::Delta { delta: Delta::Thinking(text), .. } => println!("  thinks: {text}"),
+        EventKind::Delta { delta: Delta::Text(text), .. } => {
+            // One line for each piece shows that the text streams.
+            println!("  says:   {text:?}");
+            let _ = std::io::stdout().flush();
+        }
+        EventKind::ToolStarted { call, .. } => println!("  calls:  {} {}", call.name, call.args),
+        EventKind::ToolFinished { result, .. } => println!("  gets:   {}", result.text()),
+        _ => {}
+    }
+}

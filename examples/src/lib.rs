@@ -1,0 +1,1 @@
+//! Examples live beside this package; see README.md.

@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use levity::core::{Finish, ModelErrorKind, Status, ToolErrorKind, ToolResult};
+use levity::prelude::*;
+use levity::test::{FaultyTool, ManualWorld, ScriptedModel, Turn};
+use serde_json::{Value, json};
+
+use crate::support::{add, assert_whole, broken};
+
+/// The result a tool call leads to, after which the run goes on to its answer.
+async fn result_of(tool: impl Tool + 'static, name: &str, args: Value) -> ToolResult {
+    run_turn(tool, Turn::new().call(name, args)).await
+}
+
+async fn run_turn(tool: impl Tool + 'static, turn: Turn) -> ToolResult {
+    let runtime = Runtime::new().with_world(ManualWorld::auto());
+    let model = ScriptedModel::new().turn(turn).reply("So be it.");
+    let agent = Agent::builder(model).tool(tool).runtime(runtime).build().unwrap();
+    let answer = agent.run("Try it").await.unwrap();
+    assert_eq!(answer.text(), "So be it.");
+    assert_whole(answer.history());
+    let (_, result) = answer.history().calls().next().unwrap();
+    result.clone()
+}
+
+#[track_caller]
+fn check(result: &ToolResult, kind: ToolErrorKind, part: &str) {
+    assert_eq!(result.error, Some(kind), "{}", result.text());
+    assert!(result.text().contains(part), "{}", result.text());
+}
+
+#[tokio::test]
+async fn arguments_of_the_wrong_shape_are_named_by_their_place() {
+    let result = result_of(add, "add", json!({"a": "two", "c": 1})).await;
+    check(&result, ToolErrorKind::InvalidArgs, "/a");
+    check(&result, ToolErrorKind::InvalidArgs, "\"b\"");
+    check(&result, ToolErrorKind::InvalidArgs, "\"c\"");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_are_told_as_such() {
+    let result = run_turn(add, Turn::new().raw_call("add", "{\"a\": 2,")).await;
+    check(&result, ToolErrorKind::InvalidArgs, "not valid JSON");
+}
+
+#[tokio::test]
+async fn an_unknown_tool_gets_near_names() {
+    let result = result_of(add, "ad", json!({})).await;
+    check(&result, ToolErrorKind::NotFound, "did you mean `add`?");
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_is_a_failure_like_any_other() {
+    let tool = FaultyTool::panics();
+    let name = tool.spec().name.clone();
+    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Failed, "panicked");
+}
+
+#[tokio::test]
+async fn a_tool_that_never_returns_is_ended() {
+    let tool = FaultyTool::hangs();
+    let name = tool.spec().name.clone();
+    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Timeout, "60");
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_its_schema_is_told_on() {
+    let tool = FaultyTool::wrong_output();
+    let name = tool.spec().name.clone();
+    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::InvalidOutput, "");
+}
+
+#[tokio::test]
+async fn fifty_megabytes_are_cut_and_can_be_read_in_pieces() {
+    let tool = FaultyTool::huge(50 << 20);
+    let name = tool.spec().name.clone();
+    let model = ScriptedModel::new().call(&name, json!({})).reply("A lot.");
+    let agent = Agent::builder(model.clone()).tool(tool).build().unwrap();
+    let answer = agent.run("Try it").await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert!(!result.is_error());
+    assert!(result.text().len() < 40_000, "{}", result.text().len());
+    assert!(result.text().contains("read_result"));
+    let offered = |at: usize| model.requests()[at].tools.iter().any(|spec| spec.name == "read_result");
+    assert_eq!((offered(0), offered(1)), (false, true));
+}
+
+#[tokio::test]
+async fn one_failing_call_does_not_disturb_the_others() {
+    let turn = Turn::new()
+        .call("add", json!({"a": 1, "b": 1}))
+        .call("broken", json!({}))
+        .call("nonsense", json!({}))
+        .call("add", json!({"a": 2, "b": 2}));
+    let agent =
+        Agent::builder(ScriptedModel::new().turn(turn).reply("2 and 4")).tool(add).tool(broken).build();
+    let answer = agent.unwrap().run("Try them").await.unwrap();
+    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.error).collect();
+    assert_eq!(results, [None, Some(ToolErrorKind::Failed), Some(ToolErrorKind::NotFound), None]);
+    assert_eq!((answer.stats().tool_calls, answer.stats().failed_calls), (4, 2));
+}
+
+/// The error a model's behaviour leads to; the run's state is kept.
+async fn error_of(model: ScriptedModel) -> levity::Error {
+    let runtime = Runtime::new().with_world(ManualWorld::auto());
+    let agent = Agent::builder(model).tool(add).runtime(runtime).build().unwrap();
+    let error = agent.run("Try it").await.unwrap_err();
+    let partial = error.partial().expect("the state is kept");
+    assert_whole(partial.history());
+    assert!(!partial.history().is_empty());
+    error
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_is_reminded_and_then_given_up() {
+    let model = ScriptedModel::new().turn(Turn::new()).turn(Turn::new().thinking("…")).turn(Turn::new());
+    let error = error_of(model).await;
+    assert!(matches!(error, levity::Error::Behaviour { .. }), "{error}");
+
+    let model = ScriptedModel::new().turn(Turn::new()).reply("Sorry: yes.");
+    let agent = Agent::builder(model.clone()).build().unwrap();
+    assert_eq!(agent.run("Well?").await.unwrap().text(), "Sorry: yes.");
+    assert!(model.requests()[1].history.messages().last().unwrap().text().contains("empty"));
+}
+
+#[tokio::test]
+async fn a_model_that_fails_hangs_or_panics_is_an_error_with_its_kind() {
+    #[track_caller]
+    fn check(error: levity::Error, expected: ModelErrorKind) {
+        let levity::Error::Model { source, partial } = error else { panic!("{error}") };
+        assert_eq!(source.kind(), expected);
+        assert_eq!(partial.stats().tool_calls, 1);
+    }
+    let begun = || ScriptedModel::new().call("add", json!({"a": 1, "b": 1}));
+    check(error_of(begun().fail(ModelErrorKind::Overloaded)).await, ModelErrorKind::Overloaded);
+    check(error_of(begun().hang()).await, ModelErrorKind::Timeout);
+    check(error_of(begun().panic("a bug")).await, ModelErrorKind::Malformed);
+    let filtered = begun().turn(Turn::new().finish(Finish::ContentFilter));
+    check(error_of(filtered).await, ModelErrorKind::ContentFiltered);
+}
+
+#[tokio::test]
+async fn a_model_that_loops_is_told_and_then_made_to_answer() {
+    let model = ScriptedModel::looping(Turn::new().call("broken", json!({})));
+    let agent = Agent::builder(model.clone()).tool(broken).max_turns(4).build().unwrap();
+    let error = agent.run("Try it").await.unwrap_err();
+    let partial = error.partial().unwrap();
+    assert!(matches!(partial.status(), Status::Partial(levity::core::Limit::Turns)));
+    assert_whole(partial.history());
+    let notes: Vec<String> =
+        partial.history().messages().iter().map(|message| message.text().into_owned()).collect();
+    assert!(notes.iter().any(|note| note.contains("has now failed 2 times in the same way")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("Every tool call of this turn failed")));
+    assert!(notes.iter().any(|note| note.contains("last turn")));
+    assert!(model.requests()[3].tools.is_empty(), "tools are withheld on the last turn");
+}
+
+#[tokio::test]
+async fn garbage_calls_are_taken_in_stride() {
+    let turn = Turn::new()
+        .call_with_id("x", "", json!(null))
+        .call_with_id("x", "add", json!([1]))
+        .call_with_id("", "add", json!("2"));
+    let model = ScriptedModel::new().turn(turn.clone()).turn(turn).reply("I give up.");
+    let agent = Agent::builder(model).tool(add).build().unwrap();
+    let answer = agent.run("Try it").await.unwrap();
+    assert_whole(answer.history());
+    assert_eq!(answer.stats().failed_calls, 6);
+}
+
+#[tokio::test]
+async fn a_slow_tool_may_take_its_own_time() {
+    let tool =
+        FaultyTool::hangs().with_hints(levity::core::Hints::new().timeout(Duration::from_millis(1500)));
+    let name = tool.spec().name.clone();
+    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Timeout, "1.5");
+}

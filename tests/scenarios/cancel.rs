@@ -1,0 +1,149 @@
+//! A run that is dropped at any await point can be resumed, and leaves nothing running.
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use levity::core::RunId;
+use levity::prelude::*;
+use levity::runtime::MemoryJournal;
+use levity::test::{ManualWorld, ScriptedModel, Turn};
+use serde_json::json;
+
+use crate::support::{Counter, assert_whole};
+
+/// A tool that yields a few times, counts how often it was called, and how many of it are alive.
+struct Slow {
+    called: Counter,
+    alive: Arc<()>,
+}
+
+#[tool]
+impl Slow {
+    /// Reads something.
+    #[tool(read_only)]
+    async fn read(&self) -> String {
+        self.work().await
+    }
+
+    /// Does something that must not be done twice.
+    #[tool]
+    async fn act(&self) -> String {
+        self.called.up();
+        self.work().await
+    }
+
+    async fn work(&self) -> String {
+        let _alive = self.alive.clone();
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        "done".into()
+    }
+}
+
+struct Setup {
+    agent: Agent,
+    called: Counter,
+    alive: Arc<()>,
+    journal: MemoryJournal,
+}
+
+/// An agent whose model replies by what it was told so far, so that any number of resumes works.
+fn setup(journal: MemoryJournal) -> Setup {
+    let (called, alive) = (Counter::default(), Arc::new(()));
+    let turns = |model: ScriptedModel| {
+        model
+            .turn(Turn::new().text("I look.").call("read", json!({})).call("read", json!({})))
+            .turn(Turn::new().call("act", json!({})))
+            .reply("All done.")
+    };
+    let script = turns(ScriptedModel::new());
+    let replies: Vec<_> = {
+        let model = script;
+        (0..3)
+            .map(|_| {
+                let request = levity::core::Request::new();
+                poll_all(async { levity::core::Model::complete(&model, request).await }).unwrap()
+            })
+            .collect()
+    };
+    let model = levity::test::FunctionModel::new(move |request| {
+        let asked = request.history.messages().iter().filter(|m| m.role == levity::core::Role::Tool).count();
+        Ok(replies[asked.min(2)].clone())
+    });
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::new());
+    let tools = Slow { called: called.clone(), alive: alive.clone() };
+    let agent = Agent::builder(model).tools(tools).runtime(runtime).build().unwrap();
+    Setup { agent, called, alive, journal }
+}
+
+fn poll_all<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+    }
+}
+
+/// Polls a run `polls` times and drops it; whether it had ended by then.
+fn run_for(agent: &Agent, run: &RunId, polls: usize) -> bool {
+    let mut future = agent.run("Do it").id(run.clone()).into_future();
+    let mut cx = Context::from_waker(Waker::noop());
+    (0..polls).any(|_| future.as_mut().poll(&mut cx).is_ready())
+}
+
+#[tokio::test]
+async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
+    let mut polls = 0;
+    let mut unknown = 0;
+    loop {
+        let first = setup(MemoryJournal::new());
+        let run = RunId::new(format!("run-{polls}"));
+        let ended = run_for(&first.agent, &run, polls);
+        // One is held by the setup, one by the tool itself: no call of it lives on.
+        assert_eq!(Arc::strong_count(&first.alive), 2, "something runs on after {polls} polls");
+
+        if first.journal.records(&run).is_empty() {
+            polls += 1;
+            continue;
+        }
+        let second = setup(first.journal.clone());
+        let answer = second.agent.resume(run.clone()).await.unwrap();
+        assert_eq!(answer.text(), "All done.", "after {polls} polls");
+        assert_whole(answer.history());
+
+        let acted = first.called.get() + second.called.get();
+        let told_unknown = answer
+            .history()
+            .calls()
+            .any(|(_, result)| result.error == Some(levity::core::ToolErrorKind::Unknown));
+        assert!(acted <= 1, "done {acted} times after {polls} polls");
+        assert!(acted == 1 || told_unknown, "lost in silence after {polls} polls");
+        unknown += usize::from(told_unknown);
+        if ended {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls > 5, "only {polls} points were tried");
+    assert!(unknown > 0, "no point was inside the call that must not be repeated");
+}
+
+#[tokio::test]
+async fn dropping_a_handle_stops_its_task() {
+    let Setup { agent, alive, .. } = setup(MemoryJournal::new());
+    let mut run = agent.start("Do it");
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if matches!(event.kind, EventKind::ToolStarted { .. }) {
+            break;
+        }
+    }
+    drop(run);
+    while events.next().await.is_some() {}
+    assert_eq!(Arc::strong_count(&alive), 2, "a call lives on");
+}

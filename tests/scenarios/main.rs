@@ -1,0 +1,13 @@
+//! Whole scenarios, through the facade, as a program that depends on levity would meet them.
+
+mod bad_input;
+mod cancel;
+mod control;
+mod delegate;
+mod first_program;
+mod limits;
+mod order;
+mod replay;
+mod strategies;
+mod support;
+mod typed;

@@ -1,0 +1,115 @@
+//! A replay tells the same events, and a changed world is noticed.
+
+use levity::core::{Entry, EventKind, Record, RunId};
+use levity::prelude::*;
+use levity::runtime::{Error, replay};
+use levity::test::{ScriptedModel, Turn};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{add, broken, runtime, watch};
+
+/// What a model does in one turn.
+#[derive(Clone, Debug)]
+enum Doing {
+    Say(String),
+    Call(Vec<(bool, i32)>),
+    Nothing,
+}
+
+fn doing() -> impl Strategy<Value = Doing> {
+    prop_oneof![
+        1 => "[a-z]{1,8}".prop_map(Doing::Say),
+        4 => prop::collection::vec((any::<bool>(), -9..9), 1..4).prop_map(Doing::Call),
+        1 => Just(Doing::Nothing),
+    ]
+}
+
+fn script(turns: &[Doing]) -> ScriptedModel {
+    turns.iter().fold(ScriptedModel::new(), |model, doing| {
+        model.turn(match doing {
+            Doing::Say(text) => Turn::new().text(text.clone()).pieces(3),
+            Doing::Nothing => Turn::new(),
+            Doing::Call(calls) => calls.iter().fold(Turn::new().text("hm"), |turn, (good, n)| {
+                if *good { turn.call("add", json!({"a": n, "b": 1})) } else { turn.call("broken", json!({})) }
+            }),
+        })
+    })
+}
+
+/// Runs the script and returns what was told, but for what is fleeting, and the journal.
+fn record(turns: &[Doing]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
+    let (runtime, journal) = runtime();
+    let model = script(turns);
+    let agent = Agent::builder(model).tool(add).tool(broken).max_turns(6).runtime(runtime).build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (events, run) = tokio.block_on(async {
+        let run = agent.start("go");
+        let id = run.id().clone();
+        let (events, _) = watch(run).await;
+        (events, id)
+    });
+    let kept = events.into_iter().filter(|event| !event.kind.is_fleeting()).collect();
+    let records = journal.records(&run);
+    (agent, run, kept, records)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_replay_tells_the_same_events_to_the_byte(turns in prop::collection::vec(doing(), 1..8)) {
+        let (agent, run, events, records) = record(&turns);
+        // The journal may have been on disk in between.
+        let text = serde_json::to_string(&records).unwrap();
+        let records: Vec<Record> = serde_json::from_str(&text).unwrap();
+        let replayed = replay(&run, &records, |_, state| agent.restore(state)).unwrap();
+        prop_assert_eq!(
+            serde_json::to_string(&events).unwrap(),
+            serde_json::to_string(&replayed.events).unwrap()
+        );
+        prop_assert!(matches!(events.last().unwrap().kind, EventKind::RunEnded(_)));
+    }
+}
+
+fn recorded() -> (Agent, RunId, Vec<Event>, Vec<Record>) {
+    record(&[Doing::Call(vec![(true, 1)]), Doing::Say("done".into())])
+}
+
+#[track_caller]
+fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
+    match replay(run, records, |_, state| agent.restore(state)) {
+        Err(error @ Error::Diverged(_)) => assert!(error.to_string().contains(part), "{error}"),
+        other => panic!("{:?}", other.map(|replayed| replayed.events)),
+    }
+}
+
+#[test]
+fn a_changed_prompt_is_named() {
+    let (agent, run, _, mut records) = recorded();
+    let Entry::Opened { state, .. } = &mut records[0].entry else { panic!("not opened") };
+    state["system"] = json!("Be someone else.");
+    diverges(&agent, &run, &records, "record 1: the system of Model `main` is not what it was");
+}
+
+#[test]
+fn a_changed_outcome_is_noticed_at_the_next_effect() {
+    let (agent, run, _, mut records) = recorded();
+    let text = serde_json::to_string(&records).unwrap().replace("\"a\":1", "\"a\":2");
+    records = serde_json::from_str(&text).unwrap();
+    diverges(&agent, &run, &records, "the arguments of Tool `add` is not what it was");
+}
+
+#[test]
+fn a_missing_record_is_noticed() {
+    let (agent, run, _, mut records) = recorded();
+    records.remove(2);
+    diverges(&agent, &run, &records, "its number should be 2");
+}
+
+#[test]
+fn no_records_are_no_run() {
+    let (agent, run, ..) = recorded();
+    let error = replay(&run, &[], |_, state| agent.restore(state)).unwrap_err();
+    assert!(matches!(error, Error::NotFound(_)));
+}

@@ -1,0 +1,96 @@
+use async_trait::async_trait;
+use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
+use levity::core::{ContextBlock, ContextError, ContextSource, EventKind, Role};
+use levity::prelude::*;
+use levity::test::ScriptedModel;
+use serde_json::json;
+
+use crate::support::{add, broken, watch};
+
+#[tokio::test]
+async fn rules_plan_without_a_call() {
+    let model = ScriptedModel::new().reply("7");
+    let rules = PlanRules::new().when("deploy", ["test", "deploy"]).when("WHAT", ["add", "answer"]);
+    let agent = Agent::builder(model.clone()).planner(rules).build().unwrap();
+    let (events, _) = watch(agent.start("What is 2 + 5?")).await;
+    let plan = EventKind::Plan { steps: vec!["add".into(), "answer".into()] };
+    assert!(events.iter().any(|event| event.kind == plan));
+    let note = model.requests()[0].history.messages().last().unwrap().clone();
+    assert_eq!((note.role, &*note.text()), (Role::System, "The plan:\n1. add\n2. answer"));
+}
+
+#[tokio::test]
+async fn a_model_plans_by_a_call_of_its_own() {
+    let planner = ScriptedModel::new().reply("1. look\n- think\n\n* 3) answer");
+    let model = ScriptedModel::new().reply("7");
+    let agent = Agent::builder(model.clone())
+        .planner(PlanByModel::new())
+        .model_for("planner", planner.clone())
+        .build();
+    let answer = agent.unwrap().run("What is 2 + 5?").await.unwrap();
+    planner.assert_finished();
+    assert!(planner.requests()[0].tools.is_empty());
+    assert_eq!(answer.stats().model_calls, 2);
+    let note = model.requests()[0].history.messages()[1].text().into_owned();
+    assert_eq!(note, "The plan:\n1. look\n2. think\n3. answer");
+}
+
+#[tokio::test]
+async fn rules_reflect_without_a_call() {
+    let model =
+        ScriptedModel::new().call("broken", json!({})).call("add", json!({"a": 1, "b": 1})).reply("2");
+    let rules = ReflectRules::new().when_fails("broken", "Use `add`.").finish_after("add");
+    let agent = Agent::builder(model.clone()).tool(add).tool(broken).reflector(rules).build().unwrap();
+    agent.run("Add").await.unwrap();
+    let requests = model.requests();
+    assert!(requests[1].history.messages().iter().any(|message| message.text() == "Use `add`."));
+    assert!(requests[2].tools.is_empty(), "after `add` the answer is wanted");
+}
+
+#[tokio::test]
+async fn a_model_reflects_by_a_call_of_its_own() {
+    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("All is there.").reply("2");
+    let agent = Agent::builder(model.clone()).tool(add).reflector(ReflectByModel::new()).build().unwrap();
+    assert_eq!(agent.run("Add").await.unwrap().text(), "2");
+    let last = model.requests()[2].history.messages().last().unwrap().text().into_owned();
+    assert_eq!(last, "Looking back: All is there.");
+}
+
+struct Files;
+
+#[async_trait]
+impl ContextSource for Files {
+    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+        Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
+    }
+}
+
+struct Gone;
+
+#[async_trait]
+impl ContextSource for Gone {
+    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+        Err(ContextError::new("gone", "no such folder"))
+    }
+}
+
+#[tokio::test]
+async fn context_stands_before_the_instructions() {
+    let model = ScriptedModel::new().reply("Yes.");
+    let agent = Agent::builder(model.clone()).instructions("Be brief.").context(Files).build().unwrap();
+    agent.start("Well?").await.unwrap();
+    assert_eq!(model.requests()[0].system.as_deref(), Some("--- rules.md ---\nNo jokes.\n\nBe brief."));
+}
+
+#[tokio::test]
+async fn context_that_cannot_be_had_is_an_error_that_says_why() {
+    let agent = Agent::builder(ScriptedModel::new()).context(Gone).build().unwrap();
+    let error = agent.run("Well?").await.unwrap_err();
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    assert!(text.contains("`gone`") && text.contains("no such folder"), "{text}");
+}

@@ -1,0 +1,76 @@
+//! What several scenarios need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use levity::core::{History, Role};
+use levity::prelude::*;
+use levity::runtime::MemoryJournal;
+use levity::test::ManualWorld;
+
+/// Adds two numbers.
+#[tool(read_only)]
+pub async fn add(
+    /** left */
+    a: f64,
+    /** right */
+    b: f64,
+) -> f64 {
+    a + b
+}
+
+/// Always fails.
+#[tool]
+pub async fn broken() -> Result<String, ToolError> {
+    Err(ToolError::failed("out of order"))
+}
+
+/// A runtime with a journal in memory and a clock that sleeps at once.
+pub fn runtime() -> (Runtime, MemoryJournal) {
+    let journal = MemoryJournal::new();
+    (Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::auto()), journal)
+}
+
+/// Counts how often it did something.
+#[derive(Clone, Default)]
+pub struct Counter(Arc<AtomicUsize>);
+
+impl Counter {
+    pub fn up(&self) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Every call has its one result, right behind it; no id occurs twice.
+#[track_caller]
+pub fn assert_whole(history: &History) {
+    let mut ids = std::collections::HashSet::new();
+    let mut open: Vec<_> = Vec::new();
+    for message in history.messages() {
+        if message.role == Role::Tool {
+            let answered: Vec<_> = message.results().map(|result| result.call.clone()).collect();
+            assert_eq!(open, answered, "the results do not answer the calls before them");
+            open.clear();
+        }
+        assert!(open.is_empty(), "a call was not answered");
+        open = message.calls().map(|call| call.id.clone()).collect();
+        for id in &open {
+            assert!(ids.insert(id.clone()), "call id {id} occurs twice");
+        }
+    }
+    assert!(open.is_empty(), "the last calls were not answered");
+}
+
+/// All events of a run that was started, and its answer.
+pub async fn watch(mut run: levity::agent::AgentRun) -> (Vec<Event>, levity::Result<Answer>) {
+    let mut stream = run.events();
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        events.push(event);
+    }
+    (events, run.await)
+}

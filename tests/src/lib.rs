@@ -1,0 +1,1 @@
+//! Whole scenarios through the facade live in `scenarios/`.
