@@ -63,16 +63,19 @@ async fn order(calls: &[(&str, u64)], policy: Policy) -> String {
     log
 }
 
+/// All begin before one ends; which ends first is nobody's promise.
 #[tokio::test]
 async fn read_only_calls_run_side_by_side() {
-    assert_eq!(order(&[("r", 1), ("r", 2)], Policy::allow_all()).await, "+r1 +r2 -r1 -r2");
-    assert_eq!(order(&[("p", 1), ("r", 2)], Policy::allow_all()).await, "+p1 +r2 -p1 -r2");
+    let side_by_side = |log: String, begun: &str| assert!(log.starts_with(begun), "{log}");
+    side_by_side(order(&[("r", 1), ("r", 2)], Policy::allow_all()).await, "+r1 +r2 -");
+    side_by_side(order(&[("p", 1), ("r", 2)], Policy::allow_all()).await, "+p1 +r2 -");
 }
 
 #[tokio::test]
 async fn other_calls_run_alone_and_in_order() {
     let calls = [("r", 1), ("w", 2), ("w", 3), ("r", 4), ("r", 5)];
-    assert_eq!(order(&calls, Policy::allow_all()).await, "+r1 -r1 +w2 -w2 +w3 -w3 +r4 +r5 -r4 -r5");
+    let log = order(&calls, Policy::allow_all()).await;
+    assert!(log.starts_with("+r1 -r1 +w2 -w2 +w3 -w3 +r4 +r5 -"), "{log}");
 }
 
 #[tokio::test]

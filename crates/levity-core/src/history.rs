@@ -255,13 +255,12 @@ impl TryFrom<Vec<Message>> for History {
                 continue;
             }
             let at = history.len();
-            if let Some(call) = message.calls().find(|call| history.inner.ids.contains(&call.id)) {
-                return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
-            }
             let mut exchange = history.open(Arc::new(message.clone()))?;
-            if *exchange.reply != message {
-                let call = message.calls().map(|call| call.id.clone()).next().unwrap_or_else(|| "".into());
-                return Err(HistoryError::DuplicateId { at, call });
+            // A call that `open` had to rename has an id that is empty or used twice.
+            let renamed =
+                message.calls().zip(exchange.reply.calls()).find(|(call, taken)| call.id != taken.id);
+            if let Some((call, _)) = renamed {
+                return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
             }
             let answer = messages.next_if(|next| next.role == Role::Tool);
             for part in answer.into_iter().flat_map(|answer| answer.parts) {

@@ -118,10 +118,10 @@ impl EffectId {
         self.0
     }
 
-    /// The effect asked for after this one.
+    /// The effect asked for after this one. Numbers come from journals too, so this cannot overflow.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 

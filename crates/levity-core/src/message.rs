@@ -368,11 +368,23 @@ impl ToolCall {
         let (args, raw) = match args.trim() {
             "" => (empty(), None),
             text => match serde_json::from_str(text) {
-                Ok(args) => (args, None),
-                Err(_) => (Value::Null, Some(args.to_owned())),
+                Ok(args) if is_shallow(&args, MAX_DEPTH) => (args, None),
+                _ => (Value::Null, Some(args.to_owned())),
             },
         };
         Self { raw, ..Self::new(id, name, args) }
+    }
+}
+
+/// How deep arguments may be nested. `serde_json` reads 128 levels, and a record of the journal has some
+/// around the arguments: what was taken in must be readable there.
+const MAX_DEPTH: usize = 64;
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(list) => depth > 0 && list.iter().all(|value| is_shallow(value, depth - 1)),
+        Value::Object(map) => depth > 0 && map.values().all(|value| is_shallow(value, depth - 1)),
+        _ => true,
     }
 }
 
@@ -421,12 +433,13 @@ impl ToolResult {
 
 /// Text of an output: its text content, or its value as JSON when there is none.
 pub(crate) fn output_text<'a>(content: &'a [Content], value: Option<&Value>) -> Cow<'a, str> {
-    match value {
-        Some(value) if content.is_empty() => Cow::Owned(value.to_string()),
-        _ => join(content.iter().filter_map(|content| match content {
-            Content::Text(text) => Some(&**text),
-            Content::Media(_) => None,
-        })),
+    let mut texts = content.iter().filter_map(|content| match content {
+        Content::Text(text) => Some(&**text),
+        Content::Media(_) => None,
+    });
+    match (texts.next(), value) {
+        (None, Some(value)) => Cow::Owned(value.to_string()),
+        (first, _) => join(first.into_iter().chain(texts)),
     }
 }
 

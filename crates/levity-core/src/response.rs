@@ -114,7 +114,7 @@ impl AddAssign for Usage {
         self.output = add(self.output, other.output);
         self.cached = add(self.cached, other.cached);
         self.reasoning = add(self.reasoning, other.reasoning);
-        self.estimated |= other.estimated;
+        self.estimated = self.estimated || other.estimated;
     }
 }
 
@@ -343,22 +343,30 @@ impl Fold {
 
     fn attach(&mut self, data: Opaque) {
         match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
+            // Two blocks in a row are two blocks.
+            Some(Building::Whole(Part::Opaque(_))) | None => self.add(Building::Whole(Part::Opaque(data))),
             Some(Building::Whole(part)) => part.set_opaque(data),
             Some(Building::Call { opaque, .. }) => *opaque = Some(data),
-            None => self.add(Building::Whole(Part::Opaque(data))),
         }
     }
 
-    /// The reply.
+    /// The reply; a text that stayed empty is left out, since providers refuse to take one back.
     pub fn finish(self) -> Response {
         let parts: Vec<Part> = self
             .parts
             .into_iter()
+            .filter(|part| !matches!(part, Building::Whole(Part::Text(Text { text, opaque: None })) if text.is_empty()))
             .map(|part| match part {
                 Building::Whole(part) => part,
-                Building::Call { id, name, args, opaque } => {
-                    Part::ToolCall(ToolCall { opaque, ..ToolCall::from_text(id, name, &args) })
-                }
+                Building::Call {
+                    id,
+                    name,
+                    args,
+                    opaque,
+                } => Part::ToolCall(ToolCall {
+                    opaque,
+                    ..ToolCall::from_text(id, name, &args)
+                }),
             })
             .collect();
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
@@ -367,13 +375,39 @@ impl Fold {
     }
 }
 
+/// How much a piece adds to a reply: at least 1, so that endless empty pieces meet the limit too.
 fn delta_size(delta: &Delta) -> usize {
-    match delta {
+    let size = match delta {
         Delta::Text(text) | Delta::Thinking(text) | Delta::CallArgs { text, .. } => text.len(),
         Delta::CallStart { id, name, .. } => id.as_str().len() + name.len(),
-        Delta::Part(Part::Text(Text { text, .. }) | Part::Thinking(Thinking { text, .. })) => text.len(),
-        _ => 0,
+        Delta::Part(Part::Text(Text { text, opaque: None }))
+        | Delta::Part(Part::Thinking(Thinking { text, opaque: None })) => text.len(),
+        Delta::Part(part) => json_size(part),
+        Delta::Opaque(opaque) => json_size(opaque),
+        Delta::Usage(_) | Delta::Finish(_) => 1,
+    };
+    size.max(1)
+}
+
+/// How long a value is as JSON, found without writing it down.
+fn json_size(value: &impl Serialize) -> usize {
+    struct Counter(usize);
+
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
+
+    let mut counter = Counter(0);
+    // The counter takes everything.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
 }
 
 #[cfg(test)]

@@ -205,9 +205,11 @@ impl<M: Machine> State<M> {
                 may_start.push(wanted.id);
                 continue;
             }
+            if self.held.is_some() && call_of(&wanted.effect) != self.held.as_ref() {
+                continue;
+            }
             let runs_alone = wanted.prepared.as_ref().is_some_and(|prepared| prepared.alone);
-            let held_up = self.held.is_some() && call_of(&wanted.effect) != self.held.as_ref();
-            let must_wait = held_up || alone || (runs_alone && some_run);
+            let must_wait = alone || (runs_alone && some_run);
             if !must_wait {
                 may_start.push(wanted.id);
                 some_run = true;
