@@ -1,1 +1,60 @@
-fn main() {}
+//! An agent that hands work to another: a child run, in the same event stream and within the same limits.
+//!
+//! ```text
+//! cargo run --example delegate
+//! ```
+
+use levity::prelude::*;
+use levity::test::{ScriptedModel, Turn};
+use serde_json::json;
+
+/// Multiplies two numbers.
+#[tool(read_only)]
+async fn multiply(
+    /** left */
+    a: f64,
+    /** right */
+    b: f64,
+) -> f64 {
+    a * b
+}
+
+#[tokio::main]
+async fn main() -> levity::Result<()> {
+    println!("(scripted models stand in for real ones)\n");
+    let calculator = Agent::builder(
+        ScriptedModel::new()
+            .turn(Turn::new().call("multiply", json!({"a": 12, "b": 7})).usage(40, 9))
+            .reply("84"),
+    )
+    .instructions("You calculate.")
+    .tool(multiply)
+    .build()?;
+
+    let lead = Agent::builder(
+        ScriptedModel::new()
+            .turn(Turn::new().call("calculator", json!({"task": "What is 12 * 7?"})).usage(50, 12))
+            .reply("A dozen weeks are 84 days."),
+    )
+    .agent("calculator", "Works out sums.", calculator)
+    .limits(Limits::new().model_calls(10)) // for both together
+    .build()?;
+
+    let answer = lead
+        .run("How many days are a dozen weeks?")
+        .on_event(|event| {
+            let indent = "  ".repeat(event.run.depth());
+            match &event.kind {
+                EventKind::ChildStarted { agent, .. } => println!("{indent}asks {agent}"),
+                EventKind::Goal { text } => println!("{indent}goal: {text}"),
+                EventKind::ToolFinished { result, .. } => {
+                    println!("{indent}{} gave {}", result.name, result.text())
+                }
+                EventKind::RunEnded(ending) => println!("{indent}{}: {}", ending.status, ending.text),
+                _ => {}
+            }
+        })
+        .await?;
+    println!("\n{answer} ({})", answer.usage());
+    Ok(())
+}

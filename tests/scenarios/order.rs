@@ -42,7 +42,7 @@ impl Tool for Traced {
 
 /// What begins and ends when, for the calls of one turn.
 async fn order(calls: &[(&str, u64)], policy: Policy) -> String {
-    let log = Arc::default();
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
     let turn = calls.iter().fold(Turn::new(), |turn, (name, n)| turn.call(*name, json!({"n": n})));
     let agent = Agent::builder(ScriptedModel::new().turn(turn).reply("done"))
         .tool(Traced::new("r", Hints::new().read_only(), &log))
@@ -59,8 +59,8 @@ async fn order(calls: &[(&str, u64)], policy: Policy) -> String {
         }
     }
     run.await.unwrap();
-    let log = log.lock().unwrap().join(" ");
-    log
+    let lines = log.lock().unwrap();
+    lines.join(" ")
 }
 
 /// All begin before one ends; which ends first is nobody's promise.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, Inner};
 use crate::error::{Error, Result};
-use crate::executor::{AgentExecutor, ToolsDigest};
+use crate::executor::{AgentExecutor, SLOTS, ToolsDigest};
 use crate::spec::AgentSpec;
 use crate::strategy::{Planner, Reflector};
 
@@ -287,7 +287,7 @@ impl AgentBuilder {
         if self.spec.single_tool && self.tool_count == 0 {
             return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
         }
-        if let Some(slot) = self.slots.keys().find(|slot| !matches!(&***slot, "planner" | "reflector")) {
+        if let Some(slot) = self.slots.keys().find(|slot| !SLOTS[1..].contains(&slot.as_str())) {
             let problem = format!("has no slot `{slot}`; there are `planner` and `reflector`");
             return wrong("model_for", &problem);
         }

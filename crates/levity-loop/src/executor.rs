@@ -16,6 +16,9 @@ use levity_tools::{CallCx, Dispatched, Dispatcher};
 use crate::agent::Agent;
 use crate::notes;
 
+/// What models are called for; the last two fall back on the first.
+pub(crate) const SLOTS: [&str; 3] = ["main", "planner", "reflector"];
+
 /// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work to.
 pub(crate) struct AgentExecutor {
     pub(crate) model: Arc<dyn Model>,
@@ -31,7 +34,9 @@ pub(crate) struct AgentExecutor {
 
 /// The fingerprint of the tools on offer, made anew only when they change.
 #[derive(Default)]
-pub(crate) struct ToolsDigest(Mutex<Option<(Arc<[Arc<ToolSpec>]>, Digest)>>);
+pub(crate) struct ToolsDigest(Mutex<Option<Known>>);
+
+type Known = (Arc<[Arc<ToolSpec>]>, Digest);
 
 impl ToolsDigest {
     fn of(&self, specs: &Arc<[Arc<ToolSpec>]>) -> Digest {
@@ -49,7 +54,14 @@ impl ToolsDigest {
 
 impl AgentExecutor {
     async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
-        let model = self.slots.get(&*call.slot).unwrap_or(&self.model);
+        let model = match self.slots.get(&*call.slot) {
+            Some(model) => model,
+            None if SLOTS.contains(&&*call.slot) => &self.model,
+            None => {
+                let message = format!("the agent has no model for `{}`", call.slot);
+                return Outcome::Model(Err(ModelError::new(ModelErrorKind::BadRequest, message)));
+            }
+        };
         let mut request = call.request;
         if call.offer == Offer::All {
             request.tools = self.tools.specs();

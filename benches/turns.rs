@@ -1,0 +1,156 @@
+//! What a turn costs, beside a loop written by hand.
+
+use std::sync::Arc;
+
+use levity::prelude::*;
+use levity_core::ToolSpec;
+use tokio::runtime;
+
+use crate::measure::{Cost, Effort, Work, compare, verdict};
+use crate::subject::{Caller, Quirk, agent, by_hand, noop};
+
+/// CPU time of a tool turn, in microseconds.
+const GOAL: f64 = 20.0;
+
+/// By what a turn is driven.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Setup {
+    Floor,
+    Run,
+    Yielding,
+    Journal,
+    Unread,
+    Events,
+    NoUsage,
+    SameIds,
+}
+
+impl Setup {
+    pub const ALL: [Self; 8] = [
+        Self::Floor,
+        Self::Run,
+        Self::Yielding,
+        Self::Journal,
+        Self::Unread,
+        Self::Events,
+        Self::NoUsage,
+        Self::SameIds,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Run => "run",
+            Self::Yielding => "yielding",
+            Self::Journal => "journal",
+            Self::Unread => "unread",
+            Self::Events => "events",
+            Self::NoUsage => "no-usage",
+            Self::SameIds => "same-ids",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Floor => "a loop written by hand",
+            Self::Run => "run(), no journal",
+            Self::Yielding => "run(), the model has to be waited for",
+            Self::Journal => "run(), MemoryJournal",
+            Self::Unread => "start(), nobody reads the events",
+            Self::Events => "start(), with a listener",
+            Self::NoUsage => "run(), the model gives no token counts",
+            Self::SameIds => "run(), the model reuses its call ids",
+        }
+    }
+
+    /// Work that makes one run of `turns` tool turns each time.
+    pub fn work(self, turns: usize) -> Work {
+        let model = Caller::new(turns).quirk(match self {
+            Self::NoUsage => Quirk::NoUsage,
+            Self::SameIds => Quirk::SameIds,
+            // A listener of an endless burst on its own thread would only ever lag.
+            Self::Yielding | Self::Unread | Self::Events => Quirk::Yields,
+            _ => Quirk::None,
+        });
+        let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+        let run: Box<dyn FnMut()> = match self {
+            Self::Floor => {
+                let tools = [Arc::new(ToolSpec::clone(noop.spec()))];
+                Box::new(move || assert_eq!(tokio.block_on(by_hand(&model, &tools)), "done"))
+            }
+            Self::Run | Self::Yielding | Self::NoUsage | Self::SameIds => {
+                let agent = agent(model).build().expect("the agent is sound");
+                Box::new(move || check(tokio.block_on(agent.run("Go").into_future()), turns))
+            }
+            Self::Journal => {
+                let journal = MemoryJournal::new();
+                let runtime = Runtime::new().with_journal(journal.clone());
+                let agent = agent(model).runtime(runtime).build().expect("the agent is sound");
+                Box::new(move || {
+                    check(tokio.block_on(agent.run("Go").id("r1").into_future()), turns);
+                    journal.forget(&RunId::from("r1"));
+                })
+            }
+            Self::Unread => {
+                let agent = agent(model).build().expect("the agent is sound");
+                Box::new(move || check(tokio.block_on(async { agent.start("Go").await }), turns))
+            }
+            Self::Events => {
+                let agent = agent(model).build().expect("the agent is sound");
+                Box::new(move || check(tokio.block_on(listen(&agent)), turns))
+            }
+        };
+        Work { name: self.meaning(), units: turns, run }
+    }
+}
+
+async fn listen(agent: &Agent) -> levity::Result<Answer> {
+    let mut run = agent.start("Go");
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        std::hint::black_box(event);
+    }
+    run.await
+}
+
+/// A run that did something else would make a fine figure.
+fn check(answer: levity::Result<Answer>, turns: usize) {
+    let answer = answer.expect("the run ends with an answer");
+    let stats = answer.stats();
+    assert_eq!((answer.text(), stats.tool_calls, stats.failed_calls), ("done", turns as u64, 0));
+}
+
+pub fn report(effort: Effort) {
+    println!("1. A tool turn: the model calls a tool that does nothing. Goal: {GOAL} µs of CPU, and flat.\n");
+    println!(
+        "{:40} {:>6} {:>9} {:>9} {:>8} {:>8} {:>9}",
+        "", "turns", "µs/turn", "least", "× floor", "allocs", "bytes"
+    );
+    let sizes = [10, 100, 1_000];
+    let all: Vec<Vec<Cost>> = sizes
+        .iter()
+        .map(|&turns| compare(effort, Setup::ALL.iter().map(|setup| setup.work(turns)).collect()))
+        .collect();
+    for at in 0..Setup::ALL.len() {
+        for (turns, costs) in sizes.iter().zip(&all) {
+            row(*turns, &costs[at], costs[0].nanos);
+        }
+        let (first, last) = (&all[0][at], &all[sizes.len() - 1][at]);
+        let micros = last.nanos / 1e3;
+        let goal = if at == 0 { "" } else { verdict(micros, GOAL) };
+        println!("{:40} 1,000 turns / 10 turns: {:.2} {goal}\n", "", last.nanos / first.nanos);
+    }
+}
+
+fn row(turns: usize, cost: &Cost, floor: f64) {
+    println!(
+        "{:40} {:>6} {:>9.2} {:>9.2} {:>8.1} {:>8.1} {:>9.0}",
+        cost.name,
+        turns,
+        cost.nanos / 1e3,
+        cost.least / 1e3,
+        cost.nanos / floor,
+        cost.allocations,
+        cost.bytes
+    );
+}

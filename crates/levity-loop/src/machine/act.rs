@@ -1,0 +1,186 @@
+//! Act: the model is called, and the tools it asks for.
+
+use std::sync::Arc;
+
+use levity_core::{
+    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Failure, Finish, Limit, Message, ModelCall,
+    ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+};
+
+use crate::notes;
+
+use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
+
+impl AgentMachine {
+    pub(super) fn act(&mut self, step: &mut Step) {
+        self.enter(Phase::Act, step);
+        self.state.stats.turns += 1;
+        let turn = self.state.stats.turns;
+        step.tell(EventKind::TurnStarted { turn, of: self.spec.max_turns.max(turn) });
+        for message in std::mem::take(&mut self.state.said) {
+            self.add(message);
+        }
+        let closing = self.closing();
+        self.announce(closing, step);
+        self.state.offered = self.spec.has_tools && closing.is_none();
+        let offer = if self.state.offered { Offer::All } else { Offer::None };
+        let mut request = self.request();
+        if let Some(output) = &self.output {
+            request = request.with_output(output.schema.clone());
+        }
+        self.want(Waiting::Reply, |_| Effect::Model(ModelCall::new("main", request, offer)), step);
+    }
+
+    pub(super) fn closing(&self) -> Option<Closing> {
+        let last = self.state.stats.turns >= self.spec.max_turns;
+        let limit = self.state.wrap.or(last.then_some(Limit::Turns));
+        limit.map(Closing::Limit).or(self.state.enough.then_some(Closing::Enough))
+    }
+
+    fn announce(&mut self, closing: Option<Closing>, step: &mut Step) {
+        let Some(closing) = closing.filter(|_| self.spec.has_tools && !self.state.announced) else { return };
+        self.state.announced = true;
+        let text = match closing {
+            Closing::Limit(limit) => notes::last_turn(limit),
+            Closing::Enough => notes::ANSWER_NOW.to_owned(),
+        };
+        self.note(text, step);
+    }
+
+    pub(super) fn reply(&mut self, response: Response, step: &mut Step) {
+        let message = from_model(response.message);
+        if !message.thinking().is_empty() {
+            self.state.stats.reasoning_steps += 1;
+        }
+        let called = message.calls().next().is_some();
+        let silent = message.text().trim().is_empty();
+        match (called, silent) {
+            (true, _) if self.state.offered => self.calls(message, step),
+            (true, _) => self.calls_withheld(message, step),
+            (false, true) if response.finish == Finish::ContentFilter => {
+                let error =
+                    ModelError::new(ModelErrorKind::ContentFiltered, "the provider withheld the reply");
+                self.stop(Status::Failed(Failure::Model(error)), step);
+            }
+            (false, true) => self.empty_reply(step),
+            (false, false) => self.answer(message, step),
+        }
+    }
+
+    fn empty_reply(&mut self, step: &mut Step) {
+        self.state.empty_replies += 1;
+        if self.state.empty_replies > EMPTY_REPLIES {
+            let what = format!("it was empty {} times", self.state.empty_replies);
+            return self.stop(Status::Failed(Failure::Behaviour(what)), step);
+        }
+        self.note(notes::EMPTY.to_owned(), step);
+        self.act(step);
+    }
+
+    /// The model calls tools although none are offered: what it says beside the calls must do.
+    fn calls_withheld(&mut self, message: Arc<Message>, step: &mut Step) {
+        let text = message.text().into_owned();
+        let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
+        if let Ok(exchange) = self.state.history.open(message) {
+            self.state.history.close(exchange, &withheld);
+        }
+        let limit = match self.closing() {
+            Some(Closing::Limit(limit)) => limit,
+            _ => Limit::ToolCalls,
+        };
+        match text.trim() {
+            "" => self.stop(Status::Partial(limit), step),
+            _ => self.check_answer(&text, Status::BestEffort(limit), step),
+        }
+    }
+
+    fn calls(&mut self, message: Arc<Message>, step: &mut Step) {
+        let Ok(mut exchange) = self.state.history.open(message) else {
+            let what = "its calls cannot be told apart".to_owned();
+            return self.stop(Status::Failed(Failure::Behaviour(what)), step);
+        };
+        let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
+        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+        for call in calls.iter().skip(allowed) {
+            let message =
+                format!("at most {allowed} tools can be called in one turn; this call was left out");
+            let error = ToolError::new(ToolErrorKind::Denied, message);
+            let _ = exchange.answer(ToolResult::new(call, Err(error)));
+            self.state.stats.failed_calls += 1;
+        }
+        self.state.exchange = Some(exchange);
+        for call in calls.into_iter().take(allowed) {
+            self.state.stats.tool_calls += 1;
+            self.call(call, false, step);
+        }
+        self.state.enough |= self.spec.single_tool;
+    }
+
+    fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
+        let id = call.id.clone();
+        if self.spec.delegates.contains(&call.name) {
+            let child = ChildRun::new(call.name, call.args);
+            return self.want(Waiting::Child(id), |_| Effect::Child(child), step);
+        }
+        let run = if approved { ToolRun::approved(call) } else { ToolRun::new(call) };
+        self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
+    }
+
+    pub(super) fn ask(&mut self, call: &CallId, reason: String, step: &mut Step) {
+        let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else { return };
+        let waiting = Waiting::Decision(call.id.clone());
+        self.want(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
+    }
+
+    fn open_call(&self, id: &CallId) -> Option<ToolCall> {
+        self.state.exchange.as_ref()?.call(id).cloned()
+    }
+
+    pub(super) fn decided(&mut self, id: &CallId, decision: Decision, step: &mut Step) {
+        let Some(mut call) = self.open_call(id) else { return };
+        match decision {
+            Decision::Deny { reason } => {
+                let error = ToolError::new(ToolErrorKind::Denied, format!("the call was denied: {reason}"));
+                self.answered(ToolResult::new(&call, Err(error)), step);
+            }
+            Decision::Edit { args } => {
+                self.state.edited.insert(id.clone(), args.clone());
+                call.args = args;
+                call.raw = None;
+                self.call(call, true, step);
+            }
+            _ => self.call(call, true, step),
+        }
+    }
+
+    pub(super) fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut Step) {
+        self.state.usage += ending.usage;
+        let Some(call) = self.open_call(id) else { return };
+        let outcome = if ending.status.is_answer() {
+            Ok(ending.value.map_or_else(|| ToolOutput::text(ending.text), ToolOutput::value))
+        } else {
+            let mut message = format!("`{}` {}", call.name, ending.status);
+            if !ending.text.is_empty() {
+                message.push_str(&format!("; its last words were: {}", ending.text));
+            }
+            Err(ToolError::failed(message))
+        };
+        self.answered(ToolResult::new(&call, outcome), step);
+    }
+
+    pub(super) fn call_failed(&mut self, id: &CallId, error: ToolError, step: &mut Step) {
+        if let Some(call) = self.open_call(id) {
+            self.answered(ToolResult::new(&call, Err(error)), step);
+        }
+    }
+}
+
+/// A reply as a model's message, whatever the model made of it.
+fn from_model(message: Arc<Message>) -> Arc<Message> {
+    if message.role == Role::Assistant && message.results().next().is_none() {
+        return message;
+    }
+    let keep = |part: &&Part| !matches!(part, Part::ToolResult(_));
+    Arc::new(Message::new(Role::Assistant, message.parts.iter().filter(keep).cloned()))
+}

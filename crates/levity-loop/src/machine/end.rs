@@ -1,0 +1,65 @@
+//! The end: the answer is checked, or the run stops without one.
+
+use std::sync::Arc;
+
+use levity_core::{Ending, Failure, Message, Phase, Status, Step, ToolError, ToolErrorKind};
+use serde_json::Value;
+
+use crate::notes;
+
+use super::{AgentMachine, Closing};
+
+impl AgentMachine {
+    pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut Step) {
+        let text = message.text().into_owned();
+        self.add(message);
+        if !self.state.said.is_empty() && self.closing().is_none() {
+            return self.act(step);
+        }
+        let status = match self.closing() {
+            Some(Closing::Limit(limit)) if self.spec.has_tools && !self.state.offered => {
+                Status::BestEffort(limit)
+            }
+            _ => Status::Complete,
+        };
+        self.check_answer(&text, status, step);
+    }
+
+    pub(super) fn check_answer(&mut self, text: &str, status: Status, step: &mut Step) {
+        let Some(output) = &self.output else {
+            return self.end(status, text.to_owned(), None, step);
+        };
+        match output.check(text) {
+            Ok(value) => self.end(status, text.to_owned(), Some(value), step),
+            Err(complaint) if self.state.wrong_answers < self.spec.output_retries => {
+                self.state.wrong_answers += 1;
+                self.note(notes::wrong_shape(&complaint), step);
+                self.act(step);
+            }
+            Err(complaint) => self.stop(Status::Failed(Failure::Output(complaint)), step),
+        }
+    }
+
+    /// Ends without an answer: open calls are closed, and the last words stand in.
+    pub(super) fn stop(&mut self, status: Status, step: &mut Step) {
+        if let Some(exchange) = self.state.exchange.take() {
+            let message = "the run ended before the call was answered; it may have taken effect in part";
+            let error = ToolError::new(ToolErrorKind::Cancelled, message);
+            self.state.history.close(exchange, &error);
+        }
+        for message in std::mem::take(&mut self.state.said) {
+            self.add(message);
+        }
+        let text = self.state.history.last_text().unwrap_or_default();
+        self.end(status, text, None, step);
+    }
+
+    fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
+        self.enter(Phase::End, step);
+        self.state.waiting.clear();
+        let mut ending = Ending::new(status);
+        (ending.text, ending.value) = (text, value);
+        (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
+        self.state.ending = Some(ending);
+    }
+}

@@ -1,0 +1,50 @@
+//! Goal and plan.
+
+use levity_core::{Effect, EventKind, Limit, Message, ModelCall, Offer, Phase, Request, RunId, Step};
+
+use crate::notes;
+use crate::strategy::{Goal, Planning};
+
+use super::{AgentMachine, Waiting, plain};
+
+impl AgentMachine {
+    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, step: &mut Step) {
+        self.state.run = Some(run);
+        self.state.wrap = wrap;
+        self.enter(Phase::Goal, step);
+        let goal = self.state.goal.clone();
+        step.tell(EventKind::Goal { text: goal.text().into_owned() });
+        self.add(plain(&goal));
+        self.enter(Phase::Plan, step);
+        match self.spec.planner.plan(&Goal { message: &goal }) {
+            Planning::None => self.act(step),
+            Planning::Steps(steps) => self.planned(steps, step),
+            Planning::Ask(prompt) => self.consult(Waiting::Plan, "planner", prompt, step),
+        }
+    }
+
+    pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut Step) {
+        if !steps.is_empty() {
+            step.tell(EventKind::Plan { steps: steps.clone() });
+            self.add(Message::system(notes::plan(&steps)));
+            self.state.plan = steps;
+        }
+        self.act(step);
+    }
+
+    /// Asks a model on the side: the question does not enter the history.
+    pub(super) fn consult(&mut self, waiting: Waiting, slot: &'static str, prompt: String, step: &mut Step) {
+        let mut request = self.request();
+        request = request.with_message(Message::system(prompt));
+        self.want(waiting, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
+    }
+
+    pub(super) fn request(&self) -> Request {
+        let request = Request::new().with_history(self.state.history.clone());
+        let request = request.with_options(self.spec.options.clone());
+        match &self.state.system {
+            Some(system) => request.with_system(system.clone()),
+            None => request,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+use std::sync::Arc;
+
+use levity_core::{ChildRun, Effect, Executor, Message, ModelCall, Offer, Request, ToolCall, ToolRun};
+use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
+use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
+use serde_json::json;
+
+fn tool() -> RecordingTool {
+    RecordingTool::new("tool", |_| Ok(levity_core::ToolOutput::text("ok")))
+}
+
+fn model() -> ScriptedModel {
+    ScriptedModel::looping(Turn::new().text("Well."))
+}
+
+/// Agents of every make; their machines all keep the contract.
+fn agents() -> Vec<AgentBuilder> {
+    let helper = Agent::builder(model()).build().unwrap();
+    vec![
+        Agent::builder(model()),
+        Agent::builder(model()).tool(tool()).instructions("Be brief."),
+        Agent::builder(model()).tool(tool()).max_turns(2).single_tool(),
+        Agent::builder(model()).tool(tool()).planner(PlanByModel::new()).reflector(ReflectByModel::new()),
+        Agent::builder(model()).planner(PlanRules::new().when("do", ["this", "that"])).max_turns(1),
+        Agent::builder(model()).tool(tool()).agent("helper", "Helps.", helper),
+    ]
+}
+
+#[tokio::test]
+async fn the_machine_keeps_the_contract() {
+    for agent in agents() {
+        let agent = agent.build().unwrap();
+        conformance::machine(|| agent.machine("Do it")).await;
+        let restore = |state: serde_json::Value| agent.restore(&state).unwrap();
+        conformance::machine_restored(|| agent.machine("Do it"), restore).await;
+    }
+}
+
+/// Hands an agent's executor out as a value.
+struct Shared(Arc<dyn Executor>);
+
+#[async_trait::async_trait]
+impl Executor for Shared {
+    fn prepare(&self, effect: &Effect) -> levity_core::Prepared {
+        self.0.prepare(effect)
+    }
+
+    async fn execute(&self, effect: Effect, cx: levity_core::EffectCx) -> levity_core::Outcome {
+        self.0.execute(effect, cx).await
+    }
+
+    fn child(&self, child: &ChildRun) -> Result<levity_core::Child, levity_core::ToolError> {
+        self.0.child(child)
+    }
+
+    fn answers(&self, ask: &levity_core::Ask) -> bool {
+        self.0.answers(ask)
+    }
+}
+
+#[tokio::test]
+async fn the_executor_keeps_the_contract() {
+    let effects = || {
+        let request = Request::new().with_message(Message::user("Hello"));
+        vec![
+            Effect::Model(ModelCall::new("main", request.clone(), Offer::All)),
+            Effect::Model(ModelCall::new("planner", request, Offer::None)),
+            Effect::Tool(ToolRun::new(ToolCall::new("c1", "tool", json!({})))),
+            Effect::Child(ChildRun::new("helper", json!({"task": "help"}))),
+        ]
+    };
+    for agent in agents() {
+        let agent = agent.build().unwrap();
+        conformance::executor(|| Shared(agent.executor()), effects()).await;
+    }
+}

@@ -1,0 +1,255 @@
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use levity_core::{
+    Ask, Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Executor, Input, Journal,
+    JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, Step, ToolCall,
+    ToolError, ToolOutput, ToolResult, ToolRun,
+};
+use levity_runtime::{Error, Job, MemoryJournal, Runtime};
+use levity_test::{FaultyJournal, ManualWorld};
+use serde_json::{Value, json};
+
+/// Wants `count` calls, all at once or one by one, and ends when they are done.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    count: u64,
+    at_once: bool,
+    done: Vec<Outcome>,
+    ending: Option<Ending>,
+}
+
+impl Calls {
+    pub(crate) fn at_once(count: u64) -> Self {
+        Self { count, at_once: true, done: Vec::new(), ending: None }
+    }
+
+    fn one_by_one(count: u64) -> Self {
+        Self { at_once: false, ..Self::at_once(count) }
+    }
+
+    fn want(number: u64, step: &mut Step) {
+        let call = ToolCall::new(format!("c{number}"), "tool", json!(number));
+        step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call)));
+    }
+}
+
+impl Machine for Calls {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("calls", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!({"count": self.count, "at_once": self.at_once})
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } if self.at_once => (0..self.count).for_each(|n| Self::want(n, step)),
+            Input::Begin { .. } => Self::want(0, step),
+            Input::Finished { outcome, .. } => {
+                self.done.push(outcome);
+                let done = self.done.len() as u64;
+                if done == self.count {
+                    self.ending = Some(Ending::new(Status::Complete));
+                } else if !self.at_once {
+                    Self::want(done, step);
+                }
+            }
+            Input::Stop(limit) => self.ending = Some(Ending::new(Status::Partial(limit))),
+            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+/// Answers every call, and writes down how many records the journal had when it began.
+#[derive(Default)]
+pub(crate) struct Answers {
+    journal: Option<MemoryJournal>,
+    seen: Mutex<Vec<(u64, usize)>>,
+}
+
+#[async_trait]
+impl Executor for Answers {
+    fn prepare(&self, _: &Effect) -> Prepared {
+        Prepared::new(EffectClass::AtMostOnce)
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        let Effect::Tool(run) = effect else { return Outcome::Unknown };
+        let records = self.journal.as_ref().map_or(0, |journal| {
+            let records = journal.records(&cx.run);
+            let started =
+                |entry: &Entry| matches!(entry, Entry::Started { effect, .. } if *effect == cx.effect);
+            assert!(
+                records.iter().any(|record| started(&record.entry)),
+                "it began before it was written down"
+            );
+            records.len()
+        });
+        self.seen.lock().unwrap().push((cx.effect.get(), records));
+        Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok"))))
+    }
+
+    fn child(&self, _: &ChildRun) -> Result<Child, ToolError> {
+        Err(ToolError::failed("there are no children here"))
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        false
+    }
+}
+
+fn runtime(journal: impl Journal + 'static) -> Runtime {
+    Runtime::new().with_journal(journal).with_world(ManualWorld::new())
+}
+
+#[tokio::test]
+async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen() {
+    let journal = MemoryJournal::new();
+    let executor = Arc::new(Answers { journal: Some(journal.clone()), ..Answers::default() });
+    let done = runtime(journal.clone()).run(Job::new(Calls::one_by_one(3), executor.clone())).await.unwrap();
+    let kinds: Vec<&str> = journal
+        .records(&done.run)
+        .iter()
+        .map(|record| match record.entry {
+            Entry::Opened { .. } => "opened",
+            Entry::Started { .. } => "started",
+            Entry::Finished { .. } => "finished",
+            Entry::Ended(_) => "ended",
+            _ => "other",
+        })
+        .collect();
+    let turn = ["started", "finished"];
+    assert_eq!(kinds, [&["opened"][..], &turn, &turn, &turn, &["ended"]].concat());
+    assert_eq!(*executor.seen.lock().unwrap(), [(0, 2), (1, 4), (2, 6)]);
+}
+
+#[tokio::test]
+async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
+    for failing in 1..=8 {
+        let journal = FaultyJournal::new(MemoryJournal::new()).fail_append(failing);
+        let executor = Arc::new(Answers::default());
+        let stopped =
+            runtime(journal).run(Job::new(Calls::one_by_one(3), executor.clone())).await.unwrap_err();
+        let Error::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
+        assert_eq!(error.kind(), JournalErrorKind::Io);
+        let seen = stopped.machine.unwrap().done.len();
+        let performed = executor.seen.lock().unwrap().len();
+        assert!(seen <= performed && performed <= seen + 1, "append {failing}: {seen} of {performed} seen");
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
+    let journal = MemoryJournal::new();
+    let run = RunId::new("r");
+    let job = || Job::new(Calls::one_by_one(1), Arc::new(Answers::default())).id(run.clone());
+    let held = journal.open(&run).await.unwrap();
+    let stopped = runtime(journal.clone()).run(job()).await.unwrap_err();
+    assert!(stopped.error.is_retryable(), "{}", stopped.error);
+    drop(held);
+    runtime(journal.clone()).run(job()).await.unwrap();
+    let stopped = runtime(journal).run(job()).await.unwrap_err();
+    assert!(matches!(stopped.error, Error::Exists(_)), "{}", stopped.error);
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_there_cannot_be_resumed() {
+    let job =
+        Job::<Calls>::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    let stopped = runtime(MemoryJournal::new()).run(job).await.unwrap_err();
+    assert!(matches!(stopped.error, Error::NotFound(_)), "{}", stopped.error);
+}
+
+#[tokio::test]
+async fn resumed_after_every_record_it_performs_each_call_once() {
+    let whole = {
+        let journal = MemoryJournal::new();
+        let job = Job::new(Calls::at_once(3), Arc::new(Answers::default()));
+        let done = runtime(journal.clone()).run(job).await.unwrap();
+        journal.records(&done.run).len()
+    };
+    for records in 1..whole {
+        let journal = MemoryJournal::new();
+        let run = RunId::new("r");
+        let first = Arc::new(Answers::default());
+        let stopping = FaultyJournal::new(journal.clone()).stop_after_records(records);
+        let job = Job::new(Calls::at_once(3), first.clone()).id(run.clone());
+        assert!(runtime(stopping).run(job).await.is_err(), "after {records} records");
+
+        let second = Arc::new(Answers::default());
+        let job = Job::resume(run, second.clone(), |_, _| Ok(Calls::at_once(3)));
+        let done = runtime(journal).run(job).await.unwrap();
+        let outcomes = &done.machine.done;
+        assert_eq!(outcomes.len(), 3, "after {records} records");
+        let mut performed: Vec<u64> = first.seen.lock().unwrap().iter().map(|(effect, _)| *effect).collect();
+        performed.extend(second.seen.lock().unwrap().iter().map(|(effect, _)| *effect));
+        performed.sort_unstable();
+        let mut once = performed.clone();
+        once.dedup();
+        assert_eq!(performed, once, "a call was made twice, stopped after {records} records");
+        let unknown = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Unknown)).count();
+        let known = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Tool(_))).count();
+        assert_eq!(unknown + known, 3, "nothing is lost in silence");
+    }
+}
+
+/// Wants nothing and never ends, whatever it is told.
+#[derive(Debug)]
+struct Stubborn;
+
+impl Machine for Stubborn {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("stubborn", 1)
+    }
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    fn apply(&mut self, _: Input, _: &mut Step) {}
+
+    fn ending(&self) -> Option<&Ending> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
+    let stopped = Runtime::new().run(Job::new(Stubborn, Arc::new(Answers::default()))).await.unwrap_err();
+    assert!(matches!(stopped.error, Error::Stuck(_)), "{}", stopped.error);
+}
+
+#[tokio::test]
+async fn calls_beyond_the_limit_are_refused_without_having_begun() {
+    let journal = MemoryJournal::new();
+    let executor = Arc::new(Answers::default());
+    let job = Job::new(Calls::at_once(5), executor.clone()).limits(Limits::new().tool_calls(2));
+    let done = runtime(journal.clone()).run(job).await.unwrap();
+    let refused = Outcome::Refused(Limit::ToolCalls);
+    assert_eq!(done.machine.done.iter().filter(|outcome| **outcome == refused).count(), 3);
+    assert_eq!(executor.seen.lock().unwrap().len(), 2);
+    let started = |entry: &Entry| matches!(entry, Entry::Started { .. });
+    assert_eq!(journal.records(&done.run).iter().filter(|record| started(&record.entry)).count(), 2);
+}
+
+#[tokio::test]
+async fn a_resumed_run_counts_what_was_used_before() {
+    let journal = MemoryJournal::new();
+    let run = RunId::new("r");
+    let stopping = FaultyJournal::new(journal.clone()).stop_after_records(5);
+    let limits = Limits::new().tool_calls(3);
+    let job = Job::new(Calls::one_by_one(5), Arc::new(Answers::default())).id(run.clone()).limits(limits);
+    assert!(runtime(stopping).run(job).await.is_err());
+    let executor = Arc::new(Answers::default());
+    let job = Job::resume(run, executor.clone(), |_, _| Ok(Calls::one_by_one(5))).limits(limits);
+    let done = runtime(journal).run(job).await.unwrap();
+    assert_eq!(executor.seen.lock().unwrap().len(), 1, "two of the three were used before");
+    assert_eq!(done.machine.done.len(), 5);
+}
