@@ -25,8 +25,8 @@ enum Crowd {
 }
 
 pub fn report(count: usize) {
-    println!("2. {count} agents at once, {TURNS} tool turns each, all held in the third turn.");
-    println!("   Goal: {GOAL_MIB} MiB of heap for 10,000 of them.\n");
+    println!("Crowd: {count} agents at once, {TURNS} tool turns each, all held in the third turn.");
+    println!("Goal: {GOAL_MIB} MiB of heap for 10,000 of them.\n");
     println!("{:40} {:>9} {:>9} {:>11} {:>9}", "", "peak MiB", "held MiB", "held/agent", "RSS MiB");
     crowd("one agent, cloned; held in the model", Crowd::SharedAtModel, count);
     crowd("agents of their own; held in the model", Crowd::OwnAtModel, count);
@@ -88,9 +88,9 @@ pub fn sizes() {
     let agent = agent(Caller::new(1)).build().expect("the agent is sound");
     let run = agent.run("Go");
     let (before, future) = (size_of_val(&run), run.into_future());
-    println!("   A run before it begins takes {before} bytes, its future {} bytes;", size_of_val(&*future));
+    println!("A run before it begins takes {before} bytes, its future {} bytes;", size_of_val(&*future));
     println!(
-        "   a machine {}, an event {}, a record {}, a message {}, a part {}.\n",
+        "a machine {}, an event {}, a record {}, a message {}, a part {}.\n",
         size_of::<levity::agent::AgentMachine>(),
         size_of::<levity_core::Event>(),
         size_of::<levity_core::Record>(),

@@ -20,7 +20,7 @@ const CALLS: usize = 1_000;
 
 pub fn report(effort: Effort) {
     println!(
-        "4. The call of a tool that does nothing, from the model's call to its result. Goal: {GOAL} ns.\n"
+        "Dispatch: the call of a tool that does nothing, from the model's call to its result. Goal: {GOAL} ns.\n"
     );
     println!("{:40} {:>9} {:>9} {:>8} {:>8} {:>9}", "", "ns/call", "least", "× floor", "allocs", "bytes");
     let costs = compare(effort, vec![by_hand(CALLS), dispatched(CALLS)]);

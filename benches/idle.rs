@@ -17,7 +17,7 @@ const GOAL: f64 = 8192.0;
 
 pub fn report(count: usize) {
     println!(
-        "3. Heap of what does nothing, in bytes: the mean of {count}. Goal: {GOAL} for an agent with a tool.\n"
+        "Idle: heap of what does nothing, in bytes: the mean of {count}. Goal: {GOAL} for an agent with a tool.\n"
     );
     let model = Arc::new(Caller::new(1));
     let one = agent(Caller::new(1)).build().expect("the agent is sound");
@@ -27,7 +27,7 @@ pub fn report(count: usize) {
     row("a clone of an agent", held(count, || one.clone()));
     row("a run that has not begun", held(count, || one.run("Go")));
     row("a run that waits for an approval", waiting(count));
-    println!("\n   Parts of them:");
+    println!("\nParts of them:");
     let registry = || Registry::builder().tool(noop).build().expect("the tool is sound");
     let shared = registry();
     row("a registry with one tool", held(count, registry));
