@@ -67,7 +67,8 @@ async fn a_tool_that_never_returns_is_ended() {
 async fn a_tool_that_breaks_its_schema_is_told_on() {
     let tool = FaultyTool::wrong_output();
     let name = tool.spec().name.clone();
-    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::InvalidOutput, "");
+    let result = result_of(tool, &name, json!({})).await;
+    check(&result, ToolErrorKind::InvalidOutput, "does not match");
 }
 
 #[tokio::test]

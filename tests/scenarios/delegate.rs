@@ -81,10 +81,13 @@ async fn agents_that_hand_work_round_in_circles_are_stopped() {
     let endless = || ScriptedModel::looping(Turn::new().call("adder", json!({"task": "again"})));
     let mut agent = helper(ScriptedModel::new());
     for _ in 0..20 {
-        agent = lead(endless(), agent).limits(Limits::new().depth(3)).max_turns(2).build().unwrap();
+        agent = lead(endless(), agent).max_turns(2).build().unwrap();
     }
-    let error = agent.run("Go").await.unwrap_err();
-    assert!(matches!(error, levity::Error::Limit { .. }), "{error}");
+    let agent = lead(endless(), agent).limits(Limits::new().depth(3)).max_turns(2).build().unwrap();
+    let (events, end) = watch(agent.start("Go")).await;
+    assert!(matches!(end, Err(levity::Error::Limit { limit: Limit::Turns, .. })));
+    assert_eq!(events.iter().map(|event| event.run.depth()).max(), Some(3));
+    assert!(events.iter().any(|event| matches!(event.kind, EventKind::Refused { limit: Limit::Depth, .. })));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod delegate;
 mod first_program;
 mod limits;
 mod order;
+mod regressions;
 mod replay;
 mod strategies;
 mod support;

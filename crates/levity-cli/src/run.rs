@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -86,13 +87,16 @@ fn model(args: &Run) -> Result<ScriptedModel, String> {
 async fn follow(agent: &Agent, args: &Run) -> levity::Result<Answer> {
     let mut run = agent.start(args.goal.as_str());
     let mut events = run.events();
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut cancelled = false;
     loop {
         tokio::select! {
             event = events.next() => match event {
                 Some(event) => show(args, &event),
                 None => return run.await,
             },
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut interrupted, if !cancelled => {
+                cancelled = true;
                 // A run that has ended meanwhile needs no cancelling.
                 let _ = run.cancel("interrupted from the terminal").await;
             }

@@ -1,5 +1,7 @@
 //! The command as a user meets it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Response, RunId, ToolCall,
-    ToolResult,
+    Ask, CallId, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Response, RunId,
+    ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -87,12 +87,26 @@ pub struct ChildRun {
     pub agent: Arc<str>,
     /// What it is to do.
     pub input: Value,
+    /// The call it answers, if a model asked for it; calls of one turn keep their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Whether it was asked about and allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
 }
 
 impl ChildRun {
     /// Has `agent` do something.
     pub fn new(agent: impl Into<Arc<str>>, input: Value) -> Self {
-        Self { agent: agent.into(), input }
+        Self { agent: agent.into(), input, call: None, approved: false }
+    }
+
+    /// Says which call it answers, and whether that was allowed by a person.
+    #[must_use]
+    pub fn for_call(mut self, call: CallId, approved: bool) -> Self {
+        self.call = Some(call);
+        self.approved = approved;
+        self
     }
 }
 
@@ -105,8 +119,13 @@ pub enum Outcome {
     Model(Result<Response, ModelError>),
     /// The tool's answer; a failure is an answer too.
     Tool(ToolResult),
-    /// The tool may not be called before somebody was asked.
+    /// It may not be performed before somebody was asked.
     NeedsApproval {
+        /// Why not.
+        reason: String,
+    },
+    /// It may not be performed.
+    Denied {
         /// Why not.
         reason: String,
     },
@@ -236,6 +255,25 @@ impl Effect {
             Self::Tool(_) => EffectKind::Tool,
             Self::Ask(_) => EffectKind::Ask,
             Self::Child(_) => EffectKind::Child,
+        }
+    }
+
+    /// The tool call it is about.
+    pub fn call(&self) -> Option<&CallId> {
+        match self {
+            Self::Model(_) => None,
+            Self::Tool(run) => Some(&run.call.id),
+            Self::Ask(ask) => Some(&ask.call.id),
+            Self::Child(child) => child.call.as_ref(),
+        }
+    }
+
+    /// Whether it was asked about and allowed.
+    pub fn is_approved(&self) -> bool {
+        match self {
+            Self::Tool(run) => run.approved,
+            Self::Child(child) => child.approved,
+            Self::Model(_) | Self::Ask(_) => true,
         }
     }
 

@@ -137,6 +137,13 @@ pub enum EventKind {
         /// The limit.
         limit: Limit,
     },
+    /// Policy forbids an effect.
+    Denied {
+        /// Which.
+        effect: EffectId,
+        /// Why.
+        reason: String,
+    },
     /// The process ended while an effect was performed; nobody knows what came of it.
     OutcomeUnknown {
         /// Which.

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::{
     Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, RunId,
@@ -25,11 +26,12 @@ pub trait Executor: Send + Sync {
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
 
-    /// Makes the machine of a child run.
+    /// Makes the machine of a child run: a new one, or one from the state that it saved before its first
+    /// input, when the child was begun by an earlier process.
     ///
     /// # Errors
-    /// When there is no such agent, or it has no use for the input.
-    fn child(&self, child: &ChildRun) -> Result<Child, ToolError>;
+    /// When there is no such agent, or it has no use for the input or the state.
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
 
     /// Whether a question is answered by somebody, or waits for the host's command.
     fn answers(&self, ask: &Ask) -> bool;
@@ -41,8 +43,10 @@ pub trait Executor: Send + Sync {
 pub struct Prepared {
     /// What performing it again would do.
     pub class: EffectClass,
-    /// Whether it runs alone, after all that was asked for before it.
+    /// Whether it runs alone, after all calls asked for before it.
     pub alone: bool,
+    /// Whether it may be performed.
+    pub permit: Permit,
     /// Fingerprints of what the executor adds to it, by name.
     pub inputs: Vec<(String, Digest)>,
 }
@@ -50,7 +54,7 @@ pub struct Prepared {
 impl Prepared {
     /// An effect of this class that may run beside others.
     pub fn new(class: EffectClass) -> Self {
-        Self { class, alone: false, inputs: Vec::new() }
+        Self { class, ..Self::default() }
     }
 
     /// It runs alone.
@@ -60,12 +64,38 @@ impl Prepared {
         self
     }
 
+    /// Says whether it may be performed.
+    #[must_use]
+    pub fn permit(mut self, permit: Permit) -> Self {
+        self.permit = permit;
+        self
+    }
+
     /// Adds a fingerprint.
     #[must_use]
     pub fn with_input(mut self, name: impl Into<String>, digest: Digest) -> Self {
         self.inputs.push((name.into(), digest));
         self
     }
+}
+
+/// Whether an effect may be performed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Permit {
+    /// It may.
+    #[default]
+    Allow,
+    /// Somebody must be asked first.
+    Ask {
+        /// Why.
+        reason: String,
+    },
+    /// It may not.
+    Deny {
+        /// Why not.
+        reason: String,
+    },
 }
 
 /// What an executor is told about the effect it performs.

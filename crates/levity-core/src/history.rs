@@ -38,6 +38,14 @@ pub struct History {
 struct Inner {
     messages: Vec<Arc<Message>>,
     ids: HashSet<CallId>,
+    size: usize,
+}
+
+impl Inner {
+    fn push(&mut self, message: Arc<Message>) {
+        self.size = self.size.saturating_add(message.size());
+        self.messages.push(message);
+    }
 }
 
 impl History {
@@ -54,6 +62,11 @@ impl History {
     /// How many messages there are.
     pub fn len(&self) -> usize {
         self.inner.messages.len()
+    }
+
+    /// How many bytes of text its messages have together; known without looking at them.
+    pub fn size(&self) -> usize {
+        self.inner.size
     }
 
     /// Whether there are none.
@@ -73,7 +86,7 @@ impl History {
         if message.calls().next().is_some() {
             return Err(HistoryError::Unanswered { at: self.len() });
         }
-        Arc::make_mut(&mut self.inner).messages.push(message);
+        Arc::make_mut(&mut self.inner).push(message);
         Ok(())
     }
 
@@ -102,11 +115,13 @@ impl History {
         let results = exchange.reply.calls().zip(exchange.results).map(|(call, result)| {
             Part::ToolResult(result.unwrap_or_else(|| ToolResult::new(call, Err(unanswered.clone()))))
         });
-        let answer = Message::new(Role::Tool, results);
+        let mut parts = Vec::with_capacity(exchange.reply.calls().count());
+        parts.extend(results);
+        let answer = Message { role: Role::Tool, parts };
         let inner = Arc::make_mut(&mut self.inner);
         inner.ids.extend(exchange.reply.calls().map(|call| call.id.clone()));
-        inner.messages.push(exchange.reply);
-        inner.messages.push(Arc::new(answer));
+        inner.push(exchange.reply);
+        inner.push(Arc::new(answer));
     }
 
     /// The last thing the model said in words, if it ever did.
@@ -198,7 +213,8 @@ impl Exchange {
             _ => None,
         });
         for (call, result) in calls.zip(&mut self.results) {
-            call.id = unused(&call.id, |id| taken.contains(id) || used.contains(id));
+            call.id =
+                unused(&call.id, taken.len() + used.len(), |id| taken.contains(id) || used.contains(id));
             used.insert(call.id.clone());
             if let Some(result) = result {
                 result.call = call.id.clone();
@@ -207,10 +223,11 @@ impl Exchange {
     }
 }
 
-/// The id itself, or the first of `id-2`, `id-3`, … that is not taken.
-fn unused(id: &CallId, taken: impl Fn(&CallId) -> bool) -> CallId {
+/// The id itself, or the first of `id-2`, `id-3`, … that is not taken. Beyond a few it goes on from the
+/// number of `known` ids: a server that uses one id for every call must not make each cost more.
+fn unused(id: &CallId, known: usize, taken: impl Fn(&CallId) -> bool) -> CallId {
     let base = if id.as_str().is_empty() { CallId::from("call") } else { id.clone() };
-    let numbered = (2u64..).map(|n| CallId::from(format!("{base}-{n}")));
+    let numbered = (2..5).chain(known as u64 + 2..).map(|n| CallId::from(format!("{base}-{n}")));
     std::iter::once(base.clone()).chain(numbered).find(|id| !taken(id)).unwrap_or(base)
 }
 

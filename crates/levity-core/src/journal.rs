@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Cause, EffectId, EffectNote, Limit, MachineKind, Message, Outcome, RunId, Status, Timestamp};
+use crate::{
+    Cause, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, RunId, Status, Timestamp,
+};
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
 ///
@@ -93,8 +95,10 @@ pub enum Entry {
         /// A limit that was near from the start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wrap: Option<Limit>,
+        /// What the run may use.
+        limits: Limits,
     },
-    /// An effect begins.
+    /// An effect begins; once more, when an earlier process left it under way.
     Started {
         /// Which.
         effect: EffectId,
@@ -107,6 +111,9 @@ pub enum Entry {
         effect: EffectId,
         /// What came of it.
         outcome: Outcome,
+        /// What a child and all below it have used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spent: Option<Spent>,
     },
     /// The host said what to do.
     Commanded(Command),
@@ -116,6 +123,33 @@ pub enum Entry {
     Stopped(Limit),
     /// The run ended; always the last record.
     Ended(Status),
+}
+
+impl Entry {
+    /// An effect was performed, and this came of it.
+    pub fn finished(effect: EffectId, outcome: Outcome) -> Self {
+        Self::Finished { effect, outcome, spent: None }
+    }
+}
+
+/// What was used against the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Spent {
+    /// Calls of a model.
+    pub model_calls: u64,
+    /// Calls of tools.
+    pub tool_calls: u64,
+    /// Tokens sent and received.
+    pub tokens: u64,
+}
+
+impl Spent {
+    /// So much.
+    pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
+        Self { model_calls, tool_calls, tokens }
+    }
 }
 
 /// What a host can tell a run at any time.

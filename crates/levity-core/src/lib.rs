@@ -48,11 +48,11 @@ pub use effect::{
 };
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Event, EventKind, Phase};
-pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Prepared};
+pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
-    Command, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunLog, RunSummary,
+    Command, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunLog, RunSummary, Spent,
 };
 pub use limits::{Limit, Limits};
 pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Effect, EffectId, EventKind, Limit, Message, ModelError, Outcome, RunId, Usage};
+use crate::{Effect, EffectId, EventKind, Finish, Limit, Message, ModelError, Outcome, RunId, Usage};
 
 /// Decides what a run does next, and does nothing itself.
 ///
@@ -115,12 +115,18 @@ pub struct Step {
     pub effects: Vec<(EffectId, Effect)>,
     /// What to tell.
     pub events: Vec<EventKind>,
+    quiet: bool,
 }
 
 impl Step {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Keeps what is told only while somebody is there to listen.
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
     }
 
     /// Wants an effect.
@@ -130,7 +136,9 @@ impl Step {
 
     /// Tells something.
     pub fn tell(&mut self, event: EventKind) {
-        self.events.push(event);
+        if !self.quiet {
+            self.events.push(event);
+        }
     }
 }
 
@@ -145,6 +153,9 @@ pub struct Ending {
     /// The answer as a value, when one was wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// Why the model stopped at its last words: an answer may be cut short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<Finish>,
     /// What it used, children included.
     pub usage: Usage,
     /// What it did.
@@ -154,7 +165,14 @@ pub struct Ending {
 impl Ending {
     /// An ending with nothing to show.
     pub fn new(status: Status) -> Self {
-        Self { status, text: String::new(), value: None, usage: Usage::default(), stats: Stats::default() }
+        Self {
+            status,
+            text: String::new(),
+            value: None,
+            finish: None,
+            usage: Usage::default(),
+            stats: Stats::default(),
+        }
     }
 }
 

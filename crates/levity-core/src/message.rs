@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
+use crate::response::json_size;
 use crate::{CallId, ToolError, ToolErrorKind, ToolOutput};
 
 /// Who speaks.
@@ -73,6 +74,11 @@ impl Message {
             Part::Thinking(thinking) => Some(&*thinking.text),
             _ => None,
         }))
+    }
+
+    /// How many bytes of text it has: words, thoughts, arguments, results.
+    pub fn size(&self) -> usize {
+        self.parts.iter().map(Part::size).sum()
     }
 
     /// The tool calls, in order.
@@ -143,6 +149,16 @@ impl Part {
     /// A thinking part.
     pub fn thinking(text: impl Into<String>) -> Self {
         Self::Thinking(Thinking::new(text))
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Text(part) => part.text.len(),
+            Self::Thinking(part) => part.text.len(),
+            Self::ToolCall(call) => call.name.len() + json_size(&call.args),
+            Self::ToolResult(result) => result.size(),
+            Self::Media(_) | Self::Opaque(_) => 0,
+        }
     }
 
     /// Fastens provider data to this part, replacing what was there.
@@ -423,6 +439,17 @@ impl ToolResult {
     /// The answer as text: the text content, or the value as JSON when there is none.
     pub fn text(&self) -> Cow<'_, str> {
         output_text(&self.content, self.value.as_ref())
+    }
+
+    fn size(&self) -> usize {
+        let text = |content: &Content| match content {
+            Content::Text(text) => text.len(),
+            Content::Media(_) => 0,
+        };
+        match self.content.iter().map(text).sum() {
+            0 => self.value.as_ref().map_or(0, json_size),
+            size => size,
+        }
     }
 
     /// Whether the call failed.

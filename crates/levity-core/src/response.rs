@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::AddAssign;
@@ -237,7 +238,7 @@ impl Stream for Ready {
 #[derive(Debug)]
 pub struct Fold {
     parts: Vec<Building>,
-    calls: Vec<(u32, usize)>,
+    calls: HashMap<u32, usize>,
     touched: Option<usize>,
     usage: Usage,
     finish: Option<Finish>,
@@ -270,7 +271,7 @@ impl Fold {
     pub fn with_limit(limit: usize) -> Self {
         Self {
             parts: Vec::new(),
-            calls: Vec::new(),
+            calls: HashMap::new(),
             touched: None,
             usage: Usage::default(),
             finish: None,
@@ -304,7 +305,7 @@ impl Fold {
                 _ => self.add(Building::Whole(Part::Thinking(Thinking::new(text)))),
             },
             Delta::CallStart { index, id, name } => {
-                self.calls.push((index, self.parts.len()));
+                self.calls.insert(index, self.parts.len());
                 self.add(Building::Call { id, name, args: String::new(), opaque: None });
             }
             Delta::CallArgs { index, text } => self.push_args(index, &text)?,
@@ -327,7 +328,7 @@ impl Fold {
     }
 
     fn push_args(&mut self, index: u32, text: &str) -> Result<(), ModelError> {
-        let position = self.calls.iter().rev().find(|(i, _)| *i == index).map(|(_, position)| *position);
+        let position = self.calls.get(&index).copied();
         match position.and_then(|position| self.parts.get_mut(position)) {
             Some(Building::Call { args, .. }) => {
                 args.push_str(text);
@@ -375,22 +376,24 @@ impl Fold {
     }
 }
 
-/// How much a piece adds to a reply: at least 1, so that endless empty pieces meet the limit too.
+/// How much a piece adds to a reply. One that opens a part counts for what the part takes, and an empty
+/// one for something, so that endless pieces meet the limit too.
 fn delta_size(delta: &Delta) -> usize {
+    const PART: usize = 128;
     let size = match delta {
         Delta::Text(text) | Delta::Thinking(text) | Delta::CallArgs { text, .. } => text.len(),
-        Delta::CallStart { id, name, .. } => id.as_str().len() + name.len(),
+        Delta::CallStart { id, name, .. } => PART + id.as_str().len() + name.len(),
         Delta::Part(Part::Text(Text { text, opaque: None }))
-        | Delta::Part(Part::Thinking(Thinking { text, opaque: None })) => text.len(),
-        Delta::Part(part) => json_size(part),
-        Delta::Opaque(opaque) => json_size(opaque),
+        | Delta::Part(Part::Thinking(Thinking { text, opaque: None })) => PART + text.len(),
+        Delta::Part(part) => PART + json_size(part),
+        Delta::Opaque(opaque) => PART + json_size(opaque),
         Delta::Usage(_) | Delta::Finish(_) => 1,
     };
     size.max(1)
 }
 
 /// How long a value is as JSON, found without writing it down.
-fn json_size(value: &impl Serialize) -> usize {
+pub(crate) fn json_size(value: &impl Serialize) -> usize {
     struct Counter(usize);
 
     impl std::io::Write for Counter {

@@ -1,13 +1,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Cause, Child, ContextSource, Executor, History, Limits, Message, RunId};
+use levity_core::{Cause, Child, ContextSource, Executor, History, Limits, Message, RunId, ToolError};
 use levity_runtime::{Job, Runtime};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::builder::AgentBuilder;
 use crate::executor::AgentExecutor;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
+use crate::resume::Resume;
 use crate::run::{AgentRun, Run};
 use crate::spec::AgentSpec;
 
@@ -78,15 +82,8 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume(&self, run: RunId) -> AgentRun {
-        let spec = self.inner.spec.clone();
-        let job = Job::resume(run, self.executor(), move |kind, state| {
-            if &*kind.name != "agent" || kind.version != 1 {
-                return Err(format!("it is driven by `{kind}`, and this is `agent/1`"));
-            }
-            AgentMachine::restore(spec, state)
-        });
-        AgentRun::new(self.runtime().start(job.limits(self.inner.limits)))
+    pub fn resume(&self, run: impl Into<RunId>) -> Resume {
+        Resume::new(self.clone(), run.into())
     }
 
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
@@ -96,12 +93,32 @@ impl Agent {
         AgentMachine::new(self.inner.spec.clone(), goal.into(), History::new(), system, None)
     }
 
-    /// Builds the machine again from the state it saved before its first input.
+    /// Builds the machine again from the state it saved before its first input. A run whose answer was wanted
+    /// as a type needs [`restore_typed`](Self::restore_typed).
     ///
     /// # Errors
     /// When the state is not one of an agent.
-    pub fn restore(&self, state: &serde_json::Value) -> Result<AgentMachine, String> {
-        AgentMachine::restore(self.inner.spec.clone(), state)
+    pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
+        AgentMachine::restore(self.inner.spec.clone(), state, None)
+    }
+
+    /// Builds the machine of a run again whose answer was wanted as a `T`.
+    ///
+    /// # Errors
+    /// When the state is not one of an agent, or its answer was wanted as something else.
+    pub fn restore_typed<T: DeserializeOwned + JsonSchema>(
+        &self,
+        state: &Value,
+    ) -> Result<AgentMachine, String> {
+        self.restore_as(state, Some(OutputCheck::of::<T>()))
+    }
+
+    pub(crate) fn restore_as(
+        &self,
+        state: &Value,
+        output: Option<OutputCheck>,
+    ) -> Result<AgentMachine, String> {
+        AgentMachine::restore(self.inner.spec.clone(), state, output)
     }
 
     /// What performs this agent's effects.
@@ -114,8 +131,20 @@ impl Agent {
         &self.inner.runtime
     }
 
-    pub(crate) fn child(&self, task: &str) -> Child {
-        Child::new(self.machine(task), self.executor(), self.inner.limits)
+    /// A run of this agent below another; what its context sources said at first is in what was saved.
+    pub(crate) async fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let machine = match saved {
+            Some(state) => self.restore(state).map_err(ToolError::failed)?,
+            None => {
+                let system = self.gather().await;
+                let system = system.map_err(|error| {
+                    ToolError::failed("the agent's context could not be had").with_source(error)
+                })?;
+                let spec = self.inner.spec.clone();
+                AgentMachine::new(spec, task.into(), History::new(), system, None)
+            }
+        };
+        Ok(Child::new(machine, self.executor(), self.inner.limits))
     }
 
     pub(crate) fn limits(&self) -> Limits {

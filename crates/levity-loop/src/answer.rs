@@ -1,22 +1,29 @@
 use std::fmt;
+use std::sync::Arc;
 
-use levity_core::{Context, Ending, History, RunId, Stats, Status, Usage};
+use levity_core::{Context, Ending, Finish, History, Message, RunId, Stats, Status, Usage, Workspace};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::machine::AgentMachine;
 
 /// What an agent answered, with the conversation that led there.
 ///
 /// It is shown as its text.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answer {
     run: RunId,
     ending: Ending,
     history: History,
-    context: Context,
+    intent: Arc<Message>,
+    workspace: Workspace,
 }
 
 impl Answer {
-    pub(crate) fn new(run: RunId, ending: Ending, history: History, context: Context) -> Self {
-        Self { run, ending, history, context }
+    pub(crate) fn new(run: RunId, ending: Ending, machine: AgentMachine) -> Self {
+        let (history, intent, workspace) = machine.into_parts();
+        Self { run, ending, history, intent, workspace }
     }
 
     /// The answer in words.
@@ -32,6 +39,20 @@ impl Answer {
     /// How the run ended.
     pub fn status(&self) -> &Status {
         &self.ending.status
+    }
+
+    /// Why the model stopped at its last words. [`Finish::Length`] means that they are cut short.
+    pub fn finish(&self) -> Option<&Finish> {
+        self.ending.finish.as_ref()
+    }
+
+    /// The answer's value as a `T`.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when no shape was wanted, or the value has another one.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(self.value().unwrap_or(&Value::Null))
+            .map_err(|error| Error::Output { complaint: error.to_string(), partial: Box::new(self.clone()) })
     }
 
     /// Whether a limit made the agent answer before it was done.
@@ -55,13 +76,24 @@ impl Answer {
     }
 
     /// Intent, workspace, steps and memory as one value.
-    pub fn context(&self) -> &Context {
-        &self.context
+    pub fn context(&self) -> Context {
+        Context::new(self.intent.text()).with_workspace(self.workspace.clone()).with_history(&self.history)
     }
 
     /// The run that gave it.
     pub fn run(&self) -> &RunId {
         &self.run
+    }
+}
+
+/// Shows how it ended and how long the conversation is, and nothing of what was said.
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("run", &self.run)
+            .field("status", &self.ending.status)
+            .field("messages", &self.history.len())
+            .finish_non_exhaustive()
     }
 }
 

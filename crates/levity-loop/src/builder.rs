@@ -35,6 +35,7 @@ pub struct AgentBuilder {
     tool_timeout: Option<Duration>,
     model_timeout: Duration,
     max_output: Option<usize>,
+    max_concurrent: Option<usize>,
 }
 
 impl AgentBuilder {
@@ -60,6 +61,7 @@ impl AgentBuilder {
             tool_timeout: None,
             model_timeout: Self::DEFAULT_MODEL_TIMEOUT,
             max_output: None,
+            max_concurrent: None,
         }
     }
 
@@ -107,7 +109,8 @@ impl AgentBuilder {
     }
 
     /// Lets this agent hand work to another one, which it calls like a tool. The other one's runs are
-    /// children of this one's: in the same event stream, within the same limits, ended with it.
+    /// children of this one's: in the same event stream, within the same limits, ended with it. It asks its
+    /// own approver, or whoever holds the handle of the run.
     pub fn agent(mut self, name: impl Into<String>, description: impl Into<String>, agent: Agent) -> Self {
         let name = name.into();
         let spec = ToolSpec::new(name.clone(), description)
@@ -221,6 +224,13 @@ impl AgentBuilder {
         self
     }
 
+    /// How many tool calls all runs of the agent may have under way at once; 1,024 by default. The others
+    /// wait for their turn.
+    pub fn max_concurrent_tools(mut self, calls: usize) -> Self {
+        self.max_concurrent = Some(calls);
+        self
+    }
+
     /// How long a model may take for a reply;
     /// [`DEFAULT_MODEL_TIMEOUT`](Self::DEFAULT_MODEL_TIMEOUT) by default.
     pub fn model_timeout(mut self, time: Duration) -> Self {
@@ -255,6 +265,9 @@ impl AgentBuilder {
         }
         if let Some(bytes) = self.max_output {
             tools = tools.max_output(bytes);
+        }
+        if let Some(calls) = self.max_concurrent {
+            tools = tools.max_concurrent(calls);
         }
         let executor = AgentExecutor {
             model: self.model,

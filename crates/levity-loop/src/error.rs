@@ -80,6 +80,9 @@ pub enum Error {
         /// What had been reached.
         partial: Box<Answer>,
     },
+    /// A command did not reach its run.
+    #[error(transparent)]
+    Control(#[from] levity_runtime::ControlError),
     /// A blocking call was made where it would hold up an async runtime.
     #[error("a blocking call was made inside an async runtime; use the async `Agent` there")]
     InsideAsync,
@@ -118,7 +121,9 @@ impl Error {
             Self::Model { .. } => ErrorKind::Model,
             Self::Behaviour { .. } => ErrorKind::Behaviour,
             Self::Output { .. } => ErrorKind::Output,
-            Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) => ErrorKind::Runtime,
+            Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) | Self::Control(_) => {
+                ErrorKind::Runtime
+            }
         }
     }
 

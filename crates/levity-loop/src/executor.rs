@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
-    Fold, Live, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Part, Prepared, Progress,
-    Request, Response, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, idempotency_key,
+    Fold, Live, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Progress,
+    Request, Response, ToolCall, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, idempotency_key,
 };
-use levity_tools::{CallCx, Dispatched, Dispatcher};
+use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
+use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::notes;
@@ -71,8 +73,9 @@ impl AgentExecutor {
         }
         let sent = request.clone();
         let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
-        let limit = self.world.sleep(self.model_timeout);
-        Outcome::Model(match select(Box::pin(reply), limit).await {
+        // Nothing is made for the time limit until the model makes one wait.
+        let limit = pin!(async { self.world.sleep(self.model_timeout).await });
+        Outcome::Model(match select(pin!(reply), limit).await {
             Either::Left((Ok(reply), _)) => reply.map(|response| estimated(response, &sent)),
             Either::Left((Err(_), _)) => {
                 Err(ModelError::new(ModelErrorKind::Malformed, "the model panicked: a fault in its code"))
@@ -91,6 +94,14 @@ impl AgentExecutor {
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
             Dispatched::Done(result) => Outcome::Tool(result),
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
+        }
+    }
+
+    fn permit(&self, call: &ToolCall) -> Permit {
+        match self.tools.verdict(call) {
+            Verdict::Allow => Permit::Allow,
+            Verdict::Ask { reason } => Permit::Ask { reason },
+            Verdict::Deny { reason } => Permit::Deny { reason },
         }
     }
 
@@ -114,8 +125,13 @@ impl Executor for AgentExecutor {
                 Prepared::new(EffectClass::ReadOnly).with_input("tools", digest)
             }
             Effect::Tool(run) => {
-                let prepared = Prepared::new(self.tools.class(&run.call.name));
+                let prepared = Prepared::new(self.tools.class(&run.call.name)).permit(self.permit(&run.call));
                 if self.tools.runs_alone(&run.call.name) { prepared.alone() } else { prepared }
+            }
+            Effect::Child(child) => {
+                let id = child.call.clone().unwrap_or_else(|| "".into());
+                let call = ToolCall::new(id, &*child.agent, child.input.clone());
+                Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
             }
             _ => Prepared::new(EffectClass::ReadOnly),
         }
@@ -124,13 +140,14 @@ impl Executor for AgentExecutor {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Model(call) => self.model(call, cx).await,
-            Effect::Tool(run) => self.tool(run, cx).await,
+            // By far the largest of the futures: in a box, so that the others need not be as large.
+            Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             Effect::Ask(ask) => self.ask(&ask).await,
             _ => Outcome::Unknown,
         }
     }
 
-    fn child(&self, child: &ChildRun) -> Result<Child, ToolError> {
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let Some(agent) = self.delegates.get(&*child.agent) else {
             let message = format!("there is no agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
@@ -139,7 +156,7 @@ impl Executor for AgentExecutor {
             let message = "an agent is called with a `task`, in words";
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         };
-        Ok(agent.child(task))
+        agent.child(task, saved).await
     }
 
     fn answers(&self, _: &Ask) -> bool {
@@ -197,25 +214,8 @@ fn estimated(mut response: Response, request: &Request) -> Response {
     let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
     let usage = &mut response.usage;
     usage.estimated = true;
-    usage.output = usage.output.or(Some(tokens(message_bytes(&response.message))));
-    usage.input = usage.input.or_else(|| {
-        let history: usize = request.history.messages().iter().map(|message| message_bytes(message)).sum();
-        let system = request.system.as_ref().map_or(0, |system| system.len());
-        Some(tokens(history + system))
-    });
+    let system = request.system.as_ref().map_or(0, |system| system.len());
+    usage.output = usage.output.or(Some(tokens(response.message.size())));
+    usage.input = usage.input.or(Some(tokens(request.history.size() + system)));
     response
-}
-
-fn message_bytes(message: &levity_core::Message) -> usize {
-    message.parts.iter().map(part_bytes).sum()
-}
-
-fn part_bytes(part: &Part) -> usize {
-    match part {
-        Part::Text(text) => text.text.len(),
-        Part::Thinking(thinking) => thinking.text.len(),
-        Part::ToolCall(call) => call.name.len() + call.args.to_string().len(),
-        Part::ToolResult(result) => result.text().len(),
-        _ => 0,
-    }
 }

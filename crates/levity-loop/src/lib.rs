@@ -29,6 +29,7 @@ mod executor;
 mod machine;
 mod notes;
 mod output;
+mod resume;
 mod run;
 mod spec;
 mod strategy;
@@ -38,6 +39,7 @@ pub use answer::Answer;
 pub use builder::AgentBuilder;
 pub use error::{Error, ErrorKind, Result};
 pub use machine::AgentMachine;
+pub use resume::Resume;
 pub use run::{AgentRun, Run, TypedRun};
 pub use strategy::{
     Goal, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,

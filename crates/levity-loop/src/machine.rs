@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{
-    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, History, Input, Limit,
-    Machine, MachineKind, Message, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats, Status,
-    Step, ToolError, ToolErrorKind, Usage,
+    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
+    Limit, Machine, MachineKind, Message, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats,
+    Status, Step, ToolError, ToolErrorKind, Usage, Workspace,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +22,9 @@ use crate::strategy::steps;
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
+const UNKNOWN: &str = "the program ended while this call ran; whether it took effect is not known, so look before \
+                       you call it again";
+
 /// The agent's loop: goal, plan, act, observe, reflect, and again, until there is an answer.
 ///
 /// It decides and does nothing; see [`Machine`]. [`Agent::machine`](crate::Agent::machine) makes one.
@@ -38,6 +41,8 @@ struct State {
     goal: Arc<Message>,
     system: Option<Arc<str>>,
     output: Option<Arc<OutputSchema>>,
+    /// Whether the answer is also read as a type of the host's, which cannot be saved.
+    typed: bool,
     history: History,
     run: Option<RunId>,
     phase: Phase,
@@ -56,6 +61,7 @@ struct State {
     next: EffectId,
     usage: Usage,
     stats: Stats,
+    finish: Option<Finish>,
     ending: Option<Ending>,
 }
 
@@ -97,6 +103,7 @@ impl AgentMachine {
             goal: Arc::new(goal),
             system,
             output: output.as_ref().map(|output| output.schema.clone()),
+            typed: output.as_ref().is_some_and(OutputCheck::is_typed),
             history,
             run: None,
             phase: Phase::Goal,
@@ -115,14 +122,29 @@ impl AgentMachine {
             next: EffectId::new(0),
             usage: Usage::default(),
             stats: Stats::default(),
+            finish: None,
             ending: None,
         };
         Self { spec, output, state }
     }
 
-    pub(crate) fn restore(spec: Arc<AgentSpec>, state: &Value) -> Result<Self, String> {
+    pub(crate) fn restore(
+        spec: Arc<AgentSpec>,
+        state: &Value,
+        output: Option<OutputCheck>,
+    ) -> Result<Self, String> {
         let state = State::deserialize(state).map_err(|error| error.to_string())?;
-        let output = state.output.clone().map(OutputCheck::new);
+        let (then, now) = (state.output.as_ref(), output.as_ref().map(|output| &output.schema));
+        let name = |schema: Option<&Arc<OutputSchema>>| {
+            schema.map_or("plain text", |schema| &*schema.name).to_owned()
+        };
+        if (state.typed || now.is_some()) && then != now {
+            let (then, now) = (name(then), name(now));
+            return Err(format!(
+                "its answer is wanted as `{then}`, not as `{now}`; resume it with `.typed()`"
+            ));
+        }
+        let output = output.or_else(|| state.output.clone().map(OutputCheck::new));
         Ok(Self { spec, output, state })
     }
 
@@ -143,8 +165,13 @@ impl AgentMachine {
             .with_history(&self.state.history)
     }
 
-    pub(crate) fn into_history(self) -> History {
-        self.state.history
+    /// The conversation, the goal and the workspace. Calls that were under way when the run was left are
+    /// in the conversation, as calls of which nobody knows what came.
+    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, Workspace) {
+        if let Some(exchange) = self.state.exchange.take() {
+            self.state.history.close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
+        }
+        (self.state.history, self.state.goal, self.spec.workspace.clone())
     }
 
     /// What it has used and done so far.
@@ -187,7 +214,13 @@ impl AgentMachine {
             }
             (waiting, Outcome::Model(Ok(response))) => self.replied(&waiting, response, step),
             (Waiting::Tool(_), Outcome::Tool(result)) => self.answered(result, step),
-            (Waiting::Tool(call), Outcome::NeedsApproval { reason }) => self.ask(&call, reason, step),
+            (Waiting::Tool(call) | Waiting::Child(call), Outcome::NeedsApproval { reason }) => {
+                self.ask(&call, reason, step);
+            }
+            (Waiting::Tool(call) | Waiting::Child(call), Outcome::Denied { reason }) => {
+                let message = format!("this call is not allowed: {reason}");
+                self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
+            }
             (Waiting::Decision(call), Outcome::Decision(decision)) => self.decided(&call, decision, step),
             (Waiting::Child(call), Outcome::Child(ending)) => self.child_ended(&call, *ending, step),
             (Waiting::Tool(call) | Waiting::Child(call), Outcome::Refused(limit)) => {
@@ -195,9 +228,7 @@ impl AgentMachine {
                 self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
             }
             (Waiting::Tool(call) | Waiting::Child(call), Outcome::Unknown) => {
-                let message = "the program ended while this call ran; whether it took effect is not known, so look \
-                               before you call it again";
-                self.call_failed(&call, ToolError::new(ToolErrorKind::Unknown, message), step);
+                self.call_failed(&call, ToolError::new(ToolErrorKind::Unknown, UNKNOWN), step);
             }
             _ => {
                 let what = format!("effect {effect} has an outcome of another kind");
@@ -218,7 +249,10 @@ impl AgentMachine {
                 }
                 self.act(step);
             }
-            Waiting::Reply => self.reply(response, step),
+            Waiting::Reply => {
+                self.state.finish = Some(response.finish.clone());
+                self.reply(response, step);
+            }
             _ => {
                 let what = "a model replied where a tool was called".to_owned();
                 self.stop(Status::Failed(Failure::Internal(what)), step);

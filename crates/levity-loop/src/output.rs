@@ -31,6 +31,11 @@ impl OutputCheck {
         Self { decode: Some(Arc::new(decode)), ..Self::new(Arc::new(OutputSchema::of::<T>())) }
     }
 
+    /// Whether a type of the user's has a say, too.
+    pub(crate) fn is_typed(&self) -> bool {
+        self.decode.is_some()
+    }
+
     /// The value in `text`, or what is wrong with it, in words the model can act on.
     pub(crate) fn check(&self, text: &str) -> Result<Value, String> {
         let mut complaint = None;

@@ -60,13 +60,14 @@ impl Run {
         self
     }
 
-    /// The run's id; a random one by default.
+    /// The run's id; a random one by default. A dot stands between a run and its children.
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
         self.id = Some(run.into());
         self
     }
 
-    /// Calls `watcher` with each event, in order, on the task that drives the run; it must not block.
+    /// Calls `watcher` with each event, in order; it must not block. What a blocking tool reports of its
+    /// progress comes from that tool's thread, all else from the task that drives the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
@@ -137,7 +138,7 @@ impl fmt::Debug for Run {
     }
 }
 
-/// A run whose answer is wanted as a `T`; see [`Run::typed`].
+/// A run whose answer is wanted as a `T`; see [`Run::typed`]. All else is set before.
 #[must_use = "a run does nothing until it is awaited"]
 pub struct TypedRun<T> {
     run: Run,
@@ -151,10 +152,15 @@ impl<T: DeserializeOwned + JsonSchema> TypedRun<T> {
     /// As for any run, and [`Error::Output`] when the answer keeps having the wrong shape.
     pub async fn with_answer(self) -> Result<(T, Answer)> {
         let answer = self.run.answer().await?;
-        match T::deserialize(answer.value().unwrap_or(&Value::Null)) {
-            Ok(value) => Ok((value, answer)),
-            Err(error) => Err(Error::Output { complaint: error.to_string(), partial: Box::new(answer) }),
-        }
+        Ok((answer.parse()?, answer))
+    }
+
+    /// Works on a task of its own, and returns a handle on it at once; [`Answer::parse`] gives the `T`.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> AgentRun {
+        self.run.start()
     }
 }
 
@@ -212,6 +218,11 @@ impl AgentRun {
     /// What happens in the run and its children: at the first call from the start, later from now on.
     pub fn events(&mut self) -> Events {
         self.0.events()
+    }
+
+    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left.
+    pub async fn stop(self) {
+        self.0.stop().await;
     }
 
     /// Tells the run what to do, from anywhere: it can be cloned and sent away.
@@ -285,7 +296,7 @@ impl Future for AgentRun {
 }
 
 /// Turns the end of a run into an answer, or an error that carries what was reached.
-fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<Answer> {
+pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<Answer> {
     match ended {
         Ok(Done { run, machine, .. }) => match machine.ending().cloned() {
             Some(ending) => judge(answer(run, machine, ending)),
@@ -305,8 +316,7 @@ fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<
 }
 
 fn answer(run: RunId, machine: AgentMachine, ending: Ending) -> Answer {
-    let context = machine.context();
-    Answer::new(run, ending, machine.into_history(), context)
+    Answer::new(run, ending, machine)
 }
 
 fn judge(answer: Answer) -> Result<Answer> {

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,7 +59,7 @@ impl Control {
     /// Says something, to be taken in before the next call of a model.
     ///
     /// # Errors
-    /// When the run is not running.
+    /// When the run is not running, or has a lot to take in already.
     pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         let message = Arc::new(message.into());
         self.order(What::Command(Command::Say { message })).await
@@ -97,6 +97,24 @@ impl Control {
         self.child(&ask.run).order(What::Decide(ask.effect, decision)).await
     }
 
+    /// The questions of this run and the runs below it that wait for a decision.
+    ///
+    /// # Errors
+    /// When the run is not running.
+    pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
+        let mut asks = self.own_asks().await?;
+        for run in self.board.below(&self.run) {
+            asks.extend(self.child(&run).own_asks().await.unwrap_or_default());
+        }
+        Ok(asks)
+    }
+
+    async fn own_asks(&self) -> Result<Vec<Ask>, ControlError> {
+        let (sender, asks) = oneshot::channel();
+        self.order(What::Asks(sender)).await?;
+        asks.await.map_err(|_| ControlError::NotRunning(self.run.clone()))
+    }
+
     async fn tell_all(&self, command: &Command) -> Result<(), ControlError> {
         self.order(What::Command(command.clone())).await?;
         for run in self.board.below(&self.run) {
@@ -130,6 +148,7 @@ pub(crate) struct Order {
 pub(crate) enum What {
     Command(Command),
     Decide(EffectId, Decision),
+    Asks(oneshot::Sender<Vec<Ask>>),
 }
 
 /// Which runs of a tree can be told something now.
@@ -141,7 +160,7 @@ impl Switchboard {
     pub(crate) fn connect(self: &Arc<Self>, run: &RunId) -> Line {
         let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
         self.runs().insert(run.clone(), sender);
-        Line { run: run.clone(), board: self.clone(), orders }
+        Line { run: run.clone(), board: self.clone(), orders, early: VecDeque::new() }
     }
 
     fn find(&self, run: &RunId) -> Option<mpsc::Sender<Order>> {
@@ -162,10 +181,41 @@ impl Switchboard {
 pub(crate) struct Line {
     run: RunId,
     board: Arc<Switchboard>,
-    pub(crate) orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<Order>,
+    /// What came before the run could take it.
+    early: VecDeque<Order>,
 }
 
 impl Line {
+    /// The next order; there is none any more when everybody has hung up.
+    pub(crate) async fn next(&mut self) -> Order {
+        match self.early.pop_front() {
+            Some(order) => order,
+            None => self.arriving().await,
+        }
+    }
+
+    /// Waits for a cancel, and keeps all other orders for later.
+    pub(crate) async fn cancelled(&mut self) -> String {
+        loop {
+            let order = self.arriving().await;
+            match order.what {
+                What::Command(Command::Cancel { reason }) => {
+                    let _ = order.done.send(Ok(()));
+                    return reason;
+                }
+                _ => self.early.push_back(order),
+            }
+        }
+    }
+
+    async fn arriving(&mut self) -> Order {
+        match self.orders.recv().await {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+
     pub(crate) fn board(&self) -> &Arc<Switchboard> {
         &self.board
     }

@@ -6,7 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
     Ask, CancelToken, ChildRun, Command, Decision, Effect, EffectClass, EffectCx, EffectId, EffectKind,
     EffectNote, Ending, Entry, Event, EventKind, Executor, Failure, Limit, Limits, Live, LiveSink, Machine,
-    Outcome, Record, RunId, RunLog, Status, World,
+    OpenRun, Outcome, Permit, Record, RunId, RunLog, Spent, Status, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -18,17 +18,30 @@ use crate::meter::Meter;
 use crate::runtime::Shared;
 use crate::state::State;
 
+/// How much the host may say before the model is called again.
+const MAX_SAID: usize = 256;
+
 /// Drives one machine to its end.
 pub(crate) struct Driver<M> {
     state: State<M>,
     log: Box<dyn RunLog>,
     around: Around,
     line: Option<Line>,
-    effects: FuturesUnordered<BoxFuture<'static, (EffectId, Option<Outcome>)>>,
-    children: FuturesUnordered<BoxFuture<'static, (EffectId, Option<Outcome>)>>,
-    questions: Vec<(EffectId, AbortHandle)>,
+    effects: FuturesUnordered<BoxFuture<'static, Performed>>,
+    children: FuturesUnordered<BoxFuture<'static, Performed>>,
+    questions: Vec<Question>,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
+}
+
+/// An effect that was performed, what came of it unless it was withdrawn, and what a child has used.
+type Performed = (EffectId, Option<Outcome>, Option<Spent>);
+
+/// A question that nobody has answered yet.
+struct Question {
+    ask: Ask,
+    /// Withdraws it from the approver, if there is one.
+    approver: Option<AbortHandle>,
 }
 
 /// What a run is driven with.
@@ -38,35 +51,22 @@ pub(crate) struct Around {
     pub(crate) meter: Arc<Meter>,
     pub(crate) hub: Option<Arc<Hub>>,
     pub(crate) cancel: Option<CancelToken>,
+    /// How many runs stand above this one.
+    pub(crate) depth: usize,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
 pub(crate) type Driven<M> = Result<M, (Option<M>, Error)>;
 
-/// What to do about records that are there already.
-pub(crate) enum Records {
-    /// The run is new: there must be none.
-    None,
-    /// Go on from them, if there are any.
-    Continue,
-}
-
 impl<M: Machine + 'static> Driver<M> {
-    /// Opens the run's log and folds in what it holds.
-    pub(crate) async fn open(
+    /// Folds in what the run's log holds.
+    pub(crate) fn new(
         run: RunId,
         machine: M,
+        open: OpenRun,
         around: Around,
         line: Option<Line>,
-        records: Records,
-    ) -> Result<Self, (M, Error)> {
-        let open = match around.shared.journal.open(&run).await {
-            Ok(open) => open,
-            Err(error) => return Err((machine, error.into())),
-        };
-        if matches!(records, Records::None) && !open.records.is_empty() {
-            return Err((machine, Error::Exists(run)));
-        }
+    ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
         for record in open.records {
             recount(&around.meter, &record.entry);
@@ -74,7 +74,7 @@ impl<M: Machine + 'static> Driver<M> {
                 return Err((state.machine, divergence.into()));
             }
         }
-        Ok(Self {
+        Ok(Box::new(Self {
             state,
             log: open.log,
             around,
@@ -84,14 +84,14 @@ impl<M: Machine + 'static> Driver<M> {
             questions: Vec::new(),
             end_children: CancelToken::new(),
             deadline: None,
-        })
+        }))
     }
 
-    pub(crate) fn boxed(self) -> BoxFuture<'static, Driven<M>> {
+    pub(crate) fn boxed(self: Box<Self>) -> BoxFuture<'static, Driven<M>> {
         Box::pin(self.drive())
     }
 
-    pub(crate) async fn drive(mut self) -> Driven<M> {
+    pub(crate) async fn drive(mut self: Box<Self>) -> Driven<M> {
         match self.steps().await {
             Ok(()) => Ok(self.state.machine),
             Err(error) => Err((Some(self.state.machine), error)),
@@ -99,6 +99,9 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     async fn steps(&mut self) -> Result<(), Error> {
+        if self.state.ended {
+            return Ok(());
+        }
         self.begin().await?;
         while self.state.machine.ending().is_none() {
             self.start_ready().await?;
@@ -111,60 +114,42 @@ impl<M: Machine + 'static> Driver<M> {
             let (entries, acks) = self.wait().await;
             let must_end = entries.iter().any(is_last_word);
             self.record(entries).await?;
+            acks.into_iter().for_each(|ack| drop(ack.send(Ok(()))));
             if must_end && self.state.machine.ending().is_none() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
-            acks.into_iter().for_each(|ack| drop(ack.send(Ok(()))));
         }
         self.end().await
     }
 
-    /// Opens a new run, or picks up what an old one left under way.
+    /// Opens a new run, or goes on with an old one.
     async fn begin(&mut self) -> Result<(), Error> {
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let (machine, wrap) = (self.state.machine.kind(), self.around.meter.near());
-            self.record(vec![Entry::Opened { machine, state, wrap }]).await?;
+            let limits = *self.around.meter.limits();
+            self.record(vec![Entry::Opened { machine, state, wrap, limits }]).await?;
+        }
+        if self.state.paused && self.line.is_none() {
+            self.record(vec![Entry::Commanded(Command::Resume)]).await?;
         }
         if let Some(limit) = self.around.meter.limits().wall_time {
             let world = self.around.shared.world.clone();
             let left = limit.saturating_sub(world.now().since(self.state.opened));
             self.deadline = Some(Box::pin(async move { world.sleep(left).await }));
         }
-        self.pick_up().await
-    }
-
-    /// Performs again what may be repeated of the effects that an earlier process left under way; of
-    /// the others, nobody knows what came of them.
-    async fn pick_up(&mut self) -> Result<(), Error> {
-        let mut entries = Vec::new();
-        if self.state.paused && self.line.is_none() {
-            entries.push(Entry::Commanded(Command::Resume));
-        }
-        let left: Vec<_> =
-            self.state.running.iter_mut().map(|r| (r.id, r.effect.take(), r.note.class)).collect();
-        for (id, effect, class) in left {
-            let finished = |outcome| Entry::Finished { effect: id, outcome };
-            match effect {
-                Some(effect) if self.nobody_answers(&effect) => entries.push(finished(nobody_to_ask())),
-                Some(effect) if may_repeat(&effect, class) => self.launch(id, effect),
-                _ => entries.push(finished(Outcome::Unknown)),
-            }
-        }
-        self.record(entries).await
-    }
-
-    fn nobody_answers(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Ask(ask) => self.line.is_none() && !self.around.executor.answers(ask),
-            _ => false,
-        }
+        Ok(())
     }
 
     /// Ends what is under way, lets the children write their ends, and writes this run's.
     async fn end(&mut self) -> Result<(), Error> {
         self.effects.clear();
         self.end_children.cancel();
+        for id in self.state.left_under_way() {
+            if let Some(Effect::Child(child)) = self.state.take_left(id) {
+                self.children.push(self.child(id, child));
+            }
+        }
         while self.children.next().await.is_some() {}
         let status = self.state.machine.ending().map(|ending| ending.status.clone());
         self.record(status.map(Entry::Ended).into_iter().collect()).await
@@ -176,7 +161,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn is_stuck(&self) -> bool {
         let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
-        idle && !self.state.paused && self.state.queue.is_empty()
+        idle && !self.state.paused
     }
 
     /// Writes entries down, then folds them in, then tells those who watch.
@@ -202,43 +187,72 @@ impl<M: Machine + 'static> Driver<M> {
     /// Begins what may begin, until nothing more may.
     async fn start_ready(&mut self) -> Result<(), Error> {
         while !self.state.paused && self.state.machine.ending().is_none() {
-            for wanted in self.state.queue.iter_mut().filter(|wanted| wanted.prepared.is_none()) {
-                wanted.prepared = Some(self.around.executor.prepare(&wanted.effect));
-            }
-            let entries: Vec<Entry> =
-                self.state.startable().into_iter().filter_map(|id| self.admit(id)).collect();
+            let executor = self.around.executor.clone();
+            self.state.prepare(|effect| executor.prepare(effect));
+            let left = self.state.left_under_way();
+            let ready = self.state.startable();
+            let mut entries = Vec::with_capacity(left.len() + ready.len());
+            entries.extend(left.into_iter().filter_map(|id| self.pick_up(id)));
+            entries.extend(ready.into_iter().filter_map(|id| self.admit(id)));
             if entries.is_empty() {
                 return Ok(());
             }
             self.record(entries).await?;
-            let taken: Vec<_> = self
-                .state
-                .running
-                .iter_mut()
-                .filter_map(|running| Some((running.id, running.effect.take()?)))
-                .collect();
-            taken.into_iter().for_each(|(id, effect)| self.launch(id, effect));
+            while let Some((id, effect)) = self.state.next_to_launch() {
+                self.launch(id, effect);
+            }
         }
         Ok(())
+    }
+
+    /// The entry for an effect that an earlier process left under way: it begins once more if it may be
+    /// repeated; otherwise nobody knows what came of it.
+    fn pick_up(&mut self, id: EffectId) -> Option<Entry> {
+        let running = self.state.running.iter().find(|running| running.id == id)?;
+        let (effect, note) = (running.effect.as_ref()?, &running.note);
+        if self.nobody_answers(effect) {
+            return Some(Entry::finished(id, nobody_to_ask()));
+        }
+        if !may_repeat(effect, note.class) {
+            return Some(Entry::finished(id, Outcome::Unknown));
+        }
+        Some(match self.around.meter.admit(note.kind) {
+            Ok(()) => Entry::Started { effect: id, note: note.clone() },
+            Err(limit) => Entry::finished(id, Outcome::Refused(limit)),
+        })
+    }
+
+    fn nobody_answers(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Ask(ask) => self.line.is_none() && !self.around.executor.answers(ask),
+            _ => false,
+        }
     }
 
     /// The entry by which a wanted effect begins, or is finished without having begun.
     fn admit(&mut self, id: EffectId) -> Option<Entry> {
         let keeps = self.keeps();
         let at = self.state.queue.iter().position(|wanted| wanted.id == id)?;
-        let refused = |outcome| Some(Entry::Finished { effect: id, outcome });
+        let refused = |outcome| Some(Entry::finished(id, outcome));
         if self.nobody_answers(&self.state.queue.get(at)?.effect) {
             return refused(nobody_to_ask());
         }
         let wanted = self.state.queue.get_mut(at)?;
         let effect = &wanted.effect;
-        if effect.kind() == EffectKind::Child && self.state.run.depth() >= self.around.meter.limits().depth {
+        let prepared = wanted.prepared.take().unwrap_or_default();
+        match prepared.permit {
+            Permit::Ask { reason } if !effect.is_approved() => {
+                return refused(Outcome::NeedsApproval { reason });
+            }
+            Permit::Deny { reason } => return refused(Outcome::Denied { reason }),
+            _ => {}
+        }
+        if effect.kind() == EffectKind::Child && self.around.depth >= self.around.meter.depth() {
             return refused(Outcome::Refused(Limit::Depth));
         }
         if let Err(limit) = self.around.meter.admit(effect.kind()) {
             return refused(Outcome::Refused(limit));
         }
-        let prepared = wanted.prepared.take().unwrap_or_default();
         let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
         note.alone = prepared.alone;
         if keeps {
@@ -254,52 +268,63 @@ impl<M: Machine + 'static> Driver<M> {
             Effect::Ask(ask) => self.ask(id, ask),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-                self.effects.push(Box::pin(async move { (id, Some(executor.execute(effect, cx).await)) }));
+                self.effects
+                    .push(Box::pin(async move { (id, Some(executor.execute(effect, cx).await), None) }));
             }
         }
     }
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
         if !self.around.executor.answers(&ask) {
+            self.questions.push(Question { ask, approver: None });
             return;
         }
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
         let (handle, registration) = AbortHandle::new_pair();
+        self.questions.push(Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move { executor.execute(Effect::Ask(ask), cx).await };
         let answer = Abortable::new(answer, registration);
-        self.questions.push((id, handle));
-        self.effects.push(Box::pin(async move { (id, answer.await.ok()) }));
+        self.effects.push(Box::pin(async move { (id, answer.await.ok(), None) }));
     }
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.state.run.clone();
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
             let world = self.around.shared.world.clone();
-            Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq: self.state.seq }))
+            let seq = self.state.running.iter().find(|running| running.id == id).map_or(0, |r| r.seq);
+            Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
         EffectCx::new(run, id, live)
     }
 
-    fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, (EffectId, Option<Outcome>)> {
+    fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
         let run = self.state.run.child(id);
         let parent = &self.around;
         let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
-        let (meter, cancel) = (parent.meter.clone(), self.end_children.clone());
+        let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
         Box::pin(async move {
-            let ending = match executor.child(&child) {
-                Err(error) => failed(error.explain()),
-                Ok(child) => {
-                    let meter = Arc::new(Meter::new(child.limits, Some(meter)));
-                    let around =
-                        Around { shared, executor: child.executor, meter, hub, cancel: Some(cancel) };
-                    match Driver::open(run, child.machine, around, line, Records::Continue).await {
-                        Ok(driver) => child_ending(driver.boxed().await),
-                        Err((machine, error)) => child_ending(Err((Some(machine), error))),
-                    }
-                }
+            let open = match shared.journal.open(&run).await {
+                Ok(open) => open,
+                Err(error) => return (id, Some(child_failed(&error.into())), None),
             };
-            (id, Some(Outcome::Child(Box::new(ending))))
+            let saved = open.records.first().and_then(saved_state);
+            let child = match executor.child(&child, saved).await {
+                Ok(child) => child,
+                Err(error) => return (id, Some(Outcome::Child(Box::new(failed(error.explain())))), None),
+            };
+            let meter = Arc::new(Meter::new(child.limits, Some(above)));
+            let (executor, cancel) = (child.executor, Some(cancel));
+            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth };
+            let ended = match Driver::new(run, child.machine, open, around, line) {
+                Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
+                Err((_, error)) => Err(error),
+            };
+            let outcome = match ended {
+                Ok(machine) => child_ended(&machine),
+                Err(error) => child_failed(&error),
+            };
+            (id, Some(outcome), Some(meter.spent()))
         })
     }
 
@@ -311,45 +336,49 @@ impl<M: Machine + 'static> Driver<M> {
                 let reason = "the run above it ended".to_owned();
                 (vec![Entry::Commanded(Command::Cancel { reason })], Vec::new())
             }
-            order = next_order(&mut self.line) => self.take_order(order),
-            Some(first) = self.effects.next() => (self.finished(first), Vec::new()),
-            Some(first) = self.children.next() => (self.finished(first), Vec::new()),
             () = passed(&mut self.deadline) => {
                 self.deadline = None;
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
+            order = next_order(&mut self.line) => self.take_order(order),
+            Some(first) = self.effects.next() => (self.finished(first), Vec::new()),
+            Some(first) = self.children.next() => (self.finished(first), Vec::new()),
         }
     }
 
     fn take_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {
+        let refuse = |done: Ack, error| {
+            let _ = done.send(Err(error));
+            (Vec::new(), Vec::new())
+        };
+        let run = || self.state.run.clone();
         match order.what {
-            What::Command(command) => (vec![Entry::Commanded(command)], vec![order.done]),
-            What::Decide(effect, decision) => {
-                let open = |running: &crate::state::Running| {
-                    running.id == effect && running.note.kind == EffectKind::Ask
-                };
-                if !self.state.running.iter().any(open) {
-                    let run = self.state.run.clone();
-                    let _ = order.done.send(Err(ControlError::NotAsked { run, effect }));
-                    return (Vec::new(), Vec::new());
-                }
-                self.withdraw(effect);
-                let outcome = Outcome::Decision(decision);
-                (vec![Entry::Finished { effect, outcome }], vec![order.done])
+            What::Command(Command::Say { .. }) if self.state.said >= MAX_SAID => {
+                refuse(order.done, ControlError::Full(run()))
             }
-        }
-    }
-
-    /// Stops asking the approver: somebody else has answered.
-    fn withdraw(&mut self, effect: EffectId) {
-        if let Some(at) = self.questions.iter().position(|(id, _)| *id == effect) {
-            self.questions.swap_remove(at).1.abort();
+            What::Command(command) => (vec![Entry::Commanded(command)], vec![order.done]),
+            What::Asks(answer) => {
+                let _ = answer.send(self.questions.iter().map(|question| question.ask.clone()).collect());
+                (Vec::new(), vec![order.done])
+            }
+            What::Decide(effect, decision) => {
+                match self.questions.iter().position(|q| q.ask.effect == effect) {
+                    None => refuse(order.done, ControlError::NotAsked { run: run(), effect }),
+                    Some(at) => {
+                        // Somebody has answered, so the approver need not.
+                        if let Some(approver) = self.questions.swap_remove(at).approver {
+                            approver.abort();
+                        }
+                        (vec![Entry::finished(effect, Outcome::Decision(decision))], vec![order.done])
+                    }
+                }
+            }
         }
     }
 
     /// The entries for an effect that finished and all others that have finished too, in the order in
     /// which they were asked for.
-    fn finished(&mut self, first: (EffectId, Option<Outcome>)) -> Vec<Entry> {
+    fn finished(&mut self, first: Performed) -> Vec<Entry> {
         let mut done = vec![first];
         while let Some(Some(next)) = self.effects.next().now_or_never() {
             done.push(next);
@@ -357,16 +386,16 @@ impl<M: Machine + 'static> Driver<M> {
         while let Some(Some(next)) = self.children.next().now_or_never() {
             done.push(next);
         }
-        done.sort_by_key(|(id, _)| *id);
+        done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
-        for (effect, outcome) in done {
-            self.questions.retain(|(id, _)| *id != effect);
+        for (effect, outcome, spent) in done {
+            self.questions.retain(|question| question.ask.effect != effect);
             // An answer that comes after somebody else's is no answer.
             let Some(outcome) = outcome else { continue };
             if !self.state.running.iter().any(|running| running.id == effect) {
                 continue;
             }
-            let entry = Entry::Finished { effect, outcome };
+            let entry = Entry::Finished { effect, outcome, spent };
             settle(&self.around.meter, &entry);
             entries.push(entry);
         }
@@ -407,17 +436,28 @@ fn settle(meter: &Meter, entry: &Entry) {
 
 /// Counts again what an earlier process has used.
 fn recount(meter: &Meter, entry: &Entry) {
-    if let Entry::Started { note, .. } = entry {
-        let _ = meter.admit(note.kind);
+    match entry {
+        Entry::Started { note, .. } => meter.recount(note.kind),
+        Entry::Finished { spent: Some(spent), .. } => meter.add(spent),
+        _ => settle(meter, entry),
     }
-    settle(meter, entry);
 }
 
-fn child_ending<M: Machine>(driven: Driven<M>) -> Ending {
-    match driven {
-        Ok(machine) => machine.ending().cloned().unwrap_or_else(|| failed("the child did not end")),
-        Err((_, error)) => failed(format!("the child could not be driven: {error}")),
+/// The state that a run's machine was in before its first input.
+fn saved_state(first: &Record) -> Option<&Value> {
+    match &first.entry {
+        Entry::Opened { state, .. } => Some(state),
+        _ => None,
     }
+}
+
+fn child_ended(machine: &impl Machine) -> Outcome {
+    let ending = machine.ending().cloned();
+    Outcome::Child(Box::new(ending.unwrap_or_else(|| failed("the child did not end"))))
+}
+
+fn child_failed(error: &Error) -> Outcome {
+    Outcome::Child(Box::new(failed(format!("the child could not be driven: {error}"))))
 }
 
 fn failed(reason: impl Into<String>) -> Ending {
@@ -432,12 +472,10 @@ async fn parent_cancelled(cancel: Option<&CancelToken>) {
 }
 
 async fn next_order(line: &mut Option<Line>) -> Order {
-    if let Some(line) = line {
-        if let Some(order) = line.orders.recv().await {
-            return order;
-        }
+    match line {
+        Some(line) => line.next().await,
+        None => pending().await,
     }
-    pending().await
 }
 
 async fn passed(deadline: &mut Option<BoxFuture<'static, ()>>) {

@@ -30,6 +30,14 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// The run was cancelled before it began.
+    #[error("run `{run}` was cancelled before it began: {reason}")]
+    Cancelled {
+        /// The run.
+        run: RunId,
+        /// Why.
+        reason: String,
+    },
     /// The machine does not want what the journal says it wanted.
     #[error(transparent)]
     Diverged(#[from] Divergence),
@@ -86,6 +94,9 @@ pub enum ControlError {
     /// The run has ended, or never was.
     #[error("run `{0}` is not running")]
     NotRunning(RunId),
+    /// The host has said a lot, and the model has not been called since; say it later.
+    #[error("run `{0}` has enough to take in before the model is called again")]
+    Full(RunId),
     /// Nobody waits for this decision: it was made, or the question was withdrawn.
     #[error("run `{run}` does not wait for a decision on effect {effect}")]
     NotAsked {

@@ -49,9 +49,22 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<Event>,
+    fleeting: usize,
     missed: u64,
     closed: bool,
     waker: Option<Waker>,
+}
+
+impl Waiting {
+    /// Leaves out the oldest fleeting event, or the oldest of all when none is fleeting.
+    fn make_room(&mut self) {
+        let fleeting = (self.fleeting > 0)
+            .then(|| self.events.iter().position(|event| event.kind.is_fleeting()))
+            .flatten();
+        if let Some(event) = self.events.remove(fleeting.unwrap_or(0)) {
+            self.fleeting -= usize::from(event.kind.is_fleeting());
+        }
+    }
 }
 
 impl Queue {
@@ -66,8 +79,9 @@ impl Queue {
             if event.kind.is_fleeting() {
                 return;
             }
-            waiting.events.pop_front();
+            waiting.make_room();
         }
+        waiting.fleeting += usize::from(event.kind.is_fleeting());
         waiting.events.push_back(event);
         let waker = waiting.waker.take();
         drop(waiting);
@@ -95,6 +109,7 @@ impl Queue {
             }
         }
         if let Some(event) = waiting.events.pop_front() {
+            waiting.fleeting -= usize::from(event.kind.is_fleeting());
             return Poll::Ready(Some(event));
         }
         if waiting.closed {
@@ -105,7 +120,8 @@ impl Queue {
     }
 }
 
-/// Called with each event, in order, on the task that drives the run; it must not block.
+/// Called with each event, in order; it must not block. What a blocking tool reports of its progress comes
+/// from that tool's thread, all else from the task that drives the run.
 pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Passes the events of a run and its children on to those who watch.
@@ -175,5 +191,40 @@ pub(crate) struct CloseOnDrop(pub(crate) Arc<Hub>);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{CallId, EffectId, RunId, Timestamp};
+
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event::new(RunId::new("r"), 0, Timestamp::default(), kind)
+    }
+
+    fn fleeting() -> Event {
+        let (effect, call) = (EffectId::new(0), CallId::new("c"));
+        event(EventKind::Progress { effect, call, text: String::new() })
+    }
+
+    #[tokio::test]
+    async fn what_is_fleeting_is_left_out_before_what_is_not() {
+        let hub = Hub::new(None);
+        let mut events = hub.subscribe();
+        hub.publish(event(EventKind::Paused));
+        (1..Events::CAPACITY).for_each(|_| hub.publish(fleeting()));
+        (0..10).for_each(|_| hub.publish(event(EventKind::Resumed)));
+        hub.publish(fleeting());
+        hub.close();
+        let mut kinds = Vec::new();
+        while let Some(event) = events.next().await {
+            kinds.push(event.kind);
+        }
+        assert_eq!(kinds[0], EventKind::Lagged { missed: 11 });
+        assert_eq!(kinds[1], EventKind::Paused, "the oldest of what lasts is there");
+        assert_eq!(kinds.iter().filter(|kind| **kind == EventKind::Resumed).count(), 10);
+        assert_eq!(kinds.len(), Events::CAPACITY + 1);
     }
 }

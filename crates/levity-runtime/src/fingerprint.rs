@@ -2,6 +2,9 @@ use std::sync::Arc;
 
 use levity_core::{Digest, Effect, History, Message};
 
+/// The one input that not every call of a model has.
+pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
+
 /// Fingerprints what goes into effects.
 ///
 /// A history is only ever added to, so its fingerprint goes on from where it was: the cost follows what
@@ -25,7 +28,7 @@ impl Fingerprint {
                     named("options", Digest::of(&request.options).with_json(&request.tool_choice)),
                 ];
                 if let Some(output) = &request.output {
-                    inputs.push(named("output schema", Digest::of(output)));
+                    inputs.push(named(OUTPUT_SCHEMA, Digest::of(output)));
                 }
                 inputs
             }

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{EffectKind, Limit, Limits, Usage};
+use levity_core::{EffectKind, Limit, Limits, Spent, Usage};
 
 /// Counts what a run and its children use, against its limits and those of all runs above it.
 #[derive(Debug)]
@@ -26,6 +26,39 @@ impl Meter {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How deep runs may nest here: as deep as the strictest limit above allows.
+    pub(crate) fn depth(&self) -> usize {
+        let above = self.parent.as_ref().map_or(usize::MAX, |parent| parent.depth());
+        self.limits.depth.min(above)
+    }
+
+    /// What has been used so far, here and below.
+    pub(crate) fn spent(&self) -> Spent {
+        let used = self.used();
+        Spent::new(used.model_calls, used.tool_calls, used.tokens)
+    }
+
+    /// Counts what a child has used that ended in an earlier process, here and above.
+    pub(crate) fn add(&self, spent: &Spent) {
+        let mut used = self.used();
+        used.model_calls = used.model_calls.saturating_add(spent.model_calls);
+        used.tool_calls = used.tool_calls.saturating_add(spent.tool_calls);
+        used.tokens = used.tokens.saturating_add(spent.tokens);
+        drop(used);
+        if let Some(parent) = &self.parent {
+            parent.add(spent);
+        }
+    }
+
+    /// Counts an effect that began in an earlier process, whatever the limits say.
+    pub(crate) fn recount(&self, kind: EffectKind) {
+        match kind {
+            EffectKind::Model => self.add(&Spent::new(1, 0, 0)),
+            EffectKind::Tool => self.add(&Spent::new(0, 1, 0)),
+            _ => {}
+        }
     }
 
     /// Counts an effect that is about to begin; nothing is counted when a limit forbids it.

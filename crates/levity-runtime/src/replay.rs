@@ -2,6 +2,7 @@ use levity_core::{Effect, Entry, Event, Machine, MachineKind, Record, RunId};
 use serde_json::Value;
 
 use crate::error::{Divergence, Error};
+use crate::fingerprint::OUTPUT_SCHEMA;
 use crate::runtime::restore_from;
 use crate::state::State;
 
@@ -46,17 +47,17 @@ pub(crate) fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineK
     }
 }
 
-/// Compares what goes into an effect now with what went in then.
+/// Compares what goes into an effect now with what went in then. What the executor added, such as the
+/// tools on offer, is not known here.
 fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(), Divergence> {
-    let Entry::Started { effect, note } = &record.entry else {
-        return Ok(());
-    };
+    let Entry::Started { effect, note } = &record.entry else { return Ok(()) };
     let wanted: Option<&Effect> = state.queue.iter().find(|w| w.id == *effect).map(|w| &w.effect);
-    let now = wanted.map(|wanted| state.fingerprint.inputs(wanted)).unwrap_or_default();
-    let differs = now.iter().find(|(name, digest)| {
-        note.inputs.iter().any(|(then_name, then)| then_name == name && then != digest)
-    });
-    match differs {
+    let Some(now) = wanted.map(|wanted| state.fingerprint.inputs(wanted)) else { return Ok(()) };
+    let then = |name: &str| note.inputs.iter().find(|(then, _)| then == name).map(|(_, digest)| digest);
+    let differs = now.iter().find(|(name, digest)| then(name) != Some(digest));
+    let gone =
+        note.inputs.iter().find(|(name, _)| name == OUTPUT_SCHEMA && now.iter().all(|(n, _)| n != name));
+    match differs.or(gone) {
         Some((name, _)) => {
             let what = format!("the {name} of {:?} `{}` is not what it was", note.kind, note.name);
             Err(state.diverged(Some(*effect), what))

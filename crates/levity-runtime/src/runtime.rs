@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use levity_core::{Cause, Executor, Journal, Limits, Machine, MachineKind, Record, RunId, World};
+use levity_core::{
+    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Record, RunId, World,
+};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{Around, Driven, Driver, Records, meter};
+use crate::drive::{Around, Driven, Driver, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::journal::NoJournal;
@@ -112,30 +114,87 @@ impl Runtime {
             None => (None, job.watcher.map(|watcher| Arc::new(Hub::new(Some(watcher))))),
         };
         let _close = hub.clone().map(CloseOnDrop);
-        let (shared, meter) = (self.shared.clone(), meter(job.limits));
-        let (machine, records) = match job.origin {
-            Origin::New(machine) => (machine, Records::None),
-            Origin::Later(machine) => match machine.await {
-                Ok(machine) => (machine, Records::None),
-                Err(cause) => return (run.clone(), Err((None, Error::Prepare { run, cause }))),
-            },
-            Origin::Stored(restore) => match self.restore(&run, restore).await {
-                Ok(machine) => (machine, Records::Continue),
-                Err(error) => return (run, Err((None, error))),
-            },
+        let opened = self.open(&run, job.origin, job.limits, line).await;
+        let (machine, open, limits, line) = match opened {
+            Ok(opened) => opened,
+            Err((machine, error)) => return (run, Err((machine, error))),
         };
-        let around = Around { shared, executor: job.executor, meter, hub, cancel: None };
-        let driven = match Driver::open(run.clone(), machine, around, line, records).await {
+        let (shared, meter) = (self.shared.clone(), meter(limits));
+        let around = Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0 };
+        let driven = match Driver::new(run.clone(), machine, open, around, line) {
             Ok(driver) => driver.drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
         };
         (run, driven)
     }
 
-    async fn restore<M>(&self, run: &RunId, restore: Restore<M>) -> Result<M, Error> {
-        // The log is opened once more to drive the run; whoever takes it in between makes that fail.
-        let open = self.shared.journal.open(run).await?;
-        restore_from(run, &open.records, restore)
+    /// Opens the run's log and makes its machine.
+    async fn open<M>(
+        &self,
+        run: &RunId,
+        origin: Origin<M>,
+        limits: Option<Limits>,
+        mut line: Option<Line>,
+    ) -> Result<(M, OpenRun, Limits, Option<Line>), (Option<M>, Error)> {
+        let machine = match origin {
+            Origin::New(machine) => *machine,
+            Origin::Later(machine) => {
+                self.prepare(run, machine, limits, &mut line).await.map_err(|error| (None, error))?
+            }
+            Origin::Stored(restore) => {
+                let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
+                let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
+                let limits = limits.unwrap_or_else(|| limits_of(&open.records));
+                return Ok((machine, open, limits, line));
+            }
+        };
+        match self.shared.journal.open(run).await {
+            Ok(open) if open.records.is_empty() => Ok((machine, open, limits.unwrap_or_default(), line)),
+            Ok(_) => Err((Some(machine), Error::Exists(run.clone()))),
+            Err(error) => Err((Some(machine), error.into())),
+        }
+    }
+
+    /// Waits for a machine to be made, no longer than the run may take and only until it is cancelled.
+    async fn prepare<M>(
+        &self,
+        run: &RunId,
+        machine: BoxFuture<'static, Result<M, Cause>>,
+        limits: Option<Limits>,
+        line: &mut Option<Line>,
+    ) -> Result<M, Error> {
+        let run = run.clone();
+        let world = &self.shared.world;
+        tokio::select! {
+            made = machine => made.map_err(|cause| Error::Prepare { run, cause }),
+            reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
+            () = passed(&**world, limits) => {
+                let cause = Cause::new("its time was up before it could begin");
+                Err(Error::Prepare { run, cause })
+            }
+        }
+    }
+}
+
+async fn cancelled(line: &mut Option<Line>) -> String {
+    match line {
+        Some(line) => line.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn passed(world: &dyn World, limits: Option<Limits>) {
+    match limits.and_then(|limits| limits.wall_time) {
+        Some(time) => world.sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the run was allowed to use when it was made.
+fn limits_of(records: &[Record]) -> Limits {
+    match records.first().map(|record| &record.entry) {
+        Some(Entry::Opened { limits, .. }) => *limits,
+        _ => Limits::default(),
     }
 }
 
@@ -160,7 +219,7 @@ impl fmt::Debug for Runtime {
 type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Send>;
 
 enum Origin<M> {
-    New(M),
+    New(Box<M>),
     Later(BoxFuture<'static, Result<M, Cause>>),
     Stored(Restore<M>),
 }
@@ -170,7 +229,7 @@ enum Origin<M> {
 pub struct Job<M> {
     origin: Origin<M>,
     executor: Arc<dyn Executor>,
-    limits: Limits,
+    limits: Option<Limits>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
 }
@@ -178,7 +237,7 @@ pub struct Job<M> {
 impl<M> Job<M> {
     /// A new run of `machine`, whose effects `executor` performs.
     pub fn new(machine: M, executor: Arc<dyn Executor>) -> Self {
-        Self { origin: Origin::New(machine), executor, limits: Limits::default(), id: None, watcher: None }
+        Self { origin: Origin::New(Box::new(machine)), executor, limits: None, id: None, watcher: None }
     }
 
     /// A new run whose machine has yet to be made; making it is part of the run.
@@ -187,7 +246,7 @@ impl<M> Job<M> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         let origin = Origin::Later(Box::pin(machine));
-        Self { origin, executor, limits: Limits::default(), id: None, watcher: None }
+        Self { origin, executor, limits: None, id: None, watcher: None }
     }
 
     /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
@@ -199,15 +258,15 @@ impl<M> Job<M> {
         Self {
             origin: Origin::Stored(Box::new(restore)),
             executor,
-            limits: Limits::default(),
+            limits: None,
             id: Some(run),
             watcher: None,
         }
     }
 
-    /// What it may use.
+    /// What it may use; by default, the defaults for a new run, and what an old one was made with.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = Some(limits);
         self
     }
 
@@ -217,7 +276,7 @@ impl<M> Job<M> {
         self
     }
 
-    /// Calls `watcher` with each event, in order, on the task that drives the run; it must not block.
+    /// Calls `watcher` with each event; see [`Watcher`].
     pub fn watch(mut self, watcher: Watcher) -> Self {
         self.watcher = Some(watcher);
         self
@@ -278,6 +337,14 @@ impl<M> RunHandle<M> {
     /// What happens in the run and its children: at the first call from the start, later from now on.
     pub fn events(&mut self) -> Events {
         self.events.take().unwrap_or_else(|| self.hub.subscribe())
+    }
+
+    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left; its
+    /// journal can then be opened by others.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // Whether it was stopped or had just ended makes no difference.
+        let _ = (&mut self.task).await;
     }
 
     /// Tells the run what to do.

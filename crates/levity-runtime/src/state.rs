@@ -1,8 +1,8 @@
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use levity_core::{
     CallId, Command, Decision, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind, Input,
-    Machine, Outcome, Prepared, Record, RunId, Step, Timestamp,
+    Machine, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
 };
 
 use crate::error::Divergence;
@@ -20,8 +20,11 @@ pub(crate) struct State<M> {
     pub(crate) paused: bool,
     pub(crate) wrapped: bool,
     pub(crate) fingerprint: Fingerprint,
-    /// A call that runs alone and waits for a decision; no later tool may overtake it.
-    held: Option<CallId>,
+    pub(crate) ended: bool,
+    /// Words of the host since the last call of a model.
+    pub(crate) said: usize,
+    /// The calls that have no final outcome yet, in the order in which they were first wanted.
+    line: Vec<Place>,
     step: Step,
 }
 
@@ -36,9 +39,18 @@ pub(crate) struct Wanted {
 pub(crate) struct Running {
     pub(crate) id: EffectId,
     pub(crate) note: EffectNote,
+    /// The number of the record by which it began.
+    pub(crate) seq: u64,
     /// Taken out by whoever performs it.
     pub(crate) effect: Option<Effect>,
     call: Option<CallId>,
+}
+
+/// A call's place in line; it keeps it while a person decides.
+struct Place {
+    call: CallId,
+    /// Taken to run alone until the executor says otherwise.
+    alone: bool,
 }
 
 impl<M: Machine> State<M> {
@@ -48,12 +60,14 @@ impl<M: Machine> State<M> {
             machine,
             seq: 0,
             opened: Timestamp::default(),
-            queue: VecDeque::new(),
-            running: Vec::new(),
+            queue: VecDeque::with_capacity(1),
+            running: Vec::with_capacity(1),
             paused: false,
             wrapped: false,
             fingerprint: Fingerprint::default(),
-            held: None,
+            ended: false,
+            said: 0,
+            line: Vec::new(),
             step: Step::new(),
         }
     }
@@ -66,14 +80,15 @@ impl<M: Machine> State<M> {
         }
         let mut own = Vec::new();
         let watched = told.is_some();
+        self.step.set_quiet(!watched);
         self.take(at, entry, watched, &mut own)?;
         self.seq += 1;
-        let wanted = self.step.effects.drain(..);
-        self.queue.extend(wanted.map(|(id, effect)| Wanted { id, effect, prepared: None }));
-        let Some(told) = told else {
-            self.step.events.clear();
-            return Ok(());
-        };
+        for (id, effect) in self.step.effects.drain(..) {
+            let call = effect.call().filter(|call| self.line.iter().all(|place| place.call != **call));
+            self.line.extend(call.map(|call| Place { call: call.clone(), alone: true }));
+            self.queue.push_back(Wanted { id, effect, prepared: None });
+        }
+        let Some(told) = told else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
         told.extend(events.map(|kind| Event::new(self.run.clone(), seq, at, kind)));
         Ok(())
@@ -89,6 +104,9 @@ impl<M: Machine> State<M> {
         if (self.seq == 0) != matches!(entry, Entry::Opened { .. }) {
             return Err(self.diverged(None, "a run is opened by its first record, and only by that"));
         }
+        if self.ended {
+            return Err(self.diverged(None, "the run had ended before it"));
+        }
         match entry {
             Entry::Opened { machine, wrap, .. } => {
                 self.opened = at;
@@ -98,7 +116,7 @@ impl<M: Machine> State<M> {
                 self.machine.apply(Input::Begin { run: self.run.clone(), wrap }, &mut self.step);
             }
             Entry::Started { effect, note } => self.start(effect, note, watched, told)?,
-            Entry::Finished { effect, outcome } => {
+            Entry::Finished { effect, outcome, .. } => {
                 if watched {
                     told.extend(finished_event(effect, &outcome));
                 }
@@ -115,7 +133,11 @@ impl<M: Machine> State<M> {
                 told.push(EventKind::LimitPassed(limit));
                 self.machine.apply(Input::Stop(limit), &mut self.step);
             }
-            Entry::Ended(_) => {
+            Entry::Ended(status) => {
+                if self.machine.ending().map(|ending| &ending.status) != Some(&status) {
+                    return Err(self.diverged(None, format!("the machine did not end like this: {status}")));
+                }
+                self.ended = true;
                 told.extend(self.machine.ending().cloned().map(|end| EventKind::RunEnded(Box::new(end))));
             }
             _ => return Err(self.diverged(None, "it is of a kind that this version does not know")),
@@ -134,6 +156,7 @@ impl<M: Machine> State<M> {
                 told.push(EventKind::Resumed);
             }
             Command::Say { message } => {
+                self.said += 1;
                 told.push(EventKind::Said { message: message.clone() });
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
@@ -149,86 +172,100 @@ impl<M: Machine> State<M> {
         watched: bool,
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
-        let Some(at) = self.queue.iter().position(|wanted| wanted.id == id) else {
-            return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
+        let effect = match self.queue.iter().position(|wanted| wanted.id == id) {
+            Some(at) => self.queue.remove(at).map(|wanted| wanted.effect),
+            None => self.take_up_again(id),
         };
-        let Some(Wanted { effect, .. }) = self.queue.remove(at) else {
-            return Ok(());
+        let Some(effect) = effect else {
+            return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
         };
         if effect.kind() != note.kind || effect.name() != &*note.name {
             let what =
                 format!("it starts {:?} `{}`, and `{}` is wanted", note.kind, note.name, effect.name());
             return Err(self.diverged(Some(id), what));
         }
+        if note.kind == EffectKind::Model {
+            self.said = 0;
+        }
         if watched {
             told.extend(started_event(&self.run, id, &effect));
         }
-        let call = call_of(&effect).cloned();
-        self.running.push(Running { id, note, effect: Some(effect), call });
+        let call = effect.call().cloned();
+        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), call });
         Ok(())
     }
 
-    /// Takes the effect off the list of those that run, and keeps track of who holds up whom.
+    /// An effect that an earlier process left under way, and that begins once more.
+    fn take_up_again(&mut self, id: EffectId) -> Option<Effect> {
+        let at = self.running.iter().position(|running| running.id == id && running.effect.is_some())?;
+        self.running.swap_remove(at).effect
+    }
+
+    /// Takes the effect off the list of those that run, and its call out of the line once that is settled.
     fn finish(&mut self, id: EffectId, outcome: &Outcome) -> Result<(), Divergence> {
-        if let Some(at) = self.running.iter().position(|running| running.id == id) {
-            let done = self.running.swap_remove(at);
-            match outcome {
-                Outcome::NeedsApproval { .. } if done.note.alone => self.held = done.call,
-                Outcome::Decision(Decision::Allow | Decision::Edit { .. }) => {}
-                _ if done.call.is_some() && done.call == self.held => self.held = None,
-                _ => {}
-            }
-            return Ok(());
+        let call = if let Some(at) = self.running.iter().position(|running| running.id == id) {
+            self.running.swap_remove(at).call
+        } else if let Some(at) = self.queue.iter().position(|wanted| wanted.id == id) {
+            // What policy, a limit or the lack of anybody to ask forbids is finished without having begun.
+            self.queue.remove(at).and_then(|wanted| wanted.effect.call().cloned())
+        } else {
+            return Err(self.diverged(Some(id), "it finishes an effect that never began"));
+        };
+        let settled = !matches!(
+            outcome,
+            Outcome::NeedsApproval { .. } | Outcome::Decision(Decision::Allow | Decision::Edit { .. })
+        );
+        if let Some(call) = call.filter(|_| settled) {
+            self.line.retain(|place| place.call != call);
         }
-        // What a limit or the lack of anybody to ask forbids is finished without having begun.
-        match self.queue.iter().position(|wanted| wanted.id == id) {
-            Some(at) => {
-                let refused = self.queue.remove(at);
-                if refused.as_ref().and_then(|refused| call_of(&refused.effect)) == self.held.as_ref() {
-                    self.held = None;
-                }
-                Ok(())
+        Ok(())
+    }
+
+    /// Notes what the executor says of the effects that it has not been asked about yet.
+    pub(crate) fn prepare(&mut self, prepare: impl Fn(&Effect) -> Prepared) {
+        for wanted in self.queue.iter_mut().filter(|wanted| wanted.prepared.is_none()) {
+            let prepared = prepare(&wanted.effect);
+            let call = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask);
+            for place in self.line.iter_mut().filter(|place| Some(&place.call) == call) {
+                place.alone = prepared.alone;
             }
-            None => Err(self.diverged(Some(id), "it finishes an effect that never began")),
+            wanted.prepared = Some(prepared);
         }
     }
 
-    /// The effects that may begin now. A tool that runs alone waits for all tools asked for before it,
-    /// and all asked for after it wait for it.
+    /// The effects that may begin now. A call that runs alone waits for all calls before it in line, and
+    /// all behind it wait for it. What is not allowed need not wait to be told so.
     pub(crate) fn startable(&self) -> Vec<EffectId> {
-        let tool = |running: &&Running| running.note.kind == EffectKind::Tool;
-        let mut some_run = self.running.iter().any(|running| tool(&running));
-        let mut alone = self.running.iter().filter(tool).any(|running| running.note.alone);
-        let mut may_start = Vec::new();
-        for wanted in &self.queue {
-            if wanted.effect.kind() != EffectKind::Tool {
-                may_start.push(wanted.id);
-                continue;
-            }
-            if self.held.is_some() && call_of(&wanted.effect) != self.held.as_ref() {
-                continue;
-            }
-            let runs_alone = wanted.prepared.as_ref().is_some_and(|prepared| prepared.alone);
-            let must_wait = alone || (runs_alone && some_run);
-            if !must_wait {
-                may_start.push(wanted.id);
-                some_run = true;
-            }
-            alone |= runs_alone;
-        }
-        may_start
+        let first_alone = self.line.iter().position(|place| place.alone).unwrap_or(self.line.len());
+        let free: HashSet<&CallId> =
+            self.line[..first_alone.max(1).min(self.line.len())].iter().map(|place| &place.call).collect();
+        let may_start = |wanted: &&Wanted| {
+            let forbidden = !wanted.effect.is_approved()
+                && wanted.prepared.as_ref().is_some_and(|prepared| prepared.permit != Permit::Allow);
+            let waits = wanted.effect.kind() != EffectKind::Ask
+                && wanted.effect.call().is_some_and(|call| !free.contains(call));
+            forbidden || !waits
+        };
+        self.queue.iter().filter(may_start).map(|wanted| wanted.id).collect()
+    }
+
+    /// The effects that an earlier process left under way.
+    pub(crate) fn left_under_way(&self) -> Vec<EffectId> {
+        self.running.iter().filter(|running| running.effect.is_some()).map(|running| running.id).collect()
+    }
+
+    /// Takes an effect out that an earlier process left under way.
+    pub(crate) fn take_left(&mut self, id: EffectId) -> Option<Effect> {
+        self.running.iter_mut().find(|running| running.id == id)?.effect.take()
+    }
+
+    /// An effect that has begun and that nobody performs yet.
+    pub(crate) fn next_to_launch(&mut self) -> Option<(EffectId, Effect)> {
+        self.running.iter_mut().find_map(|running| Some((running.id, running.effect.take()?)))
     }
 
     pub(crate) fn diverged(&self, effect: Option<EffectId>, what: impl Into<String>) -> Divergence {
         Divergence::new(&self.run, self.seq, effect, what)
-    }
-}
-
-fn call_of(effect: &Effect) -> Option<&CallId> {
-    match effect {
-        Effect::Tool(run) => Some(&run.call.id),
-        Effect::Ask(ask) => Some(&ask.call.id),
-        _ => None,
     }
 }
 
@@ -256,6 +293,7 @@ fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {
         Outcome::Tool(result) => EventKind::ToolFinished { effect, result: result.clone() },
         Outcome::Decision(decision) => EventKind::Decided { effect, decision: decision.clone() },
         Outcome::Child(ending) => EventKind::ChildFinished { effect, ending: ending.clone() },
+        Outcome::Denied { reason } => EventKind::Denied { effect, reason: reason.clone() },
         Outcome::Refused(limit) => EventKind::Refused { effect, limit: *limit },
         Outcome::Unknown => EventKind::OutcomeUnknown { effect },
         _ => return None,

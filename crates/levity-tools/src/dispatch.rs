@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,6 +85,17 @@ impl Dispatcher {
         self.find(name).is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
     }
 
+    /// What policy says of a call, before anything is done about it. A call that could not be made anyway
+    /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it.
+    pub fn verdict(&self, call: &ToolCall) -> Verdict {
+        let Some(entry) = self.find(&call.name) else { return Verdict::Allow };
+        match self.judge(&entry, &call.args) {
+            Verdict::Allow => Verdict::Allow,
+            _ if arguments(&entry, call).is_err() => Verdict::Allow,
+            verdict => verdict,
+        }
+    }
+
     /// The tools.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
@@ -115,12 +127,18 @@ impl Dispatcher {
         ToolError::new(ToolErrorKind::NotFound, text)
     }
 
-    fn permit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
+    fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Verdict {
         // The reader only shows what a call that was allowed has returned.
         if self.0.reader.owns(entry) {
-            return Ok(());
+            return Verdict::Allow;
         }
-        match self.0.policy.judge(&entry.spec, args) {
+        // A rule may have a closure of the user's, and it looks at what a model wrote.
+        let judge = AssertUnwindSafe(|| self.0.policy.judge(&entry.spec, args));
+        catch_unwind(judge).unwrap_or_else(|_| Verdict::deny("the policy panicked on this call"))
+    }
+
+    fn permit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
+        match self.judge(entry, args) {
             Verdict::Allow => Ok(()),
             Verdict::Ask { .. } if approved => Ok(()),
             Verdict::Ask { reason } => Err(Stop::Ask(reason)),

@@ -53,8 +53,8 @@ pub use {schemars, serde, serde_json};
 /// What nearly every program needs.
 pub mod prelude {
     pub use levity_core::{
-        CancelToken, Deadline, Event, EventKind, Limits, Message, Model, Progress, RunId, Tool, ToolCx,
-        ToolError, ToolOutput,
+        Approver, Ask, CancelToken, Deadline, Decision, Event, EventKind, Hints, Limits, Message, Model,
+        Progress, RunId, Tool, ToolCx, ToolError, ToolOutput,
     };
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]

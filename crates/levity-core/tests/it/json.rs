@@ -293,8 +293,13 @@ fn records() -> Vec<Entry> {
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
     let mut entries = vec![
-        Entry::Opened { machine: machine.clone(), state: state.clone(), wrap: None },
-        Entry::Opened { machine, state, wrap: Some(Limit::Tokens) },
+        Entry::Opened {
+            machine: machine.clone(),
+            state: state.clone(),
+            wrap: None,
+            limits: Limits::new().tokens(5),
+        },
+        Entry::Opened { machine, state, wrap: Some(Limit::Tokens), limits: Limits::default() },
         Entry::Started {
             effect: EffectId::new(1),
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),
@@ -307,8 +312,7 @@ fn records() -> Vec<Entry> {
         Entry::Wrapped(Limit::Turns),
         Entry::Stopped(Limit::ModelCalls),
     ];
-    entries
-        .extend(outcomes().into_iter().map(|outcome| Entry::Finished { effect: EffectId::new(1), outcome }));
+    entries.extend(outcomes().into_iter().map(|outcome| Entry::finished(EffectId::new(1), outcome)));
     entries.extend(statuses().into_iter().map(Entry::Ended));
     entries
 }

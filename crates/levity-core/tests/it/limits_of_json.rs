@@ -8,7 +8,7 @@ use serde_json::Value;
 fn journaled(args: &str) -> Result<bool, String> {
     let call = Part::ToolCall(ToolCall::from_text("c1", "add", args));
     let outcome = Outcome::Model(Ok(Response::new(Message::new(Role::Assistant, [call]))));
-    let entry = Entry::Finished { effect: EffectId::new(1), outcome };
+    let entry = Entry::finished(EffectId::new(1), outcome);
     let record = Record::new(0, Timestamp::default(), entry);
     let line = serde_json::to_string(&record).map_err(|error| error.to_string())?;
     let read: Record = serde_json::from_str(&line).map_err(|error| error.to_string())?;

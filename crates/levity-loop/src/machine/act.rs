@@ -55,6 +55,9 @@ impl AgentMachine {
         }
         let called = message.calls().next().is_some();
         let silent = message.text().trim().is_empty();
+        if !silent || (called && self.state.offered) {
+            self.state.empty_replies = 0;
+        }
         match (called, silent) {
             (true, _) if self.state.offered => self.calls(message, step),
             (true, _) => self.calls_withheld(message, step),
@@ -85,13 +88,14 @@ impl AgentMachine {
         if let Ok(exchange) = self.state.history.open(message) {
             self.state.history.close(exchange, &withheld);
         }
-        let limit = match self.closing() {
-            Some(Closing::Limit(limit)) => limit,
-            _ => Limit::ToolCalls,
+        let status = match self.closing() {
+            Some(Closing::Limit(limit)) if self.spec.has_tools => Status::BestEffort(limit),
+            _ => Status::Complete,
         };
-        match text.trim() {
-            "" => self.stop(Status::Partial(limit), step),
-            _ => self.check_answer(&text, Status::BestEffort(limit), step),
+        match (text.trim(), status) {
+            ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
+            ("", _) => self.empty_reply(step),
+            (_, status) => self.check_answer(&text, status, step),
         }
     }
 
@@ -120,7 +124,7 @@ impl AgentMachine {
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
         let id = call.id.clone();
         if self.spec.delegates.contains(&call.name) {
-            let child = ChildRun::new(call.name, call.args);
+            let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
             return self.want(Waiting::Child(id), |_| Effect::Child(child), step);
         }
         let run = if approved { ToolRun::approved(call) } else { ToolRun::new(call) };

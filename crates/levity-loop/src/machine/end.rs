@@ -47,18 +47,20 @@ impl AgentMachine {
             let error = ToolError::new(ToolErrorKind::Cancelled, message);
             self.state.history.close(exchange, &error);
         }
-        for message in std::mem::take(&mut self.state.said) {
-            self.add(message);
-        }
         let text = self.state.history.last_text().unwrap_or_default();
         self.end(status, text, None, step);
     }
 
     fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
+        // What came too late to be taken in is kept for whoever goes on from here.
+        for message in std::mem::take(&mut self.state.said) {
+            self.add(message);
+        }
         self.enter(Phase::End, step);
         self.state.waiting.clear();
         let mut ending = Ending::new(status);
         (ending.text, ending.value) = (text, value);
+        ending.finish = self.state.finish.clone();
         (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
         self.state.ending = Some(ending);
     }

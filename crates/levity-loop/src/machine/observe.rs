@@ -28,16 +28,17 @@ impl AgentMachine {
         let Some(exchange) = self.state.exchange.take() else { return };
         self.enter(Phase::Observe, step);
         let reply = exchange.reply().clone();
-        let results: Vec<ToolResult> = exchange.results().cloned().collect();
         self.state.history.close(exchange, &ToolError::failed("the call was not answered"));
         self.enter(Phase::Reflect, step);
-        let calls: Vec<(&ToolCall, &ToolResult)> = reply.calls().zip(&results).collect();
+        let answer = self.state.history.messages().last().cloned();
+        let results = answer.iter().flat_map(|answer| answer.results());
+        let calls: Vec<(&ToolCall, &ToolResult)> = reply.calls().zip(results).collect();
         for (call, result) in &calls {
             if let Some(times) = self.repeated_failure(call, result) {
                 self.note(notes::repeated(&call.name, times), step);
             }
         }
-        if results.iter().all(ToolResult::is_error) {
+        if calls.iter().all(|(_, result)| result.is_error()) {
             self.note(notes::ALL_FAILED.to_owned(), step);
         }
         let goal = self.state.goal.clone();
@@ -53,12 +54,17 @@ impl AgentMachine {
                 self.state.enough = true;
                 self.act(step);
             }
+            // A call that is the last one left belongs to the answer.
+            Reflection::Ask(_) if self.state.wrap.is_some() => self.act(step),
             Reflection::Ask(prompt) => self.consult(Waiting::Reflection, "reflector", prompt, step),
         }
     }
 
     /// How often this call has failed like this in a row, once it is more than once.
     fn repeated_failure(&mut self, call: &ToolCall, result: &ToolResult) -> Option<u32> {
+        if !result.is_error() && self.state.failures.is_empty() {
+            return None;
+        }
         let key = Digest::of(&call.name).with_json(&call.args).with_json(&call.raw).to_string();
         if !result.is_error() {
             self.state.failures.remove(&key);

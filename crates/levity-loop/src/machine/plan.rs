@@ -19,6 +19,8 @@ impl AgentMachine {
         match self.spec.planner.plan(&Goal { message: &goal }) {
             Planning::None => self.act(step),
             Planning::Steps(steps) => self.planned(steps, step),
+            // A call that is the last one left belongs to the answer.
+            Planning::Ask(_) if self.state.wrap.is_some() => self.act(step),
             Planning::Ask(prompt) => self.consult(Waiting::Plan, "planner", prompt, step),
         }
     }

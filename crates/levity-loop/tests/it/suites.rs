@@ -49,8 +49,12 @@ impl Executor for Shared {
         self.0.execute(effect, cx).await
     }
 
-    fn child(&self, child: &ChildRun) -> Result<levity_core::Child, levity_core::ToolError> {
-        self.0.child(child)
+    async fn child(
+        &self,
+        child: &ChildRun,
+        saved: Option<&serde_json::Value>,
+    ) -> Result<levity_core::Child, levity_core::ToolError> {
+        self.0.child(child, saved).await
     }
 
     fn answers(&self, ask: &levity_core::Ask) -> bool {

@@ -96,7 +96,7 @@ impl Executor for Answers {
         Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok"))))
     }
 
-    fn child(&self, _: &ChildRun) -> Result<Child, ToolError> {
+    async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
         Err(ToolError::failed("there are no children here"))
     }
 

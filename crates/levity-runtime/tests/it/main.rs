@@ -1,5 +1,7 @@
 //! The runtime on its own, with machines and executors made for the purpose.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod driving;
 mod events;
 mod suites;

@@ -30,19 +30,20 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
         let prepare = || calmly(|| executor.prepare(&effect), "executor: `prepare` does not panic");
         same(&prepare(), &prepare(), "executor: `prepare` gives the same each time");
         match &effect {
-            Effect::Child(child) => check_child(&executor, child),
+            Effect::Child(child) => check_child(&executor, child).await,
             Effect::Ask(ask) if !executor.answers(ask) => {}
             _ => check_effect(&executor, &make(), effect).await,
         }
     }
-    let nobody = calmly(|| make().child(&ChildRun::new("no_such_agent", json!({}))), CHILD);
+    let nobody = ChildRun::new("no_such_agent", json!({}));
+    let nobody = calm(async { make().child(&nobody, None).await }, CHILD).await;
     assert!(nobody.is_err(), "executor: an agent that does not exist is an error");
 }
 
 const CHILD: &str = "executor: `child` does not panic";
 
-fn check_child(executor: &impl Executor, child: &ChildRun) {
-    let made = calmly(|| executor.child(child), CHILD);
+async fn check_child(executor: &impl Executor, child: &ChildRun) {
+    let made = calm(executor.child(child, None), CHILD).await;
     if let Ok(made) = made {
         assert!(made.machine.ending().is_none(), "executor: a child's machine has not ended before it began");
     }

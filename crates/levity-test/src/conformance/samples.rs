@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Content, EffectClass, EffectId, EffectKind, EffectNote, Entry, Finish, History, Limit, MachineKind,
-    Media, Message, ModelError, ModelErrorKind, Opaque, Outcome, Part, Record, Response, Role, Status,
-    Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
+    Content, EffectClass, EffectId, EffectKind, EffectNote, Entry, Finish, History, Limit, Limits,
+    MachineKind, Media, Message, ModelError, ModelErrorKind, Opaque, Outcome, Part, Record, Response, Role,
+    Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
 };
 use serde_json::json;
 
@@ -61,14 +61,14 @@ fn entries() -> Vec<Entry> {
     vec![
         opened(),
         Entry::Started { effect: id(1), note },
-        Entry::Finished { effect: id(1), outcome: Outcome::Model(Ok(reply)) },
+        Entry::finished(id(1), Outcome::Model(Ok(reply))),
         Entry::Started {
             effect: id(2),
             note: EffectNote::new(EffectKind::Tool, "add", EffectClass::AtMostOnce),
         },
-        Entry::Finished { effect: id(2), outcome: Outcome::Tool(failed) },
-        Entry::Finished { effect: id(3), outcome: Outcome::Model(Err(busy.with_status(429))) },
-        Entry::Finished { effect: id(4), outcome: Outcome::Unknown },
+        Entry::finished(id(2), Outcome::Tool(failed)),
+        Entry::finished(id(3), Outcome::Model(Err(busy.with_status(429)))),
+        Entry::finished(id(4), Outcome::Unknown),
         Entry::Wrapped(Limit::Tokens),
         Entry::Ended(Status::BestEffort(Limit::Tokens)),
     ]
@@ -77,7 +77,7 @@ fn entries() -> Vec<Entry> {
 /// The first record's entry; its state is larger than one buffer or page.
 pub(super) fn opened() -> Entry {
     let state = json!({"goal": ODD_TEXT, "long": "x".repeat(200_000)});
-    Entry::Opened { machine: MachineKind::new("sample", 1), state, wrap: None }
+    Entry::Opened { machine: MachineKind::new("sample", 1), state, wrap: None, limits: Limits::default() }
 }
 
 /// Content that holds nothing but media, to be told from none.

@@ -40,7 +40,7 @@ impl DispatcherBuilder {
             backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
             max_output: 32 << 10,
             max_media: 10 << 20,
-            max_concurrent: 64,
+            max_concurrent: 1024,
         }
     }
 
@@ -84,7 +84,7 @@ impl DispatcherBuilder {
     }
 
     /// How many attempts may run at once; the others wait for their turn, and the wait is not part of their
-    /// time limit. 64 by default.
+    /// time limit. 1,024 by default.
     ///
     /// A tool that calls others through the same dispatcher holds its place meanwhile.
     pub fn max_concurrent(mut self, calls: usize) -> Self {

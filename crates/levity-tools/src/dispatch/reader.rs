@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
@@ -31,11 +31,11 @@ impl Reader {
     pub(super) fn new(max_output: usize) -> Result<Self, Error> {
         let aside = Arc::new(Aside::default());
         let max = max_output - MARKER;
-        let entry = |name: &str| {
-            let tool = ReadResult { spec: spec(name), aside: aside.clone(), max };
-            Entry::new(Arc::new(tool)).map(Arc::new)
-        };
-        let entries = [entry(NAMES[0])?, entry(NAMES[1])?];
+        let templates = TEMPLATES.as_ref().map_err(Clone::clone)?;
+        let entries = templates.each_ref().map(|template| {
+            let tool = ReadResult { spec: template.spec.clone(), aside: aside.clone(), max };
+            Arc::new(template.with_tool(Arc::new(tool)))
+        });
         Ok(Self { entries, aside, joined: Mutex::new(None) })
     }
 
@@ -77,8 +77,17 @@ impl Reader {
     }
 }
 
+/// What all readers have in common, compiled once: there is a reader in every dispatcher.
+static TEMPLATES: LazyLock<Result<[Entry; 2], Error>> = LazyLock::new(|| {
+    let template = |name| {
+        let spec = Arc::new(spec(name));
+        Entry::new(Arc::new(ReadResult { spec, aside: Arc::default(), max: 0 }))
+    };
+    Ok([template(NAMES[0])?, template(NAMES[1])?])
+});
+
 struct ReadResult {
-    spec: ToolSpec,
+    spec: Arc<ToolSpec>,
     aside: Arc<Aside>,
     /// The longest piece; with the words around it, it is not cut again.
     max: usize,

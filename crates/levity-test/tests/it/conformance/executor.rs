@@ -102,7 +102,7 @@ impl Executor for Parts {
         }
     }
 
-    fn child(&self, child: &ChildRun) -> Result<Child, ToolError> {
+    async fn child(&self, child: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
         if &*child.agent != "helper" && self.flaw != Flaw::AnyAgent {
             return Err(ToolError::failed("there is no such agent; try `helper`"));
         }

@@ -1,0 +1,97 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use levity_core::{Event, Limits, RunId};
+use levity_runtime::{Job, Watcher};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::agent::Agent;
+use crate::answer::Answer;
+use crate::error::Result;
+use crate::machine::AgentMachine;
+use crate::output::OutputCheck;
+use crate::run::{AgentRun, conclude};
+
+/// A run that is about to go on from its journal: await it for the answer, or set something first; see
+/// [`Agent::resume`].
+#[must_use = "a run does not go on until it is awaited or started"]
+pub struct Resume {
+    agent: Agent,
+    run: RunId,
+    limits: Option<Limits>,
+    watcher: Option<Watcher>,
+    output: Option<OutputCheck>,
+}
+
+impl Resume {
+    pub(crate) fn new(agent: Agent, run: RunId) -> Self {
+        Self { agent, run, limits: None, watcher: None, output: None }
+    }
+
+    /// What the run may use, in place of what it was made with; what it has used counts.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Says as what the answer was wanted, if it was; [`Answer::parse`] then gives the `T`.
+    pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
+        self.output = Some(OutputCheck::of::<T>());
+        self
+    }
+
+    /// Goes on on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> AgentRun {
+        let runtime = self.agent.runtime().clone();
+        AgentRun::new(runtime.start(self.into_job()))
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        let runtime = self.agent.runtime().clone();
+        conclude(runtime.run(self.into_job()).await)
+    }
+
+    fn into_job(self) -> Job<AgentMachine> {
+        let (agent, output) = (self.agent.clone(), self.output);
+        let mut job = Job::resume(self.run, self.agent.executor(), move |kind, state| {
+            if &*kind.name != "agent" || kind.version != 1 {
+                return Err(format!("it is driven by `{kind}`, and this is `agent/1`"));
+            }
+            agent.restore_as(state, output)
+        });
+        if let Some(limits) = self.limits {
+            job = job.limits(limits);
+        }
+        if let Some(watcher) = self.watcher {
+            job = job.watch(watcher);
+        }
+        job
+    }
+}
+
+impl IntoFuture for Resume {
+    type Output = Result<Answer>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.answer())
+    }
+}
+
+impl fmt::Debug for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resume").field("run", &self.run).finish_non_exhaustive()
+    }
+}
