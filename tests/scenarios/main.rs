@@ -3,6 +3,7 @@
 mod bad_input;
 mod cancel;
 mod control;
+mod crash;
 mod delegate;
 mod first_program;
 mod limits;

@@ -150,11 +150,9 @@ async fn deciding_one_after_the_other_does_not_hang() {
                 EventKind::ToolFinished { .. } => busy = false,
                 _ => {}
             }
-            if !busy {
-                if let Some(a) = asks.pop_front() {
-                    run.approve(&a).await.unwrap();
-                    busy = true;
-                }
+            if !busy && let Some(a) = asks.pop_front() {
+                run.approve(&a).await.unwrap();
+                busy = true;
             }
         }
     })

@@ -189,6 +189,11 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// A line of a list.
+    pub fn new(run: RunId, opened: Timestamp, records: u64, status: Option<Status>) -> Self {
+        Self { run, opened, records, status }
+    }
+
     /// What these records say; `None` when there are none.
     pub fn of(run: &RunId, records: &[Record]) -> Option<Self> {
         let (first, last) = (records.first()?, records.last()?);
@@ -206,6 +211,8 @@ impl RunSummary {
 pub enum JournalErrorKind {
     /// Somebody else drives the run.
     Busy,
+    /// The journal cannot keep a run of this name.
+    Refused,
     /// What was written cannot be read; it is left as it is.
     Damaged,
     /// It was written by a newer version; it is left as it is.

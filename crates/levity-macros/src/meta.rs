@@ -52,10 +52,10 @@ pub(crate) fn flag(meta: Meta) -> Result<Path> {
 
 /// An option that takes a string.
 pub(crate) fn string(meta: &Meta) -> Result<LitStr> {
-    if let Meta::NameValue(pair) = meta {
-        if let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value {
-            return Ok(text.clone());
-        }
+    if let Meta::NameValue(pair) = meta
+        && let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value
+    {
+        return Ok(text.clone());
     }
     Err(Error::new_spanned(meta, format!("`{0}` takes a string: `{0} = \"..\"`", name(meta))))
 }

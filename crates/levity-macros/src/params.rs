@@ -51,10 +51,10 @@ pub(crate) fn read<'a>(
     for input in inputs {
         let options = ParamOptions::read(&input.attrs, errors);
         let param = errors.take(param(input, options, outer));
-        if let Some(Param::Args(_)) = param {
-            if params.iter().any(|param| matches!(param, Param::Args(_))) {
-                errors.at(&input.ty, "a tool has at most one `#[tool(args)]`: it is all of the arguments");
-            }
+        if let Some(Param::Args(_)) = param
+            && params.iter().any(|param| matches!(param, Param::Args(_)))
+        {
+            errors.at(&input.ty, "a tool has at most one `#[tool(args)]`: it is all of the arguments");
         }
         params.extend(param);
     }

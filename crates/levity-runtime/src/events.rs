@@ -102,12 +102,12 @@ impl Queue {
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut waiting = self.waiting();
-        if waiting.missed > 0 {
-            if let Some(next) = waiting.events.front() {
-                let (run, seq, at) = (next.run.clone(), next.seq, next.at);
-                let missed = std::mem::take(&mut waiting.missed);
-                return Poll::Ready(Some(Event::new(run, seq, at, EventKind::Lagged { missed })));
-            }
+        if waiting.missed > 0
+            && let Some(next) = waiting.events.front()
+        {
+            let (run, seq, at) = (next.run.clone(), next.seq, next.at);
+            let missed = std::mem::take(&mut waiting.missed);
+            return Poll::Ready(Some(Event::new(run, seq, at, EventKind::Lagged { missed })));
         }
         if let Some(event) = waiting.events.pop_front() {
             waiting.fleeting -= usize::from(event.kind.is_fleeting());

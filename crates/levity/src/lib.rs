@@ -59,7 +59,7 @@ pub mod prelude {
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]
     pub use levity_macros::tool;
-    pub use levity_runtime::{MemoryJournal, Runtime};
+    pub use levity_runtime::{FileJournal, MemoryJournal, Runtime};
     pub use levity_tools::{Policy, Rule};
 }
 

@@ -41,7 +41,7 @@ fn moments_are_shown_as_rfc_3339() {
 }
 
 fn is_leap(year: u64) -> bool {
-    (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
+    (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
 }
 
 /// Counts days one by one, which is slow and easy to believe.

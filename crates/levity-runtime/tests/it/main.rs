@@ -4,4 +4,5 @@
 
 mod driving;
 mod events;
+mod files;
 mod suites;

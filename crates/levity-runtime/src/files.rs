@@ -1,0 +1,283 @@
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    EffectClass, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
+    RunSummary,
+};
+
+mod bodies;
+mod format;
+mod sha256;
+
+use bodies::Bodies;
+
+/// Keeps each run in a file of its own: one JSON object on a line for each record.
+///
+/// The file of run `r` is `r.jsonl`; read it with `cat` and `jq`, attach it to a bug report, delete it.
+/// Texts of more than 64 KiB are beside it, in `bodies/`, under the SHA-256 of what they say.
+/// `docs/journal.md` describes the format.
+///
+/// - A record is on the disk when `append` returns, as far as that matters: see [`Durability`].
+/// - A run is driven by one process at a time: its file is locked.
+/// - A last line that was not written to its end is cut off when the run is opened. Anything else that is
+///   not as it should be is refused and left as it is.
+///
+/// ```
+/// # use levity_core::{Journal, RunId};
+/// # use levity_runtime::FileJournal;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::JournalError> {
+/// # let dir = std::env::temp_dir().join(format!("levity-doc-{}", std::process::id()));
+/// let journal = FileJournal::new(&dir)?;
+/// let run = journal.open(&RunId::new("r1")).await?;
+/// assert!(run.records.is_empty());
+/// # drop(run);
+/// # std::fs::remove_dir_all(dir).ok();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FileJournal {
+    dir: Arc<Path>,
+    durability: Durability,
+}
+
+/// How safe a record is once it was appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// It survives a power cut. What has finished, what the host said, and the start of what must not be
+    /// repeated wait for the disk; the start of what may be repeated does not.
+    #[default]
+    Synced,
+    /// It survives the end of the process, however that comes, and not a power cut.
+    Buffered,
+}
+
+impl FileJournal {
+    /// Keeps runs in this folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the folder can neither be found nor made.
+    pub fn new(dir: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        let dir = dir.into();
+        fs::create_dir_all(&dir).map_err(|error| failed(&dir, "made", error))?;
+        Ok(Self { dir: dir.into(), durability: Durability::default() })
+    }
+
+    /// How safe a record is once it was appended; [`Durability::Synced`] by default.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    fn path(&self, run: &RunId) -> Result<PathBuf, JournalError> {
+        let id = run.as_str();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.bytes().all(plain) {
+            let message = "a run that is kept in a file needs an id of at most 200 letters, digits, `.`, `_` and \
+                           `-` that does not begin with `.`";
+            return Err(JournalError::new(JournalErrorKind::Refused, message));
+        }
+        Ok(self.dir.join(format!("{id}.jsonl")))
+    }
+
+    fn open_now(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let path = self.path(run)?;
+        let mut file = lock(&path, run)?;
+        let bodies = Bodies::new(&self.dir, self.durability);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| failed(&path, "read", error))?;
+        let read = format::read(run, &path, &bytes, &bodies)?;
+        if read.good < bytes.len() {
+            file.set_len(read.good as u64).map_err(|error| failed(&path, "mended", error))?;
+        }
+        let log = FileLog {
+            file: Arc::new(file),
+            run: run.clone(),
+            dir: self.dir.clone(),
+            path,
+            bodies,
+            len: read.good as u64,
+            durability: self.durability,
+            usable: true,
+        };
+        Ok(OpenRun::new(read.records, log))
+    }
+
+    fn list_now(&self) -> Result<Vec<RunSummary>, JournalError> {
+        let unread = |error| failed(&self.dir, "read", error);
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(unread)? {
+            let path = entry.map_err(unread)?.path();
+            if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let bytes = fs::read(&path).map_err(|error| failed(&path, "read", error))?;
+                runs.extend(format::summary(&bytes));
+            }
+        }
+        runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
+        Ok(runs)
+    }
+}
+
+#[async_trait]
+impl Journal for FileJournal {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let (journal, run) = (self.clone(), run.clone());
+        on_thread(move || journal.open_now(&run)).await
+    }
+
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+        let journal = self.clone();
+        on_thread(move || journal.list_now()).await
+    }
+}
+
+struct FileLog {
+    file: Arc<File>,
+    run: RunId,
+    dir: Arc<Path>,
+    path: PathBuf,
+    bodies: Bodies,
+    len: u64,
+    durability: Durability,
+    /// Not after a failure, or an append that was dropped half-way: nobody knows what is in the file then.
+    usable: bool,
+}
+
+#[async_trait]
+impl RunLog for FileLog {
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.usable, false) {
+            let message = format!("run `{}` could not be written before; open it again", self.run);
+            return Err(JournalError::new(JournalErrorKind::Io, message));
+        }
+        let new = self.len == 0;
+        self.write(records)?;
+        if self.durability == Durability::Synced && records.iter().any(must_wait) {
+            let (file, dir) = (self.file.clone(), new.then(|| self.dir.clone()));
+            let synced =
+                on_thread(move || file.sync_data().and_then(|()| dir.map_or(Ok(()), |dir| sync_dir(&dir))));
+            synced.await.map_err(|error| failed(&self.path, "synced", error))?;
+        }
+        self.usable = true;
+        Ok(())
+    }
+}
+
+impl FileLog {
+    /// Hands all of it to the system at once; what is written in part is taken back.
+    fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        let mut bytes = if self.len == 0 { format::header(&self.run) } else { Vec::new() };
+        for record in records {
+            format::write(record, &self.bodies, &mut bytes)?;
+        }
+        if let Err(error) = (&*self.file).write_all(&bytes) {
+            // If this fails too, the torn line is cut off when the run is opened again.
+            let _ = self.file.set_len(self.len);
+            return Err(failed(&self.path, "written", error));
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Drop for FileLog {
+    /// A run that was only looked for leaves no file behind. The lock is given back by hand: a thread that
+    /// still waits for the disk holds the file as well.
+    fn drop(&mut self) {
+        if cfg!(unix) && self.len == 0 {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = self.file.unlock();
+    }
+}
+
+/// Whether a record must be on the disk before anybody goes by it.
+fn must_wait(record: &Record) -> bool {
+    match &record.entry {
+        Entry::Started { note, .. } => note.kind == EffectKind::Tool && note.class == EffectClass::AtMostOnce,
+        _ => true,
+    }
+}
+
+/// Opens a file and makes sure that nobody else does.
+fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
+    loop {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let file = file.map_err(|error| failed(path, "opened", error))?;
+        if !file.metadata().is_ok_and(|there| there.is_file()) {
+            let message = format!("the journal `{}` is not a plain file", path.display());
+            return Err(JournalError::new(JournalErrorKind::Refused, message));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(JournalError::busy(run)),
+            Err(TryLockError::Error(error)) => return Err(failed(path, "locked", error)),
+        }
+        // Whoever held the lock before may have taken the file away in the meantime.
+        if is_at(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        (_, there) => !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
+    }
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// Makes a new name in a folder last.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}
+
+fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let message = format!("the journal `{name}` could not be {what}");
+    JournalError::new(JournalErrorKind::Io, message).with_source(error)
+}
+
+/// Does what may block where it holds up nobody.
+async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<Gone> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(_) => Err(Gone.into()),
+    }
+}
+
+/// The runtime that the work was for is shutting down.
+struct Gone;
+
+impl From<Gone> for JournalError {
+    fn from(_: Gone) -> Self {
+        Self::new(JournalErrorKind::Io, "the journal's work was given up: the program is ending")
+    }
+}
+
+impl From<Gone> for io::Error {
+    fn from(_: Gone) -> Self {
+        Self::other("the program is ending")
+    }
+}

@@ -1,0 +1,207 @@
+//! Runs in files: torn, damaged, foreign, newer, long.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use levity_core::{
+    EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, Outcome, Record, RunId,
+    Status, Timestamp, ToolCall, ToolOutput, ToolResult,
+};
+use levity_runtime::{Durability, FileJournal, Job, Runtime};
+use levity_test::conformance;
+use serde_json::{Value, json};
+
+use crate::driving::{Answers, Calls};
+
+/// A folder of this test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("files-{}-{number}", std::process::id());
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn journal(&self) -> FileJournal {
+        FileJournal::new(&self.0).unwrap()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("r.jsonl")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run() -> RunId {
+    RunId::new("r")
+}
+
+fn opened() -> Entry {
+    Entry::Opened {
+        machine: MachineKind::new("calls", 1),
+        state: json!({"count": 1}),
+        wrap: None,
+        limits: Limits::default(),
+    }
+}
+
+fn result(text: &str, value: Option<Value>) -> Entry {
+    let output = value.map_or_else(|| ToolOutput::text(text), ToolOutput::value);
+    let result = ToolResult::new(&ToolCall::new("c", "tool", json!({})), Ok(output));
+    Entry::finished(EffectId::new(0), Outcome::Tool(result))
+}
+
+async fn write(journal: &FileJournal, entries: Vec<Entry>) -> Vec<Record> {
+    let mut open = journal.open(&run()).await.unwrap();
+    let first = open.records.len() as u64;
+    let records: Vec<Record> = (first..)
+        .zip(entries)
+        .map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(5), entry))
+        .collect();
+    open.log.append(&records).await.unwrap();
+    records
+}
+
+#[tokio::test]
+async fn files_keep_the_contract() {
+    for durability in [Durability::Synced, Durability::Buffered] {
+        let folders = std::sync::Mutex::new(Vec::new());
+        conformance::journal(async || {
+            let folder = Folder::new();
+            let journal = folder.journal().with_durability(durability);
+            folders.lock().unwrap().push(folder);
+            journal
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_lines_of_json_that_anybody_can_read() {
+    let folder = Folder::new();
+    let executor = Arc::new(Answers::default());
+    let runtime = Runtime::new().with_journal(folder.journal());
+    runtime.run(Job::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    let text = fs::read_to_string(folder.file()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({"levity_journal": 1, "run": "r"}));
+    assert_eq!(lines[1]["entry"]["opened"]["machine"]["name"], "calls");
+    assert_eq!(lines.last().unwrap()["entry"]["ended"], "complete");
+    let listed = folder.journal().list().await.unwrap();
+    assert_eq!((listed[0].records, &listed[0].status), (lines.len() as u64 - 1, &Some(Status::Complete)));
+}
+
+#[tokio::test]
+async fn cut_anywhere_in_its_last_line_it_opens_with_what_is_before() {
+    let folder = Folder::new();
+    let records = write(&folder.journal(), vec![opened(), result("one", None), result("two", None)]).await;
+    let whole = fs::read(folder.file()).unwrap();
+    let ends: Vec<usize> = (1..=whole.len()).filter(|end| whole[end - 1] == b'\n').collect();
+    for end in 0..whole.len() {
+        fs::write(folder.file(), &whole[..end]).unwrap();
+        let open = folder.journal().open(&run()).await.unwrap();
+        let lines = ends.iter().filter(|line| **line <= end).count();
+        assert_eq!(open.records, records[..lines.saturating_sub(1)], "cut at byte {end}");
+        drop(open);
+        let left = fs::metadata(folder.file()).map_or(0, |there| there.len());
+        let good = if lines == 0 { 0 } else { ends[lines - 1] };
+        assert_eq!(left, good as u64, "cut at byte {end}");
+    }
+    // What a power cut may leave: room that was never written.
+    let mut zeros = whole.clone();
+    zeros.extend_from_slice(&[0; 100]);
+    fs::write(folder.file(), zeros).unwrap();
+    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+    assert_eq!(fs::read(folder.file()).unwrap(), whole);
+}
+
+/// What is found in the file leads to this error, and stays as it is.
+async fn refused(text: &[u8], kind: JournalErrorKind, part: &str) {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    fs::write(folder.file(), text).unwrap();
+    let error: JournalError = journal.open(&run()).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(part), "{error}");
+    assert_eq!(fs::read(folder.file()).unwrap(), text, "it was changed");
+}
+
+#[tokio::test]
+async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    write(&folder.journal(), vec![opened(), result("one", None), result("two", None)]).await;
+    let whole = fs::read_to_string(folder.file()).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let damaged = JournalErrorKind::Damaged;
+    let middle = whole.replace("\"one\"", "\"on");
+    refused(middle.as_bytes(), damaged, "line 3 is not record 1").await;
+    let missing = [lines[0], lines[1], lines[3], ""].join("\n");
+    refused(missing.as_bytes(), damaged, "line 3 is not record 1").await;
+    let twice = [lines[0], lines[1], lines[1], ""].join("\n");
+    refused(twice.as_bytes(), damaged, "line 3 is not record 1").await;
+    refused(whole.replace("\"run\":\"r\"", "\"run\":\"q\"").as_bytes(), damaged, "it is of run `q`").await;
+    refused(b"name,age\nAda,36\n", damaged, "not a journal of levity's").await;
+    refused(b"\xff\xfe\x00", damaged, "not a journal of levity's").await;
+    let newer = whole.replace("\"levity_journal\":1", "\"levity_journal\":2");
+    refused(newer.as_bytes(), JournalErrorKind::Version, "use a newer one").await;
+}
+
+#[tokio::test]
+async fn long_texts_are_kept_once_and_come_back_as_they_were() {
+    let folder = Folder::new();
+    let long = "ä".repeat(50_000);
+    let tricky =
+        json!({"$body": "x", "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
+    let entries = vec![opened(), result(&long, None), result("", Some(tricky)), result(&long, None)];
+    let records = write(&folder.journal(), entries).await;
+    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+    let kept: Vec<_> =
+        fs::read_dir(folder.0.join("bodies")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(fs::metadata(folder.file()).unwrap().len() < 4_000);
+
+    fs::write(&kept[0], "something else").unwrap();
+    let error = folder.journal().open(&run()).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("is not what was written"), "{error}");
+    fs::remove_file(&kept[0]).unwrap();
+    let error = folder.journal().open(&run()).await.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("cannot be read"), "{error}");
+}
+
+#[tokio::test]
+async fn names_that_are_no_file_names_are_refused() {
+    let folder = Folder::new();
+    for id in ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "ä", ".hidden", &"x".repeat(201)] {
+        let error = folder.journal().open(&RunId::new(id)).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), JournalErrorKind::Refused, "{id:?}");
+    }
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_run_that_is_only_looked_for_leaves_no_file() {
+    let folder = Folder::new();
+    let job = Job::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    assert!(Runtime::new().with_journal(folder.journal()).run(job).await.is_err());
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_a_plain_file_is_a_journal() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    // Reading it would never end.
+    std::os::unix::fs::symlink("/dev/zero", folder.file()).unwrap();
+    let error = journal.open(&run()).await.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
+}

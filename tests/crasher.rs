@@ -1,0 +1,161 @@
+//! A program that the crash tests kill: `crasher FOLDER STOP` works on a run whose journal is in FOLDER.
+//!
+//! With the first record after STOP it says `stopped` and waits to be killed; nothing of that record is
+//! written. It goes on with the run if it finds one. What its tools do is written to `FOLDER/done`.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use levity::core::{
+    Delta, Deltas, Journal, JournalError, ModelCard, ModelError, OpenRun, Record, Request, Role, RunLog,
+    RunSummary,
+};
+use levity::prelude::*;
+use levity::runtime::{Durability, FileJournal};
+use serde_json::{Value, json};
+
+/// A journal that stands still once it has taken so many records.
+struct Standstill {
+    inner: FileJournal,
+    left: Arc<AtomicUsize>,
+}
+
+struct StandstillLog {
+    inner: Box<dyn RunLog>,
+    left: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Journal for Standstill {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let open = self.inner.open(run).await?;
+        Ok(OpenRun::new(open.records, StandstillLog { inner: open.log, left: self.left.clone() }))
+    }
+
+    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+        self.inner.list().await
+    }
+}
+
+#[async_trait]
+impl RunLog for StandstillLog {
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        for record in records {
+            let taken =
+                self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            if taken.is_err() {
+                println!("stopped");
+                std::future::pending::<()>().await;
+            }
+            self.inner.append(std::slice::from_ref(record)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What the tools do, for the test to see.
+struct Tools(PathBuf);
+
+#[tool]
+impl Tools {
+    /// Looks at something.
+    #[tool(read_only)]
+    async fn look(&self, cx: &ToolCx) -> String {
+        self.did("look", cx)
+    }
+
+    /// Sets something; doing so again changes nothing.
+    #[tool(idempotent)]
+    async fn set(&self, cx: &ToolCx) -> String {
+        self.did("set", cx)
+    }
+
+    /// Sends something that must not be sent twice.
+    #[tool(destructive)]
+    async fn send(&self, cx: &ToolCx) -> String {
+        self.did("send", cx)
+    }
+}
+
+impl Tools {
+    fn did(&self, what: &str, cx: &ToolCx) -> String {
+        let line = format!("{what} {}\n", cx.key);
+        let file = OpenOptions::new().create(true).append(true).open(&self.0);
+        match file.and_then(|mut file| file.write_all(line.as_bytes())) {
+            Ok(()) => format!("{what} done"),
+            Err(error) => format!("{what} not done: {error}"),
+        }
+    }
+}
+
+/// A model that goes by what it has been told, so that any process can play its part.
+struct Player(ModelCard, &'static [&'static [&'static str]]);
+
+#[async_trait]
+impl Model for Player {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let messages = request.history.messages();
+        let turn = messages.iter().filter(|message| message.role == Role::Tool).count();
+        let Some(calls) = self.1.get(turn) else {
+            return Ok(Deltas::ready([Delta::Text("All is done.".into())]));
+        };
+        let call = |(index, name): (usize, &&str)| {
+            let start = Delta::CallStart { index: index as u32, id: "".into(), name: (*name).into() };
+            let args = if *name == "helper" { json!({"task": "help"}) } else { json!({}) };
+            [start, Delta::CallArgs { index: index as u32, text: args.to_string() }]
+        };
+        Ok(Deltas::ready(calls.iter().enumerate().flat_map(call)))
+    }
+}
+
+struct Yes;
+
+#[async_trait]
+impl Approver for Yes {
+    async fn decide(&self, _: &Ask) -> Decision {
+        Decision::Allow
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> levity::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let folder = PathBuf::from(args.next().unwrap_or_default());
+    let stop = args.next().and_then(|stop| stop.parse().ok()).unwrap_or(usize::MAX);
+    let Ok(inner) = FileJournal::new(&folder) else { return Ok(()) };
+    let inner = inner.with_durability(Durability::Buffered);
+    let journal = Standstill { inner: inner.clone(), left: Arc::new(AtomicUsize::new(stop)) };
+    let runtime = Runtime::new().with_journal(journal);
+    let tools = || Tools(folder.join("done"));
+
+    let help: &[&[&str]] = &[&["look"], &["send"]];
+    let helper = Agent::builder(Player(ModelCard::new("test", "helper"), help)).tools(tools()).approver(Yes);
+    let lead: &[&[&str]] = &[&["look", "look", "set"], &["send"], &["helper"]];
+    let agent = Agent::builder(Player(ModelCard::new("test", "lead"), lead))
+        .tools(tools())
+        .agent("helper", "Helps.", helper.build()?)
+        .approver(Yes)
+        .runtime(runtime)
+        .build()?;
+
+    let known = inner.list().await.unwrap_or_default();
+    let answer = match known.iter().any(|summary| summary.run.as_str() == "r") {
+        true => agent.resume("r").await?,
+        false => agent.run("Do it all.").id("r").await?,
+    };
+    let unknown = answer.history().calls().filter(|(_, result)| result.text().contains("not known")).count();
+    println!("{}", json!({"answer": answer.text(), "unknown": unknown, "calls": calls(&answer)}));
+    Ok(())
+}
+
+fn calls(answer: &Answer) -> Value {
+    answer.history().calls().map(|(call, _)| Value::from(call.name.clone())).collect()
+}
