@@ -4,9 +4,9 @@ use std::sync::Arc;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
-    Ask, CancelToken, ChildRun, Command, Decision, Effect, EffectClass, EffectCx, EffectId, EffectKind,
-    EffectNote, Ending, Entry, Event, EventKind, Executor, Failure, Limit, Limits, Live, LiveSink, Machine,
-    OpenRun, Outcome, Permit, Record, RunId, RunLog, Spent, Status, World,
+    Ask, CancelToken, Command, Decision, Effect, EffectClass, EffectCx, EffectId, EffectKind, EffectNote,
+    Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome, Permit,
+    Record, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -17,6 +17,8 @@ use crate::events::Hub;
 use crate::meter::Meter;
 use crate::runtime::Shared;
 use crate::state::State;
+
+mod child;
 
 /// How much the host may say before the model is called again.
 const MAX_SAID: usize = 256;
@@ -297,37 +299,6 @@ impl<M: Machine + 'static> Driver<M> {
         EffectCx::new(run, id, live)
     }
 
-    fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
-        let run = self.state.run.child(id);
-        let parent = &self.around;
-        let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
-        let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
-        let line = self.line.as_ref().map(|line| line.board().connect(&run));
-        Box::pin(async move {
-            let open = match shared.journal.open(&run).await {
-                Ok(open) => open,
-                Err(error) => return (id, Some(child_failed(&error.into())), None),
-            };
-            let saved = open.records.first().and_then(saved_state);
-            let child = match executor.child(&child, saved).await {
-                Ok(child) => child,
-                Err(error) => return (id, Some(Outcome::Child(Box::new(failed(error.explain())))), None),
-            };
-            let meter = Arc::new(Meter::new(child.limits, Some(above)));
-            let (executor, cancel) = (child.executor, Some(cancel));
-            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth };
-            let ended = match Driver::new(run, child.machine, open, around, line) {
-                Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
-                Err((_, error)) => Err(error),
-            };
-            let outcome = match ended {
-                Ok(machine) => child_ended(&machine),
-                Err(error) => child_failed(&error),
-            };
-            (id, Some(outcome), Some(meter.spent()))
-        })
-    }
-
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
     async fn wait(&mut self) -> (Vec<Entry>, Vec<Ack>) {
         tokio::select! {
@@ -441,27 +412,6 @@ fn recount(meter: &Meter, entry: &Entry) {
         Entry::Finished { spent: Some(spent), .. } => meter.add(spent),
         _ => settle(meter, entry),
     }
-}
-
-/// The state that a run's machine was in before its first input.
-fn saved_state(first: &Record) -> Option<&Value> {
-    match &first.entry {
-        Entry::Opened { state, .. } => Some(state),
-        _ => None,
-    }
-}
-
-fn child_ended(machine: &impl Machine) -> Outcome {
-    let ending = machine.ending().cloned();
-    Outcome::Child(Box::new(ending.unwrap_or_else(|| failed("the child did not end"))))
-}
-
-fn child_failed(error: &Error) -> Outcome {
-    Outcome::Child(Box::new(failed(format!("the child could not be driven: {error}"))))
-}
-
-fn failed(reason: impl Into<String>) -> Ending {
-    Ending::new(Status::Failed(Failure::Internal(reason.into())))
 }
 
 async fn parent_cancelled(cancel: Option<&CancelToken>) {
