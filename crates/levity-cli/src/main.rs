@@ -1,6 +1,8 @@
 //! The `levity` command.
 
 mod run;
+mod runs;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -18,11 +20,14 @@ struct Cli {
 enum Command {
     /// Work on a goal and print the answer.
     Run(run::Run),
+    /// Look at runs that were kept.
+    Runs(runs::Runs),
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run::run(run).await,
+        Command::Runs(runs) => runs::runs(runs).await,
     }
 }

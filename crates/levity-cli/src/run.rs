@@ -1,14 +1,16 @@
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Delta, Event, EventKind, Status};
+use levity::agent::AgentRun;
+use levity::core::{Delta, Event, EventKind, JournalError, Status};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
+
+use crate::terminal::{chain, complain, say, say_json};
 
 /// How `levity run` is called.
 #[derive(Args)]
@@ -21,6 +23,12 @@ pub(crate) struct Run {
     /// A JSON file of replies that a scripted model gives; without it, a short demonstration stands in.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Keep the run in this folder; if it has a run of this id already, go on with it.
+    #[arg(long, value_name = "FOLDER")]
+    journal: Option<PathBuf>,
+    /// The run's id; a random one by default.
+    #[arg(long, value_name = "ID", requires = "journal")]
+    id: Option<String>,
     /// How many turns the run may take.
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_turns: u64,
@@ -49,11 +57,15 @@ pub(crate) async fn run(args: Run) -> ExitCode {
         Ok(model) => model,
         Err(problem) => return complain(&problem, 2),
     };
-    let agent = Agent::builder(model)
-        .instructions(args.instructions.as_str())
-        .tool(add)
-        .max_turns(args.max_turns)
-        .build();
+    let agent = match runtime(&args) {
+        Ok(runtime) => Agent::builder(model)
+            .instructions(args.instructions.as_str())
+            .tool(add)
+            .max_turns(args.max_turns)
+            .runtime(runtime)
+            .build(),
+        Err(error) => return complain(&chain(&error), 2),
+    };
     let agent = match agent {
         Ok(agent) => agent,
         Err(error) => return complain(&chain(&error), 2),
@@ -84,8 +96,26 @@ fn model(args: &Run) -> Result<ScriptedModel, String> {
     ScriptedModel::from_json(&text).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
 }
 
+fn runtime(args: &Run) -> Result<Runtime, JournalError> {
+    Ok(match &args.journal {
+        Some(folder) => Runtime::new().with_journal(FileJournal::new(folder)?),
+        None => Runtime::new(),
+    })
+}
+
+/// Begins the run, or goes on with it if the journal has it.
+async fn begin(agent: &Agent, args: &Run) -> AgentRun {
+    let run = agent.run(args.goal.as_str());
+    let Some(id) = &args.id else { return run.start() };
+    let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
+    if known.is_ok_and(|records| !records.is_empty()) {
+        return agent.resume(id.as_str()).start();
+    }
+    run.id(id.as_str()).start()
+}
+
 async fn follow(agent: &Agent, args: &Run) -> levity::Result<Answer> {
-    let mut run = agent.start(args.goal.as_str());
+    let mut run = begin(agent, args).await;
     let mut events = run.events();
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut cancelled = false;
@@ -106,11 +136,7 @@ async fn follow(agent: &Agent, args: &Run) -> levity::Result<Answer> {
 
 fn show(args: &Run, event: &Event) {
     if args.json {
-        if let Ok(line) = serde_json::to_string(event) {
-            say(&line);
-            say("\n");
-        }
-        return;
+        return say_json(event);
     }
     if args.quiet {
         return;
@@ -133,32 +159,12 @@ fn conclude(args: &Run, answer: &Answer) -> ExitCode {
     if let Status::BestEffort(_) = answer.status() {
         complain(&answer.status().to_string(), 0);
     }
+    if args.journal.is_some() && !args.quiet {
+        say(&format!("(kept as run {})\n", answer.run()));
+    }
     if !args.quiet {
         let stats = answer.stats();
         say(&format!("({}, {} turns, {} tool calls)\n", answer.usage(), stats.turns, stats.tool_calls));
     }
     ExitCode::SUCCESS
-}
-
-/// Prints, and does not mind a reader who has gone away.
-fn say(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-fn complain(problem: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "levity: {problem}");
-    ExitCode::from(code)
-}
-
-/// An error and all it came from, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

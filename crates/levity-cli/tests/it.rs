@@ -63,3 +63,24 @@ fn what_is_wrong_is_said_with_the_way_out() {
     let path = file("fails.json", r#"[{"fail": "overloaded"}]"#);
     check(&levity(&["run", "x", "--script", path.to_str().unwrap()]), 1, "the model gave no reply");
 }
+
+#[test]
+fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
+    let kept = folder.to_str().unwrap();
+    check(&levity(&["runs", "list", "--journal", kept]), 1, "there is no folder");
+    check(&levity(&["run", "What?", "--journal", kept, "--id", "monday"]), 0, "kept as run monday");
+    check(&levity(&["runs", "list", "--journal", kept]), 0, "monday  8 records  complete");
+    check(&levity(&["runs", "show", "monday", "--journal", kept]), 0, "add gave 7.0");
+    check(&levity(&["runs", "show", "tuesday", "--journal", kept]), 1, "there is no run `tuesday`");
+    // It has ended: its answer is read from the journal, and nothing is called or written.
+    let before = fs::read(folder.join("monday.jsonl")).unwrap();
+    let again = levity(&["run", "-q", "What?", "--journal", kept, "--id", "monday"]);
+    check(&again, 0, "A scripted stand-in cannot know.");
+    assert_eq!(fs::read(folder.join("monday.jsonl")).unwrap(), before);
+    let shown = levity(&["runs", "show", "monday", "--journal", kept, "--json"]);
+    assert_eq!(String::from_utf8(shown.stdout).unwrap().lines().count(), 8);
+    fs::write(folder.join("monday.jsonl"), "garbage\n").unwrap();
+    check(&levity(&["runs", "show", "monday", "--journal", kept]), 1, "left as it is");
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -66,6 +66,10 @@ impl Journal for MemoryJournal {
         Ok(OpenRun::new(self.records(run), log))
     }
 
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        Ok(self.records(run))
+    }
+
     async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
         let kept = self.kept();
         let summary = |run| RunSummary::of(run, kept.runs.get(run)?);

@@ -119,6 +119,10 @@ impl Journal for FaultyJournal {
         Ok(OpenRun::new(opened.records, log))
     }
 
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.inner.read(run).await
+    }
+
     async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
         self.inner.list().await
     }

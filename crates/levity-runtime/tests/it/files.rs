@@ -178,6 +178,20 @@ async fn long_texts_are_kept_once_and_come_back_as_they_were() {
 }
 
 #[tokio::test]
+async fn a_run_can_be_read_while_somebody_writes_it() {
+    let folder = Folder::new();
+    let records = write(&folder.journal(), vec![opened(), result("one", None)]).await;
+    let held = folder.journal().open(&run()).await.unwrap();
+    assert_eq!(folder.journal().read(&run()).await.unwrap(), records);
+    assert!(folder.journal().read(&RunId::new("nobody")).await.unwrap().is_empty());
+    drop(held);
+    let torn = [fs::read(folder.file()).unwrap(), b"{\"seq\":2".to_vec()].concat();
+    fs::write(folder.file(), &torn).unwrap();
+    assert_eq!(folder.journal().read(&run()).await.unwrap(), records);
+    assert_eq!(fs::read(folder.file()).unwrap(), torn, "who only looks mends nothing");
+}
+
+#[tokio::test]
 async fn names_that_are_no_file_names_are_refused() {
     let folder = Folder::new();
     for id in ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "ä", ".hidden", &"x".repeat(201)] {

@@ -10,6 +10,7 @@ use super::samples::{ODD_IDS, records};
 /// What is checked:
 /// - a new run has no records, and an empty journal lists no runs;
 /// - records come back as they were appended and in that order, in one batch or several;
+/// - `read` gives the same records as `open`, and none for a run that is not there;
 /// - an empty append changes nothing;
 /// - `open` is exclusive: a second one fails with [`Busy`](JournalErrorKind::Busy), and again after that
 ///   failure; other runs can be opened; dropping the log, and nothing else, frees the run;
@@ -35,6 +36,16 @@ pub async fn journal<J: Journal>(make: impl AsyncFn() -> J) {
     check_whole(&make().await).await;
     check_apart(&make().await).await;
     check_list(&make().await).await;
+    check_read(&make().await).await;
+}
+
+async fn check_read(journal: &impl Journal) {
+    let promise = "journal: `read` gives the records of a run";
+    let (run, written) = (RunId::new("read"), records(1_000));
+    same(&kept(journal.read(&run).await, promise), &Vec::new(), promise);
+    append(journal, &run, &written).await;
+    same(&kept(journal.read(&run).await, promise), &written, promise);
+    same(&open(journal, &run, promise).await.records, &written, promise);
 }
 
 const EXCLUSIVE: &str = "journal: `open` is exclusive while the log lives";
