@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use levity::core::{Finish, ModelErrorKind, Status, ToolErrorKind, ToolResult};
 use levity::prelude::*;
-use levity::test::{FaultyTool, ManualWorld, ScriptedModel, Turn};
+use levity::test::{FaultyJournal, FaultyTool, ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
 use crate::support::{add, assert_whole, broken};
@@ -175,4 +175,37 @@ async fn a_slow_tool_may_take_its_own_time() {
         FaultyTool::hangs().with_hints(levity::core::Hints::new().timeout(Duration::from_millis(1500)));
     let name = tool.spec().name.clone();
     check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Timeout, "1.5");
+}
+
+#[tokio::test]
+async fn empty_replies_far_apart_are_forgiven() {
+    let turns = |model: ScriptedModel, _| model.turn(Turn::new()).call("add", json!({"a": 1, "b": 1}));
+    let model = (0..3).fold(ScriptedModel::new(), turns).reply("Done.");
+    let agent = Agent::builder(model).tool(add).max_turns(20).build().unwrap();
+    agent.run("Try it").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_was_made_is_kept_when_the_journal_fails_on_its_result() {
+    let tool = RecordingTool::new("act", |_: &Value| Ok(ToolOutput::text("ok")));
+    // Opened, the model called and done, the tool called: there is no place for what it returned.
+    let journal = FaultyJournal::new(MemoryJournal::new()).stop_after_records(4);
+    let agent = Agent::builder(ScriptedModel::new().call("act", json!({})).reply("Done."))
+        .tool(tool.clone())
+        .runtime(Runtime::new().with_journal(journal))
+        .build()
+        .unwrap();
+    let error = agent.run("Try it").await.unwrap_err();
+    assert_eq!(tool.calls().len(), 1);
+    let history = error.partial().unwrap().history();
+    assert_whole(history);
+    assert_eq!(history.calls().count(), 1, "the call that was made is not in the history");
+}
+
+#[tokio::test]
+async fn an_error_shows_nothing_of_the_prompt() {
+    let model = ScriptedModel::new().fail(ModelErrorKind::Auth);
+    let agent = Agent::builder(model).instructions("Be brief.").build().unwrap();
+    let error = agent.run("my secret prompt").await.unwrap_err();
+    assert!(!format!("{error:?}").contains("secret prompt"));
 }

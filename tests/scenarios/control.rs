@@ -1,10 +1,20 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
-use levity::core::{Approver, Ask, Decision, EventKind, ToolErrorKind};
+use levity::core::{
+    Approver, Ask, ContextBlock, ContextError, ContextSource, Decision, Delta, Deltas, Effect, EffectId,
+    Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request, Status, Step, ToolCall,
+    ToolErrorKind, ToolRun,
+};
 use levity::prelude::*;
+use levity::runtime::{ControlError, Job};
 use levity::test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::support::{add, assert_whole, runtime};
+use crate::support::{add, approve_all, assert_whole, broken, runtime};
 
 fn delete() -> RecordingTool {
     RecordingTool::new("delete", |args: &Value| Ok(ToolOutput::text(format!("deleted {}", args["path"]))))
@@ -207,4 +217,144 @@ async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
     let answer = run.await.unwrap();
     let errors: Vec<bool> = answer.history().calls().map(|(_, result)| result.is_error()).collect();
     assert_eq!(errors, [true, false]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_approved_counts_once() {
+    let tool = delete();
+    let limits = Limits::new().tool_calls(1);
+    let agent = Agent::builder(model()).tool(tool.clone()).limits(limits).build().unwrap();
+    let _ = approve_all(agent.start("Tidy up")).await;
+    assert_eq!(tool.calls().len(), 1, "approved, and not made");
+}
+
+#[tokio::test]
+async fn a_policy_that_panics_denies_the_call_and_the_run_goes_on() {
+    let tool = delete();
+    let rule = Rule::tool("delete").when(|_, args| args["age"].as_u64().unwrap() > 9).deny("too old");
+    let policy = Policy::allow_all().rule(rule);
+    let agent = Agent::builder(model()).tool(tool.clone()).policy(policy).build().unwrap();
+    let answer = agent.start("Tidy up").await.unwrap();
+    assert_eq!(answer.history().calls().next().unwrap().1.error, Some(ToolErrorKind::Denied));
+    assert!(tool.calls().is_empty());
+}
+
+/// Calls two tools at once, and takes in neither questions nor decisions.
+#[derive(Default)]
+struct Deaf {
+    finished: u8,
+    ending: Option<Ending>,
+}
+
+impl Machine for Deaf {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("deaf", 1)
+    }
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } => {
+                for n in 0..2 {
+                    let call = ToolCall::new(format!("c{n}"), "broken", json!({}));
+                    step.want(EffectId::new(n), Effect::Tool(ToolRun::new(call)));
+                }
+            }
+            Input::Finished { .. } => {
+                self.finished += 1;
+                if self.finished == 2 {
+                    self.ending = Some(Ending::new(Status::Complete));
+                }
+            }
+            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_takes_in_no_decision_does_not_hang() {
+    let agent = Agent::builder(ScriptedModel::new()).tool(broken).policy(Policy::ask_all()).build().unwrap();
+    let job = Job::new(Deaf::default(), agent.executor());
+    let end = timeout(Duration::from_millis(500), Runtime::new().run(job)).await;
+    assert!(end.is_ok(), "it neither ends nor is called stuck");
+}
+
+/// A model that replies when its gate is opened.
+struct Gated {
+    card: ModelCard,
+    gate: Arc<Notify>,
+}
+
+#[async_trait]
+impl Model for Gated {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
+        self.gate.notified().await;
+        Ok(Deltas::ready([Delta::Text("Done.".into())]))
+    }
+}
+
+fn gated() -> (Gated, Arc<Notify>) {
+    let gate = Arc::new(Notify::new());
+    (Gated { card: ModelCard::new("test", "gated"), gate: gate.clone() }, gate)
+}
+
+#[tokio::test]
+async fn what_the_host_says_during_the_last_turn_is_kept() {
+    let (model, gate) = gated();
+    let agent = Agent::builder(model).max_turns(1).build().unwrap();
+    let run = agent.start("Tidy up");
+    run.say("Wait!").await.unwrap();
+    gate.notify_one();
+    let answer = run.await.unwrap();
+    let kept = answer.history().messages().iter().any(|message| message.text() == "Wait!");
+    assert!(kept, "acknowledged and lost");
+}
+
+#[tokio::test]
+async fn words_without_end_are_refused_and_not_piled_up() {
+    let (model, gate) = gated();
+    let agent = Agent::builder(model).build().unwrap();
+    let run = agent.start("Tidy up");
+    let mut taken = 0;
+    while run.say("Faster!").await.is_ok() {
+        taken += 1;
+        assert!(taken < 10_000, "it takes everything");
+    }
+    assert!(matches!(run.say("Faster!").await, Err(ControlError::Full(_))));
+    gate.notify_one();
+    gate.notify_one();
+}
+
+/// Context that never comes.
+struct Never;
+
+#[async_trait]
+impl ContextSource for Never {
+    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_still_gathers_its_context_can_be_cancelled() {
+    let agent = Agent::builder(model())
+        .context(Never)
+        .limits(Limits::new().wall_time(Duration::from_millis(100)))
+        .build()
+        .unwrap();
+    let run = agent.start("Tidy up");
+    let cancelled = timeout(Duration::from_millis(500), run.cancel("enough")).await;
+    assert!(cancelled.is_ok(), "cancelling never returns, and a wall time of 100 ms is long over");
 }

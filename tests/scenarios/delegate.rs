@@ -3,7 +3,7 @@ use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
-use crate::support::{add, assert_whole, runtime, watch};
+use crate::support::{Files, add, assert_whole, drop_at, runtime, watch};
 
 fn helper(model: ScriptedModel) -> Agent {
     Agent::builder(model).instructions("You add.").tool(add).build().unwrap()
@@ -125,4 +125,63 @@ async fn one_child_can_be_stopped_alone() {
     let answer = run.await.unwrap();
     assert_eq!(answer.text(), "Without it, then.");
     assert!(answer.history().calls().next().unwrap().1.text().contains("too slow"));
+}
+
+fn answers() -> ScriptedModel {
+    ScriptedModel::looping(Turn::new().text("7"))
+}
+
+#[tokio::test]
+async fn policy_holds_for_delegates_too() {
+    let model = answers();
+    let policy = Policy::new().rule(Rule::tool("adder").deny("never"));
+    let agent = lead(asks().reply("So be it."), helper(model.clone())).policy(policy).build().unwrap();
+    agent.run("Go").await.unwrap();
+    assert_eq!(model.requests().len(), 0, "a denied delegate ran");
+}
+
+#[tokio::test]
+async fn the_depth_a_parent_allows_binds_its_grandchildren() {
+    let model = answers();
+    let child = lead(asks().reply("7"), helper(model.clone())).build().unwrap();
+    let agent = lead(asks().reply("7"), child).limits(Limits::new().depth(1)).build().unwrap();
+    let _ = agent.run("Go").await;
+    assert_eq!(model.requests().len(), 0, "a grandchild ran under a depth of 1");
+}
+
+#[tokio::test]
+async fn dots_in_a_run_id_do_not_count_as_depth() {
+    let model = answers();
+    let agent = lead(asks().reply("7"), helper(model.clone())).build().unwrap();
+    agent.run("Go").id("2025.01.02.03.04.05.06.07.08").await.unwrap();
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_delegate_has_the_context_it_was_built_with() {
+    let model = answers();
+    let helper = Agent::builder(model.clone()).context(Files).build().unwrap();
+    lead(asks().reply("7"), helper).build().unwrap().run("Go").await.unwrap();
+    let system = model.requests()[0].system.clone().unwrap_or_default();
+    assert!(system.contains("No jokes"), "{system}");
+}
+
+#[tokio::test]
+async fn a_child_that_is_resumed_keeps_its_instructions() {
+    let journal = MemoryJournal::new();
+    let agent = |model: &ScriptedModel, helper: &ScriptedModel, instructions: &str| {
+        let helper = Agent::builder(helper.clone()).instructions(instructions).tool(add).build().unwrap();
+        let runtime = Runtime::new().with_journal(journal.clone());
+        lead(model.clone(), helper).instructions(instructions).runtime(runtime).build().unwrap()
+    };
+    let run = agent(&asks(), &ScriptedModel::new().hang(), "old").run("Go").id("r").start();
+    let in_child =
+        |event: &Event| event.run.as_str() != "r" && matches!(event.kind, EventKind::ModelStarted { .. });
+    drop_at(run, in_child).await;
+
+    let (model, helper) = (ScriptedModel::new().reply("It is 7."), ScriptedModel::new().reply("7"));
+    agent(&model, &helper, "new").resume("r").await.unwrap();
+    for model in [model, helper] {
+        assert_eq!(model.requests()[0].system.as_deref(), Some("old"));
+    }
 }

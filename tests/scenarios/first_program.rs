@@ -1,4 +1,4 @@
-use levity::core::{EventKind, Phase, Role, Status};
+use levity::core::{EventKind, Finish, Phase, Role, Status};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -126,4 +126,21 @@ fn what_contradicts_itself_is_found_in_build() {
     check(builder().max_turns(0), "`max_turns` is 0");
     check(builder().single_tool(), "`single_tool` is set and there is no tool");
     check(builder().model_for("writer", ScriptedModel::new()), "there are `planner` and `reflector`");
+}
+
+#[tokio::test]
+async fn a_piece_of_a_reply_bears_the_number_of_the_call_it_belongs_to() {
+    let agent = Agent::builder(ScriptedModel::new().reply("7")).build().unwrap();
+    let (events, _) = watch(agent.start("What is 2 + 5?")).await;
+    let number =
+        |wanted: fn(&EventKind) -> bool| events.iter().find(|event| wanted(&event.kind)).unwrap().seq;
+    let started = number(|kind| matches!(kind, EventKind::ModelStarted { .. }));
+    assert_eq!(started, number(|kind| matches!(kind, EventKind::Delta { .. })));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_short_says_so() {
+    let cut = Turn::new().text("The sum is").finish(Finish::Length);
+    let agent = Agent::builder(ScriptedModel::new().turn(cut)).build().unwrap();
+    assert_eq!(agent.run("What is 2 + 5?").await.unwrap().finish(), Some(&Finish::Length));
 }

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
+use levity::agent::{PlanByModel, ReflectByModel};
 use levity::core::{Limit, Status};
 use levity::prelude::*;
-use levity::test::{ManualWorld, ScriptedModel, Turn};
-use serde_json::json;
+use levity::test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
+use serde_json::{Value, json};
 
 use crate::support::{add, assert_whole, broken};
 
@@ -121,4 +122,44 @@ async fn single_tool_mode_allows_one_call_and_then_wants_the_answer() {
     let errors: Vec<bool> = answer.history().calls().map(|(_, result)| result.is_error()).collect();
     assert_eq!(errors, [false, true]);
     assert!(model.requests()[1].tools.is_empty());
+}
+
+#[tokio::test]
+async fn time_is_up_even_when_nothing_is_ever_waited_for() {
+    let world = ManualWorld::new();
+    let clock = world.clone();
+    let slow = RecordingTool::new("slow", move |_: &Value| {
+        clock.advance(Duration::from_secs(10));
+        Ok(ToolOutput::text("ok"))
+    });
+    let model = (0..5).fold(ScriptedModel::new(), |model, _| model.call("slow", json!({}))).reply("Done.");
+    let agent = Agent::builder(model)
+        .tool(slow.clone())
+        .limits(Limits::new().wall_time(Duration::from_secs(5)))
+        .runtime(Runtime::new().with_world(world))
+        .build()
+        .unwrap();
+    let end = agent.run("Count").await;
+    assert!(end.is_err(), "50 s of work within a limit of 5 s; {} calls", slow.calls().len());
+}
+
+#[tokio::test]
+async fn a_planner_leaves_the_last_call_for_the_answer() {
+    let model = ScriptedModel::new().reply("A plan.").reply("An answer.");
+    let agent = Agent::builder(model).planner(PlanByModel::new()).limits(Limits::new().model_calls(1));
+    agent.build().unwrap().run("Count").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reflector_leaves_the_last_call_for_the_answer() {
+    let model = ScriptedModel::new().turn(busy()).reply("A thought.").reply("An answer.");
+    let agent = Agent::builder(model).tool(add).reflector(ReflectByModel::new());
+    agent.limits(Limits::new().model_calls(2)).build().unwrap().run("Count").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_where_there_are_no_tools_is_not_taken_for_a_limit() {
+    let agent = Agent::builder(ScriptedModel::new().call("add", json!({})).reply("Fine.")).build().unwrap();
+    let end = agent.run("Count").await;
+    assert!(!matches!(end, Err(levity::Error::Limit { .. })), "{}", end.unwrap_err());
 }

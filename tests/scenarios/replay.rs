@@ -1,6 +1,6 @@
 //! A replay tells the same events, and a changed world is noticed.
 
-use levity::core::{Entry, EventKind, Record, RunId};
+use levity::core::{Entry, EventKind, Limit, Record, RunId, Status};
 use levity::prelude::*;
 use levity::runtime::{Error, replay};
 use levity::test::{ScriptedModel, Turn};
@@ -112,4 +112,19 @@ fn no_records_are_no_run() {
     let (agent, run, ..) = recorded();
     let error = replay(&run, &[], |_, state| agent.restore(state)).unwrap_err();
     assert!(matches!(error, Error::NotFound(_)));
+}
+
+#[test]
+fn another_end_is_noticed() {
+    let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
+    records.last_mut().unwrap().entry = Entry::Ended(Status::Partial(Limit::Tokens));
+    diverges(&agent, &run, &records, "record 3: the machine did not end like this: stopped");
+}
+
+#[test]
+fn an_end_before_the_end_is_noticed() {
+    let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
+    records.truncate(2);
+    records.push(Record::new(2, records[1].at, Entry::Ended(Status::Complete)));
+    diverges(&agent, &run, &records, "record 2: the machine did not end like this: complete");
 }

@@ -5,7 +5,7 @@ use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-use crate::support::{add, broken, watch};
+use crate::support::{Files, add, broken, watch};
 
 #[tokio::test]
 async fn rules_plan_without_a_call() {
@@ -54,15 +54,6 @@ async fn a_model_reflects_by_a_call_of_its_own() {
     assert_eq!(agent.run("Add").await.unwrap().text(), "2");
     let last = model.requests()[2].history.messages().last().unwrap().text().into_owned();
     assert_eq!(last, "Looking back: All is there.");
-}
-
-struct Files;
-
-#[async_trait]
-impl ContextSource for Files {
-    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
-        Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
-    }
 }
 
 struct Gone;

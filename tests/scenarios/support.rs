@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use levity::core::{History, Role};
+use async_trait::async_trait;
+use levity::core::{ContextBlock, ContextError, ContextSource, History, Role};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::test::ManualWorld;
@@ -65,6 +66,16 @@ pub fn assert_whole(history: &History) {
     assert!(open.is_empty(), "the last calls were not answered");
 }
 
+/// Context from a file of rules.
+pub struct Files;
+
+#[async_trait]
+impl ContextSource for Files {
+    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+        Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
+    }
+}
+
 /// All events of a run that was started, and its answer.
 pub async fn watch(mut run: levity::agent::AgentRun) -> (Vec<Event>, levity::Result<Answer>) {
     let mut stream = run.events();
@@ -73,4 +84,28 @@ pub async fn watch(mut run: levity::agent::AgentRun) -> (Vec<Event>, levity::Res
         events.push(event);
     }
     (events, run.await)
+}
+
+/// Allows whatever a run that was started asks about; its answer.
+pub async fn approve_all(mut run: levity::agent::AgentRun) -> levity::Result<Answer> {
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            run.approve(&ask).await.unwrap();
+        }
+    }
+    run.await
+}
+
+/// Drops a run that was started once it tells of this, and waits until nothing of it is left.
+pub async fn drop_at(mut run: levity::agent::AgentRun, point: impl Fn(&Event) -> bool) {
+    let mut events = run.events();
+    loop {
+        let event = events.next().await.expect("the run ended before it could be dropped");
+        if point(&event) {
+            break;
+        }
+    }
+    drop(run);
+    while events.next().await.is_some() {}
 }

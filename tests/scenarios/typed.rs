@@ -1,8 +1,13 @@
+use std::net::{IpAddr, Ipv4Addr};
+
 use levity::core::{Abilities, ModelCard, Role};
 use levity::prelude::*;
+use levity::runtime::replay;
 use levity::test::ScriptedModel;
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::support::runtime;
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 struct Sum {
@@ -81,4 +86,37 @@ async fn plain_types_are_answers_too() {
     let agent = Agent::builder(ScriptedModel::new().reply("42").reply("forty-two")).build().unwrap();
     assert_eq!(agent.run("As a number?").typed::<u32>().await.unwrap(), 42);
     assert_eq!(agent.run("In words?").typed::<String>().await.unwrap(), "forty-two");
+}
+
+/// Its schema lets more through than it takes itself: not every text is an address.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Host {
+    addr: IpAddr,
+}
+
+/// A run whose first answer was of the right shape, and still not of the type.
+async fn asked_again() -> (Agent, Answer, MemoryJournal) {
+    let (runtime, journal) = runtime();
+    let model = ScriptedModel::new().reply(r#"{"addr": "nope"}"#).reply(r#"{"addr": "127.0.0.1"}"#);
+    let agent = Agent::builder(model).runtime(runtime).build().unwrap();
+    let (host, answer) = agent.run("Which host?").typed::<Host>().with_answer().await.unwrap();
+    assert_eq!(host.addr, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    assert!(!journal.records(answer.run()).is_empty());
+    (agent, answer, journal)
+}
+
+#[tokio::test]
+async fn a_run_with_a_type_is_replayed_with_it() {
+    let (agent, answer, journal) = asked_again().await;
+    let records = journal.records(answer.run());
+    replay(answer.run(), &records, |_, state| agent.restore_typed::<Host>(state)).unwrap();
+}
+
+#[tokio::test]
+async fn a_run_with_a_type_is_resumed_with_it_and_not_without() {
+    let (agent, answer, _) = asked_again().await;
+    let error = agent.resume(answer.run().clone()).await.unwrap_err();
+    assert!(matches!(error, levity::Error::Runtime { .. }), "the type is missing: {error}");
+    let again = agent.resume(answer.run().clone()).typed::<Host>().await.unwrap();
+    assert_eq!(again.text(), answer.text());
 }
