@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use levity::prelude::*;
+use levity::runtime::Durability;
 use levity_core::ToolSpec;
 use tokio::runtime;
 
@@ -11,6 +12,9 @@ use crate::subject::{Caller, Quirk, agent, by_hand, noop};
 
 /// CPU time of a tool turn, in microseconds.
 const GOAL: f64 = 20.0;
+
+/// How much more it may be with a journal on disk.
+const ON_DISK: f64 = 100.0;
 
 /// How much more a turn may cost in a long run than in a short one; what is measured is noisy.
 const FLAT: f64 = 1.5;
@@ -22,6 +26,7 @@ pub enum Setup {
     Run,
     Yielding,
     Journal,
+    Files,
     Unread,
     Events,
     NoUsage,
@@ -29,11 +34,12 @@ pub enum Setup {
 }
 
 impl Setup {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Floor,
         Self::Run,
         Self::Yielding,
         Self::Journal,
+        Self::Files,
         Self::Unread,
         Self::Events,
         Self::NoUsage,
@@ -46,6 +52,7 @@ impl Setup {
             Self::Run => "run",
             Self::Yielding => "yielding",
             Self::Journal => "journal",
+            Self::Files => "files",
             Self::Unread => "unread",
             Self::Events => "events",
             Self::NoUsage => "no-usage",
@@ -59,6 +66,7 @@ impl Setup {
             Self::Run => "run(), no journal",
             Self::Yielding => "run(), the model has to be waited for",
             Self::Journal => "run(), MemoryJournal",
+            Self::Files => "run(), FileJournal, buffered",
             Self::Unread => "start(), nobody reads the events",
             Self::Events => "start(), with a listener",
             Self::NoUsage => "run(), the model gives no token counts",
@@ -94,6 +102,19 @@ impl Setup {
                     journal.forget(&RunId::from("r1"));
                 })
             }
+            Self::Files => {
+                let folder = std::env::temp_dir().join(format!("levity-bench-{}", std::process::id()));
+                let journal = FileJournal::new(&folder).expect("a folder is made");
+                let journal = journal.with_durability(Durability::Buffered);
+                let runtime = Runtime::new().with_journal(journal);
+                let agent = agent(model).runtime(runtime).build().expect("the agent is sound");
+                Box::new(move || {
+                    check(tokio.block_on(agent.run("Go").id("r1").into_future()), turns);
+                    std::fs::remove_dir_all(&folder)
+                        .and_then(|()| std::fs::create_dir(&folder))
+                        .expect("it is emptied");
+                })
+            }
             Self::Unread => {
                 let agent = agent(model).build().expect("the agent is sound");
                 Box::new(move || check(tokio.block_on(async { agent.start("Go").await }), turns))
@@ -124,7 +145,9 @@ fn check(answer: levity::Result<Answer>, turns: usize) {
 }
 
 pub fn report(effort: Effort) {
-    println!("Turns: the model calls a tool that does nothing. Goal: {GOAL} µs of CPU, and flat.\n");
+    println!(
+        "Turns: the model calls a tool that does nothing. Goal: {GOAL} µs of CPU, {ON_DISK} more on disk, and flat.\n"
+    );
     println!(
         "{:40} {:>6} {:>9} {:>9} {:>8} {:>8} {:>9}",
         "", "turns", "µs/turn", "least", "× floor", "allocs", "bytes"
@@ -150,7 +173,8 @@ fn summary(at: usize, all: &[Vec<Cost>]) -> String {
         return format!("{:40} 1,000 turns / 10 turns: {growth:.2}", "");
     }
     let most = nanos.into_iter().fold(0.0, f64::max) / 1e3;
-    let (flat, fast) = (verdict(growth, FLAT), verdict(most, GOAL));
+    let goal = if Setup::ALL[at] == Setup::Files { GOAL + ON_DISK } else { GOAL };
+    let (flat, fast) = (verdict(growth, FLAT), verdict(most, goal));
     format!("{:40} 1,000 turns / 10 turns: {growth:.2}, {flat}; at most {most:.2} µs, {fast}", "")
 }
 
