@@ -1,4 +1,4 @@
-use levity::core::{EventKind, Limit, Status, ToolErrorKind};
+use levity::core::{EventKind, Journal as _, Limit, Status, ToolErrorKind};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -184,4 +184,29 @@ async fn a_child_that_is_resumed_keeps_its_instructions() {
     for model in [model, helper] {
         assert_eq!(model.requests()[0].system.as_deref(), Some("old"));
     }
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
+    let (runtime, journal) = runtime();
+    let first = lead(asks().reply("It is 7."), helper(adds())).runtime(runtime.clone()).build().unwrap();
+    let answer = first.run("What is 2 + 5?").id("monday").await.unwrap();
+    let child = answer.run().child(levity::core::EffectId::new(1));
+    assert!(!journal.records(&child).is_empty());
+
+    // The child's log is there and its parent's is not: as after a run's file was deleted by hand.
+    let stray = MemoryJournal::new();
+    let mut open = stray.open(&child).await.unwrap();
+    open.log.append(&journal.records(&child)).await.unwrap();
+    drop(open);
+    let other = ScriptedModel::new().call("adder", json!({"task": "100 + 100"})).reply("done");
+    let model = ScriptedModel::new().reply("200");
+    let second = lead(other, helper(model.clone())).runtime(runtime.with_journal(stray)).build().unwrap();
+    let error = second.run("What is 100 + 100?").id("monday").await.unwrap_err();
+    let levity::Error::Runtime { source, .. } = error else { panic!("{error}") };
+    assert!(matches!(source, levity::runtime::Error::Exists(run) if run == child));
+    assert_eq!(model.requests().len(), 0);
+
+    journal.forget(answer.run());
+    assert!(journal.records(&child).is_empty(), "what is below a run is forgotten with it");
 }

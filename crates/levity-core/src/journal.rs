@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, RunId, Status, Timestamp,
+    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, RunId, Status,
+    Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -103,6 +104,9 @@ pub enum Entry {
         wrap: Option<Limit>,
         /// What the run may use.
         limits: Limits,
+        /// Which run of its parent a child belongs to, and what it was told to do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Digest>,
     },
     /// An effect begins; once more, when an earlier process left it under way.
     Started {

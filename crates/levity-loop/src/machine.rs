@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
@@ -28,15 +29,25 @@ const UNKNOWN: &str = "the program ended while this call ran; whether it took ef
 /// The agent's loop: goal, plan, act, observe, reflect, and again, until there is an answer.
 ///
 /// It decides and does nothing; see [`Machine`]. [`Agent::machine`](crate::Agent::machine) makes one.
-#[derive(Debug)]
 pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
     state: State,
 }
 
+/// Shows where the loop stands, and nothing of what was said.
+impl fmt::Debug for AgentMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentMachine")
+            .field("phase", &self.state.phase)
+            .field("turns", &self.state.stats.turns)
+            .field("messages", &self.state.history.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// All that changes while the loop runs.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct State {
     goal: Arc<Message>,
     system: Option<Arc<str>>,
@@ -133,7 +144,9 @@ impl AgentMachine {
         state: &Value,
         output: Option<OutputCheck>,
     ) -> Result<Self, String> {
-        let state = State::deserialize(state).map_err(|error| error.to_string())?;
+        // What the reader says would quote the conversation.
+        let state = State::deserialize(state)
+            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
         let (then, now) = (state.output.as_ref(), output.as_ref().map(|output| &output.schema));
         let name = |schema: Option<&Arc<OutputSchema>>| {
             schema.map_or("plain text", |schema| &*schema.name).to_owned()

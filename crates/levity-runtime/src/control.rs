@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,9 +117,12 @@ impl Control {
 
     async fn tell_all(&self, command: &Command) -> Result<(), ControlError> {
         self.order(What::Command(command.clone())).await?;
-        for run in self.board.below(&self.run) {
+        // A run that is told to go on may begin others, so the list is looked at until it has nobody new.
+        let mut told = BTreeSet::new();
+        while let Some(run) = self.board.below(&self.run).into_iter().find(|run| !told.contains(run)) {
             // A child that has ended meanwhile needs no telling.
             let _ = self.child(&run).order(What::Command(command.clone())).await;
+            told.insert(run);
         }
         Ok(())
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
-    Ask, CancelToken, Command, Decision, Effect, EffectClass, EffectCx, EffectId, EffectKind, EffectNote,
-    Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome, Permit,
-    Record, RunId, RunLog, Spent, World,
+    Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
+    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome,
+    Permit, Record, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -26,7 +26,6 @@ const MAX_SAID: usize = 256;
 /// Drives one machine to its end.
 pub(crate) struct Driver<M> {
     state: State<M>,
-    log: Box<dyn RunLog>,
     around: Around,
     line: Option<Line>,
     effects: FuturesUnordered<BoxFuture<'static, Performed>>,
@@ -34,10 +33,13 @@ pub(crate) struct Driver<M> {
     questions: Vec<Question>,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
+    /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
+    log: Box<dyn RunLog>,
 }
 
-/// An effect that was performed, what came of it unless it was withdrawn, and what a child has used.
-type Performed = (EffectId, Option<Outcome>, Option<Spent>);
+/// An effect that was performed, what came of it unless it was withdrawn, and what a child has used. An
+/// error is not the effect's: the run cannot be driven on.
+type Performed = (EffectId, Result<(Option<Outcome>, Option<Spent>), Error>);
 
 /// A question that nobody has answered yet.
 struct Question {
@@ -55,6 +57,8 @@ pub(crate) struct Around {
     pub(crate) cancel: Option<CancelToken>,
     /// How many runs stand above this one.
     pub(crate) depth: usize,
+    /// What tells a child that is this one's from another of the same id.
+    pub(crate) origin: Option<Digest>,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -113,7 +117,7 @@ impl<M: Machine + 'static> Driver<M> {
             if self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
-            let (entries, acks) = self.wait().await;
+            let (entries, acks) = self.wait().await?;
             let must_end = entries.iter().any(is_last_word);
             self.record(entries).await?;
             acks.into_iter().for_each(|ack| drop(ack.send(Ok(()))));
@@ -130,15 +134,33 @@ impl<M: Machine + 'static> Driver<M> {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let (machine, wrap) = (self.state.machine.kind(), self.around.meter.near());
             let limits = *self.around.meter.limits();
-            self.record(vec![Entry::Opened { machine, state, wrap, limits }]).await?;
+            let origin = self.around.origin;
+            self.record(vec![Entry::Opened { machine, state, wrap, limits, origin }]).await?;
         }
-        if self.state.paused && self.line.is_none() {
+        // A child is only driven by a run that is not paused, and nobody else can let a run without a line
+        // go on.
+        if self.state.paused && (self.line.is_none() || self.around.depth > 0) {
             self.record(vec![Entry::Commanded(Command::Resume)]).await?;
         }
+        self.ask_again().await?;
         if let Some(limit) = self.around.meter.limits().wall_time {
             let world = self.around.shared.world.clone();
             let left = limit.saturating_sub(world.now().since(self.state.opened));
             self.deadline = Some(Box::pin(async move { world.sleep(left).await }));
+        }
+        Ok(())
+    }
+
+    /// Asks what an earlier process has asked; also while paused, since an answer begins nothing.
+    async fn ask_again(&mut self) -> Result<(), Error> {
+        let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
+        let asks: Vec<EffectId> = asks.collect();
+        let entries = asks.iter().filter_map(|id| self.pick_up(*id)).collect();
+        self.record(entries).await?;
+        for id in asks {
+            if let Some(effect) = self.state.take_left(id) {
+                self.launch(id, effect);
+            }
         }
         Ok(())
     }
@@ -270,8 +292,9 @@ impl<M: Machine + 'static> Driver<M> {
             Effect::Ask(ask) => self.ask(id, ask),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-                self.effects
-                    .push(Box::pin(async move { (id, Some(executor.execute(effect, cx).await), None) }));
+                self.effects.push(Box::pin(async move {
+                    (id, Ok((Some(executor.execute(effect, cx).await), None)))
+                }));
             }
         }
     }
@@ -286,7 +309,7 @@ impl<M: Machine + 'static> Driver<M> {
         self.questions.push(Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move { executor.execute(Effect::Ask(ask), cx).await };
         let answer = Abortable::new(answer, registration);
-        self.effects.push(Box::pin(async move { (id, answer.await.ok(), None) }));
+        self.effects.push(Box::pin(async move { (id, Ok((answer.await.ok(), None))) }));
     }
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
@@ -300,8 +323,8 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
-    async fn wait(&mut self) -> (Vec<Entry>, Vec<Ack>) {
-        tokio::select! {
+    async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), Error> {
+        Ok(tokio::select! {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
                 let reason = "the run above it ended".to_owned();
@@ -312,9 +335,9 @@ impl<M: Machine + 'static> Driver<M> {
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
             order = next_order(&mut self.line) => self.take_order(order),
-            Some(first) = self.effects.next() => (self.finished(first), Vec::new()),
-            Some(first) = self.children.next() => (self.finished(first), Vec::new()),
-        }
+            Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
+            Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
+        })
     }
 
     fn take_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {
@@ -349,7 +372,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// The entries for an effect that finished and all others that have finished too, in the order in
     /// which they were asked for.
-    fn finished(&mut self, first: Performed) -> Vec<Entry> {
+    fn finished(&mut self, first: Performed) -> Result<Vec<Entry>, Error> {
         let mut done = vec![first];
         while let Some(Some(next)) = self.effects.next().now_or_never() {
             done.push(next);
@@ -359,7 +382,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
         done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
-        for (effect, outcome, spent) in done {
+        for (effect, performed) in done {
+            let (outcome, spent) = performed?;
             self.questions.retain(|question| question.ask.effect != effect);
             // An answer that comes after somebody else's is no answer.
             let Some(outcome) = outcome else { continue };
@@ -374,7 +398,7 @@ impl<M: Machine + 'static> Driver<M> {
         if let Some(limit) = self.around.meter.near().filter(|_| !self.state.wrapped) {
             entries.insert(0, Entry::Wrapped(limit));
         }
-        entries
+        Ok(entries)
     }
 }
 

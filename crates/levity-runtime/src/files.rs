@@ -126,9 +126,10 @@ impl FileJournal {
         let mut runs = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let bytes = fs::read(&path).map_err(|error| failed(&path, "read", error))?;
-                runs.extend(format::summary(&bytes));
+            let named = path.extension().is_some_and(|extension| extension == "jsonl");
+            if named && fs::metadata(&path).is_ok_and(|there| there.is_file()) {
+                // One that has gone meanwhile, or cannot be read, does not hide the others.
+                runs.extend(fs::read(&path).ok().and_then(|bytes| format::summary(&bytes)));
             }
         }
         runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
@@ -210,7 +211,7 @@ impl Drop for FileLog {
     /// A run that was only looked for leaves no file behind. The lock is given back by hand: a thread that
     /// still waits for the disk holds the file as well.
     fn drop(&mut self) {
-        if cfg!(unix) && self.len == 0 {
+        if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
         let _ = self.file.unlock();

@@ -44,11 +44,13 @@ impl MemoryJournal {
         self.kept().runs.get(run).cloned().unwrap_or_default()
     }
 
-    /// Drops the records of a run.
+    /// Drops the records of a run and of all runs below it.
     pub fn forget(&self, run: &RunId) {
+        let below = format!("{run}.");
+        let gone = |other: &RunId| other == run || other.as_str().starts_with(&below);
         let mut kept = self.kept();
-        kept.runs.remove(run);
-        kept.order.retain(|other| other != run);
+        kept.runs.retain(|other, _| !gone(other));
+        kept.order.retain(|other| !gone(other));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

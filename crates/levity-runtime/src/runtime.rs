@@ -120,7 +120,8 @@ impl Runtime {
             Err((machine, error)) => return (run, Err((machine, error))),
         };
         let (shared, meter) = (self.shared.clone(), meter(limits));
-        let around = Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0 };
+        let around =
+            Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0, origin: None };
         let driven = match Driver::new(run.clone(), machine, open, around, line) {
             Ok(driver) => driver.drive().await,
             Err((machine, error)) => Err((Some(machine), error)),

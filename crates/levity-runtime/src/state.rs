@@ -191,6 +191,10 @@ impl<M: Machine> State<M> {
             told.extend(started_event(&self.run, id, &effect));
         }
         let call = effect.call().cloned();
+        if note.kind != EffectKind::Ask {
+            let mut places = self.line.iter_mut().filter(|place| Some(&place.call) == call.as_ref());
+            places.by_ref().for_each(|place| place.alone = note.alone);
+        }
         self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), call });
         Ok(())
     }
@@ -247,6 +251,11 @@ impl<M: Machine> State<M> {
             forbidden || !waits
         };
         self.queue.iter().filter(may_start).map(|wanted| wanted.id).collect()
+    }
+
+    /// Whether an effect that has begun is a question.
+    pub(crate) fn is_question(&self, id: EffectId) -> bool {
+        self.running.iter().any(|running| running.id == id && running.note.kind == EffectKind::Ask)
     }
 
     /// The effects that an earlier process left under way.

@@ -298,8 +298,9 @@ fn records() -> Vec<Entry> {
             state: state.clone(),
             wrap: None,
             limits: Limits::new().tokens(5),
+            origin: Some(Digest::EMPTY),
         },
-        Entry::Opened { machine, state, wrap: Some(Limit::Tokens), limits: Limits::default() },
+        Entry::Opened { machine, state, wrap: Some(Limit::Tokens), limits: Limits::default(), origin: None },
         Entry::Started {
             effect: EffectId::new(1),
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),

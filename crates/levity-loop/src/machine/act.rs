@@ -154,7 +154,11 @@ impl AgentMachine {
                 call.raw = None;
                 self.call(call, true, step);
             }
-            _ => self.call(call, true, step),
+            Decision::Allow => self.call(call, true, step),
+            _ => {
+                let error = ToolError::new(ToolErrorKind::Denied, "the decision is of an unknown kind");
+                self.answered(ToolResult::new(&call, Err(error)), step);
+            }
         }
     }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{ChildRun, EffectId, Ending, Entry, Failure, Machine, Outcome, Record, Status};
+use levity_core::{
+    Child, ChildRun, Digest, EffectId, Ending, Entry, Executor, Failure, Journal, Machine, OpenRun, Outcome,
+    Record, RunId, Status,
+};
 use serde_json::Value;
 
 use super::{Around, Driver, Performed};
@@ -18,49 +21,79 @@ impl<M: Machine + 'static> Driver<M> {
         let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
+        let origin = Digest::of(&self.state.opened).with_json(&child);
         Box::pin(async move {
-            let open = match shared.journal.open(&run).await {
-                Ok(open) => open,
-                Err(error) => return (id, Some(child_failed(&error.into())), None),
+            let performed = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(None),
+                made = make(&*executor, &*shared.journal, &run, &child, origin) => made.map_err(Some),
             };
-            let saved = open.records.first().and_then(saved_state);
-            let child = match executor.child(&child, saved).await {
-                Ok(child) => child,
-                Err(error) => return (id, Some(Outcome::Child(Box::new(failed(error.explain())))), None),
+            let (child, open) = match performed {
+                Ok(Made::Ready(child, open)) => (*child, open),
+                Ok(Made::Refused(outcome)) => return (id, Ok((Some(outcome), None))),
+                Err(Some(error)) => return (id, Err(error)),
+                // Nobody waits for it any more.
+                Err(None) => return (id, Ok((None, None))),
             };
             let meter = Arc::new(Meter::new(child.limits, Some(above)));
-            let (executor, cancel) = (child.executor, Some(cancel));
-            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth };
+            let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
+            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin };
             let ended = match Driver::new(run, child.machine, open, around, line) {
                 Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
                 Ok(machine) => child_ended(&machine),
-                Err(error) => child_failed(&error),
+                Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
+                Err(error) => return (id, Err(error)),
             };
-            (id, Some(outcome), Some(meter.spent()))
+            (id, Ok((Some(outcome), Some(meter.spent()))))
         })
     }
 }
 
-/// The state that a run's machine was in before its first input.
-fn saved_state(first: &Record) -> Option<&Value> {
+/// What came of making a child.
+enum Made {
+    Ready(Box<Child>, OpenRun),
+    Refused(Outcome),
+}
+
+/// Opens a child's log and makes its machine: a new one, or the one that the log is of.
+async fn make(
+    executor: &dyn Executor,
+    journal: &dyn Journal,
+    run: &RunId,
+    child: &ChildRun,
+    origin: Digest,
+) -> Result<Made, Error> {
+    let open = journal.open(run).await?;
+    let saved = open.records.first().and_then(opened);
+    if saved.is_some_and(|(_, then)| then != Some(origin)) {
+        return Err(Error::Exists(run.clone()));
+    }
+    let state = saved.map(|(state, _)| state);
+    match executor.child(child, state).await {
+        Ok(child) => Ok(Made::Ready(Box::new(child), open)),
+        Err(error) if state.is_some() => Err(Error::Restore { run: run.clone(), reason: error.explain() }),
+        Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
+    }
+}
+
+/// The state that a run's machine was in before its first input, and which run it belongs to.
+fn opened(first: &Record) -> Option<(&Value, Option<Digest>)> {
     match &first.entry {
-        Entry::Opened { state, .. } => Some(state),
+        Entry::Opened { state, origin, .. } => Some((state, *origin)),
         _ => None,
     }
 }
 
 fn child_ended(machine: &impl Machine) -> Outcome {
-    let ending = machine.ending().cloned();
-    Outcome::Child(Box::new(ending.unwrap_or_else(|| failed("the child did not end"))))
+    match machine.ending() {
+        Some(ending) => Outcome::Child(Box::new(ending.clone())),
+        None => child_failed("the child did not end"),
+    }
 }
 
-fn child_failed(error: &Error) -> Outcome {
-    Outcome::Child(Box::new(failed(format!("the child could not be driven: {error}"))))
-}
-
-fn failed(reason: impl Into<String>) -> Ending {
-    Ending::new(Status::Failed(Failure::Internal(reason.into())))
+fn child_failed(reason: impl Into<String>) -> Outcome {
+    Outcome::Child(Box::new(Ending::new(Status::Failed(Failure::Internal(reason.into())))))
 }

@@ -94,7 +94,8 @@ impl Bodies {
     fn keep(&self, text: &str) -> Result<String, JournalError> {
         let name = sha256(text.as_bytes());
         let path = self.dir.join(&name);
-        if fs::metadata(&path).is_ok_and(|there| there.len() == text.len() as u64) {
+        // Room that a power cut left unwritten has the right length, too.
+        if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(name);
         }
         self.write(&path, text).map_err(|error| failed(&path, "written", error))?;
@@ -103,7 +104,10 @@ impl Bodies {
 
     /// Writes a file that is either whole or not there.
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.dir)?;
+        if !self.dir.is_dir() {
+            fs::create_dir_all(&self.dir)?;
+            self.dir.parent().map_or(Ok(()), sync_dir)?;
+        }
         let unique = format!("tmp-{}-{:p}", std::process::id(), &text);
         let temporary = path.with_extension(unique);
         let mut file = File::create(&temporary)?;

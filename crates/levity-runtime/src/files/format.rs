@@ -14,6 +14,9 @@ const FORMAT: u32 = 1;
 /// Lines that are longer have their long texts put aside.
 const LONG: usize = 64 << 10;
 
+/// A reader of JSON stops at 128 levels.
+const DEEP: usize = 120;
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     levity_journal: u32,
@@ -31,6 +34,11 @@ pub(super) fn header(run: &RunId) -> Vec<u8> {
 pub(super) fn write(record: &Record, bodies: &Bodies, bytes: &mut Vec<u8>) -> Result<(), JournalError> {
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, record).map_err(|error| unreadable(record.seq, error))?;
+    if depth(&bytes[start..]) > DEEP {
+        let message =
+            format!("record {} is nested deeper than {DEEP} levels, and could not be read again", record.seq);
+        return Err(JournalError::new(JournalErrorKind::Refused, message));
+    }
     if bytes.len() - start > LONG {
         bytes.truncate(start);
         let record = serde_json::to_value(record).map_err(|error| unreadable(record.seq, error))?;
@@ -39,6 +47,29 @@ pub(super) fn write(record: &Record, bodies: &Bodies, bytes: &mut Vec<u8>) -> Re
     }
     bytes.push(b'\n');
     Ok(())
+}
+
+/// A line without the room behind it that was never written.
+fn without_zeros(line: &[u8]) -> &[u8] {
+    let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &line[..end]
+}
+
+/// How deep the values of a line are nested.
+fn depth(line: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut text, mut escaped) = (0usize, 0, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if text => escaped = true,
+            b'"' => text = !text,
+            b'{' | b'[' if !text => depth += 1,
+            b'}' | b']' if !text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 fn unreadable(seq: u64, error: serde_json::Error) -> JournalError {
@@ -70,8 +101,7 @@ pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> R
             }
             other => {
                 let rest = bytes.get(read.good + line.len()..).unwrap_or_default();
-                let torn =
-                    matches!(other, Err(Flaw::Json(_))) && !rest.split(|byte| *byte == b'\n').any(is_record);
+                let torn = is_torn(line) && !rest.split(|byte| *byte == b'\n').any(is_record);
                 if torn {
                     break;
                 }
@@ -93,7 +123,7 @@ fn check_header(run: &RunId, path: &Path, line: &[u8]) -> Result<bool, JournalEr
     let found: Header = match serde_json::from_slice(line) {
         Ok(found) => found,
         // A beginning of what is written first, and nothing after it.
-        Err(_) if !line.ends_with(b"\n") && header(run).starts_with(line) => return Ok(false),
+        Err(_) if !line.ends_with(b"\n") && header(run).starts_with(without_zeros(line)) => return Ok(false),
         Err(error) => return Err(damaged(path, "it is not a journal of levity's").with_source(error)),
     };
     if found.levity_journal > FORMAT {
@@ -108,6 +138,11 @@ fn check_header(run: &RunId, path: &Path, line: &[u8]) -> Result<bool, JournalEr
         return Err(damaged(path, &format!("it is of run `{}`", found.run)));
     }
     Ok(line.ends_with(b"\n"))
+}
+
+/// Whether a line was not written to its end. One that is JSON and no record was written by somebody else.
+fn is_torn(line: &[u8]) -> bool {
+    !line.ends_with(b"\n") || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err()
 }
 
 enum Flaw {

@@ -51,6 +51,7 @@ fn opened() -> Entry {
         state: json!({"count": 1}),
         wrap: None,
         limits: Limits::default(),
+        origin: None,
     }
 }
 
@@ -151,6 +152,8 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     refused(whole.replace("\"run\":\"r\"", "\"run\":\"q\"").as_bytes(), damaged, "it is of run `q`").await;
     refused(b"name,age\nAda,36\n", damaged, "not a journal of levity's").await;
     refused(b"\xff\xfe\x00", damaged, "not a journal of levity's").await;
+    let unknown = format!("{whole}{{\"seq\":3,\"at\":0,\"entry\":{{\"of_a_newer_kind\":{{}}}}}}\n");
+    refused(unknown.as_bytes(), damaged, "line 5 is not record 3").await;
     let newer = whole.replace("\"levity_journal\":1", "\"levity_journal\":2");
     refused(newer.as_bytes(), JournalErrorKind::Version, "use a newer one").await;
 }
@@ -189,6 +192,29 @@ async fn a_run_can_be_read_while_somebody_writes_it() {
     fs::write(folder.file(), &torn).unwrap();
     assert_eq!(folder.journal().read(&run()).await.unwrap(), records);
     assert_eq!(fs::read(folder.file()).unwrap(), torn, "who only looks mends nothing");
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_again_is_not_written() {
+    let folder = Folder::new();
+    let records = write(&folder.journal(), vec![opened()]).await;
+    let deep = (0..125).fold(json!(1), |inner, _| json!([inner]));
+    let mut open = folder.journal().open(&run()).await.unwrap();
+    let record = Record::new(1, Timestamp::default(), result("", Some(deep)));
+    let error = open.log.append(&[record]).await.unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
+    drop(open);
+    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+}
+
+#[tokio::test]
+async fn a_list_is_not_spoilt_by_what_is_no_run() {
+    let folder = Folder::new();
+    write(&folder.journal(), vec![opened()]).await;
+    fs::create_dir(folder.0.join("folder.jsonl")).unwrap();
+    fs::write(folder.0.join("other.jsonl"), "name,age\n").unwrap();
+    fs::write(folder.0.join("empty.jsonl"), "").unwrap();
+    assert_eq!(folder.journal().list().await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -77,7 +77,13 @@ fn entries() -> Vec<Entry> {
 /// The first record's entry; its state is larger than one buffer or page.
 pub(super) fn opened() -> Entry {
     let state = json!({"goal": ODD_TEXT, "long": "x".repeat(200_000)});
-    Entry::Opened { machine: MachineKind::new("sample", 1), state, wrap: None, limits: Limits::default() }
+    Entry::Opened {
+        machine: MachineKind::new("sample", 1),
+        state,
+        wrap: None,
+        limits: Limits::default(),
+        origin: None,
+    }
 }
 
 /// Content that holds nothing but media, to be told from none.
