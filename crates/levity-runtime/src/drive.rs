@@ -110,11 +110,15 @@ impl<M: Machine + 'static> Driver<M> {
         }
         self.begin().await?;
         while self.state.machine.ending().is_none() {
-            self.start_ready().await?;
+            // A child that is only driven on to be ended begins nothing.
+            let cancelled = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+            if !cancelled {
+                self.start_ready().await?;
+            }
             if self.state.machine.ending().is_some() {
                 break;
             }
-            if self.is_stuck() {
+            if !cancelled && self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
             let (entries, acks) = self.wait().await?;

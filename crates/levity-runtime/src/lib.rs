@@ -6,6 +6,7 @@
 //! - What begins is journaled before it begins, and what came of it before anybody sees it.
 //! - Time and ids come from a [`World`](levity_core::World), limits from [`Limits`](levity_core::Limits).
 //! - A run is one task; dropping its handle, or its future, stops it and all it owns.
+//! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
 //! - [`replay`] folds a journal without performing anything and tells the same events.
 //!
 //! ```

@@ -240,14 +240,14 @@ impl<M: Machine> State<M> {
     /// The effects that may begin now. A call that runs alone waits for all calls before it in line, and
     /// all behind it wait for it. What is not allowed need not wait to be told so.
     pub(crate) fn startable(&self) -> Vec<EffectId> {
-        let first_alone = self.line.iter().position(|place| place.alone).unwrap_or(self.line.len());
-        let free: HashSet<&CallId> =
-            self.line[..first_alone.max(1).min(self.line.len())].iter().map(|place| &place.call).collect();
+        // All before the first that runs alone, or that one when it is the first of all.
+        let free = self.line.iter().position(|place| place.alone).unwrap_or(self.line.len()).max(1);
+        let waiting: HashSet<&CallId> = self.line.iter().skip(free).map(|place| &place.call).collect();
         let may_start = |wanted: &&Wanted| {
             let forbidden = !wanted.effect.is_approved()
                 && wanted.prepared.as_ref().is_some_and(|prepared| prepared.permit != Permit::Allow);
             let waits = wanted.effect.kind() != EffectKind::Ask
-                && wanted.effect.call().is_some_and(|call| !free.contains(call));
+                && wanted.effect.call().is_some_and(|call| waiting.contains(call));
             forbidden || !waits
         };
         self.queue.iter().filter(may_start).map(|wanted| wanted.id).collect()

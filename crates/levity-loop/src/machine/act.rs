@@ -92,6 +92,9 @@ impl AgentMachine {
             Some(Closing::Limit(limit)) if self.spec.has_tools => Status::BestEffort(limit),
             _ => Status::Complete,
         };
+        if !self.state.said.is_empty() && self.closing().is_none() {
+            return self.act(step);
+        }
         match (text.trim(), status) {
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),

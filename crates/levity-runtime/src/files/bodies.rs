@@ -110,13 +110,18 @@ impl Bodies {
         }
         let unique = format!("tmp-{}-{:p}", std::process::id(), &text);
         let temporary = path.with_extension(unique);
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        if self.durability == Durability::Synced {
-            file.sync_data()?;
+        let written = self.fill(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+            return written;
         }
-        fs::rename(&temporary, path)?;
         if self.durability == Durability::Synced { sync_dir(&self.dir) } else { Ok(()) }
+    }
+
+    fn fill(&self, path: &Path, text: &str) -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(text.as_bytes())?;
+        if self.durability == Durability::Synced { file.sync_data() } else { Ok(()) }
     }
 
     fn find(&self, name: &str) -> Result<String, JournalError> {

@@ -15,21 +15,23 @@ use serde_json::{Value, json};
 pub(crate) struct Calls {
     count: u64,
     at_once: bool,
+    one_id: bool,
     done: Vec<Outcome>,
     ending: Option<Ending>,
 }
 
 impl Calls {
     pub(crate) fn at_once(count: u64) -> Self {
-        Self { count, at_once: true, done: Vec::new(), ending: None }
+        Self { count, at_once: true, one_id: false, done: Vec::new(), ending: None }
     }
 
     fn one_by_one(count: u64) -> Self {
         Self { at_once: false, ..Self::at_once(count) }
     }
 
-    fn want(number: u64, step: &mut Step) {
-        let call = ToolCall::new(format!("c{number}"), "tool", json!(number));
+    fn want(&self, number: u64, step: &mut Step) {
+        let id = if self.one_id { 0 } else { number };
+        let call = ToolCall::new(format!("c{id}"), "tool", json!(number));
         step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call)));
     }
 }
@@ -45,15 +47,15 @@ impl Machine for Calls {
 
     fn apply(&mut self, input: Input, step: &mut Step) {
         match input {
-            Input::Begin { .. } if self.at_once => (0..self.count).for_each(|n| Self::want(n, step)),
-            Input::Begin { .. } => Self::want(0, step),
+            Input::Begin { .. } if self.at_once => (0..self.count).for_each(|n| self.want(n, step)),
+            Input::Begin { .. } => self.want(0, step),
             Input::Finished { outcome, .. } => {
                 self.done.push(outcome);
                 let done = self.done.len() as u64;
                 if done == self.count {
                     self.ending = Some(Ending::new(Status::Complete));
                 } else if !self.at_once {
-                    Self::want(done, step);
+                    self.want(done, step);
                 }
             }
             Input::Stop(limit) => self.ending = Some(Ending::new(Status::Partial(limit))),
@@ -70,6 +72,7 @@ impl Machine for Calls {
 /// Answers every call, and writes down how many records the journal had when it began.
 #[derive(Default)]
 pub(crate) struct Answers {
+    alone: bool,
     journal: Option<MemoryJournal>,
     seen: Mutex<Vec<(u64, usize)>>,
 }
@@ -77,7 +80,8 @@ pub(crate) struct Answers {
 #[async_trait]
 impl Executor for Answers {
     fn prepare(&self, _: &Effect) -> Prepared {
-        Prepared::new(EffectClass::AtMostOnce)
+        let prepared = Prepared::new(EffectClass::AtMostOnce);
+        if self.alone { prepared.alone() } else { prepared }
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
@@ -252,4 +256,12 @@ async fn a_resumed_run_counts_what_was_used_before() {
     let done = runtime(journal).run(job).await.unwrap();
     assert_eq!(executor.seen.lock().unwrap().len(), 1, "two of the three were used before");
     assert_eq!(done.machine.done.len(), 5);
+}
+
+#[tokio::test]
+async fn a_machine_that_uses_one_call_id_for_all_gets_them_all_done() {
+    let machine = Calls { one_id: true, ..Calls::at_once(3) };
+    let executor = Arc::new(Answers { alone: true, ..Answers::default() });
+    let done = runtime(MemoryJournal::new()).run(Job::new(machine, executor)).await.unwrap();
+    assert_eq!(done.machine.done.len(), 3);
 }
