@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity::core::Journal as _;
 use levity::prelude::*;
 use levity::runtime::Durability;
 use levity_core::ToolSpec;
@@ -99,7 +100,7 @@ impl Setup {
                 let agent = agent(model).runtime(runtime).build().expect("the agent is sound");
                 Box::new(move || {
                     check(tokio.block_on(agent.run("Go").id("r1").into_future()), turns);
-                    journal.forget(&RunId::from("r1"));
+                    tokio.block_on(journal.remove(&RunId::from("r1"))).expect("nobody drives it");
                 })
             }
             Self::Files => {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use levity::core::{
     Delta, Deltas, Journal, JournalError, ModelCard, ModelError, OpenRun, Record, Request, Role, RunLog,
-    RunSummary,
+    RunQuery, RunSummary,
 };
 use levity::prelude::*;
 use levity::runtime::{Durability, FileJournal};
@@ -36,8 +36,8 @@ impl Journal for Standstill {
         Ok(OpenRun::new(open.records, StandstillLog { inner: open.log, left: self.left.clone() }))
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
-        self.inner.list().await
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.inner.list(query).await
     }
 }
 
@@ -146,7 +146,7 @@ async fn main() -> levity::Result<()> {
         .runtime(runtime)
         .build()?;
 
-    let known = inner.list().await.unwrap_or_default();
+    let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
     let answer = match known.iter().any(|summary| summary.run.as_str() == "r") {
         true => agent.resume("r").await?,
         false => agent.run("Do it all.").id("r").await?,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use async_trait::async_trait;
 use levity::core::{
     Deltas, Journal, JournalError, Model, ModelCard, ModelError, OpenRun, Record, Request, RunId, RunLog,
-    RunSummary,
+    RunQuery, RunSummary,
 };
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
@@ -37,8 +37,8 @@ impl<J: Journal> Journal for Halting<J> {
         Ok(open)
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
-        self.0.list().await
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.0.list(query).await
     }
 }
 

@@ -207,6 +207,6 @@ async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     assert!(matches!(source, levity::runtime::Error::Exists(run) if run == child));
     assert_eq!(model.requests().len(), 0);
 
-    journal.forget(answer.run());
-    assert!(journal.records(&child).is_empty(), "what is below a run is forgotten with it");
+    assert!(journal.remove(answer.run()).await.unwrap());
+    assert!(journal.records(&child).is_empty(), "what is below a run is removed with it");
 }

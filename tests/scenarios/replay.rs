@@ -87,7 +87,8 @@ fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
 #[test]
 fn a_changed_prompt_is_named() {
     let (agent, run, _, mut records) = recorded();
-    let Entry::Opened { state, .. } = &mut records[0].entry else { panic!("not opened") };
+    let Entry::Opened(opened) = &mut records[0].entry else { panic!("not opened") };
+    let state = &mut opened.state;
     state["system"] = json!("Be someone else.");
     diverges(&agent, &run, &records, "record 1: the system of Model `main` is not what it was");
 }

@@ -1,7 +1,7 @@
 //! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays used.
 
 use levity::agent::AgentRun;
-use levity::core::Journal;
+use levity::core::{Journal, RunQuery};
 use levity::prelude::*;
 use levity::test::{FaultyJournal, ScriptedModel, Turn};
 use serde_json::json;
@@ -71,7 +71,14 @@ async fn resuming_a_run_that_was_cancelled_writes_nothing_even_for_its_child() {
         }
     }
     let _ = run.await;
-    let child = journal.list().await.unwrap().into_iter().find(|summary| summary.run != id).unwrap().run;
+    let child = journal
+        .list(&RunQuery::new())
+        .await
+        .unwrap()
+        .into_iter()
+        .find(|summary| summary.run != id)
+        .unwrap()
+        .run;
     let written = || (journal.records(&id).len(), journal.records(&child).len());
     let before = written();
     let _ = agent.resume(id.clone()).await;

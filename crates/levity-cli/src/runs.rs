@@ -2,7 +2,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levity::core::{Command, EffectKind, Entry, Journal as _, JournalError, Outcome, Record, RunSummary};
+use levity::core::{
+    Command, EffectKind, Entry, Journal as _, JournalError, Outcome, Record, RunQuery, RunSummary,
+};
 use levity::prelude::*;
 
 use crate::terminal::{chain, complain, say, say_json};
@@ -48,7 +50,7 @@ pub(crate) async fn runs(args: Runs) -> ExitCode {
 
 async fn list(place: &Where) -> Result<ExitCode, JournalError> {
     let Some(journal) = journal(place)? else { return Ok(no_journal(place)) };
-    let runs = journal.list().await?;
+    let runs = journal.list(&RunQuery::new()).await?;
     if place.json {
         runs.iter().for_each(say_json);
         return Ok(ExitCode::SUCCESS);
@@ -93,7 +95,7 @@ fn no_journal(place: &Where) -> ExitCode {
 /// A record in words, where it has something to say.
 fn tell(record: &Record) -> Option<String> {
     let what = match &record.entry {
-        Entry::Opened { machine, .. } => format!("opened, driven by {machine}"),
+        Entry::Opened(opened) => format!("opened, driven by {}", opened.machine),
         Entry::Started { effect, note } if note.kind == EffectKind::Tool => {
             format!("{effect}: calls {}", note.name)
         }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     Ask, CallId, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Response, RunId,
-    ToolCall, ToolResult,
+    Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -21,6 +22,8 @@ pub enum Effect {
     Ask(Ask),
     /// Run a child to its end.
     Child(ChildRun),
+    /// Let time pass.
+    Wait(Wait),
 }
 
 /// A call of a model.
@@ -110,6 +113,31 @@ impl ChildRun {
     }
 }
 
+/// A time that a run lets pass; it may be days.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Wait {
+    /// How long, from when it begins.
+    pub time: Duration,
+    /// The call it answers, if a model asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+}
+
+impl Wait {
+    /// Waits so long.
+    pub fn new(time: Duration) -> Self {
+        Self { time, call: None }
+    }
+
+    /// Says which call it answers.
+    #[must_use]
+    pub fn for_call(mut self, call: CallId) -> Self {
+        self.call = Some(call);
+        self
+    }
+}
+
 /// What came of an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -133,6 +161,8 @@ pub enum Outcome {
     Decision(Decision),
     /// How the child ended.
     Child(Box<Ending>),
+    /// The time has passed.
+    Woken,
     /// It was not performed, since a limit forbids it.
     Refused(Limit),
     /// The process ended while it was performed; nobody knows whether it took effect.
@@ -220,6 +250,9 @@ pub struct EffectNote {
     /// Whether it runs alone, after all that was asked for before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// When a wait is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// Fingerprints of what went in, by name; a replay compares them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<(String, Digest)>,
@@ -228,7 +261,7 @@ pub struct EffectNote {
 impl EffectNote {
     /// A note without fingerprints.
     pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
-        Self { kind, name: name.into(), class, alone: false, inputs: Vec::new() }
+        Self { kind, name: name.into(), class, alone: false, until: None, inputs: Vec::new() }
     }
 }
 
@@ -245,6 +278,8 @@ pub enum EffectKind {
     Ask,
     /// A child run.
     Child,
+    /// A time that passes.
+    Wait,
 }
 
 impl Effect {
@@ -255,6 +290,7 @@ impl Effect {
             Self::Tool(_) => EffectKind::Tool,
             Self::Ask(_) => EffectKind::Ask,
             Self::Child(_) => EffectKind::Child,
+            Self::Wait(_) => EffectKind::Wait,
         }
     }
 
@@ -265,6 +301,7 @@ impl Effect {
             Self::Tool(run) => Some(&run.call.id),
             Self::Ask(ask) => Some(&ask.call.id),
             Self::Child(child) => child.call.as_ref(),
+            Self::Wait(wait) => wait.call.as_ref(),
         }
     }
 
@@ -273,7 +310,7 @@ impl Effect {
         match self {
             Self::Tool(run) => run.approved,
             Self::Child(child) => child.approved,
-            Self::Model(_) | Self::Ask(_) => true,
+            Self::Model(_) | Self::Ask(_) | Self::Wait(_) => true,
         }
     }
 
@@ -284,6 +321,7 @@ impl Effect {
             Self::Tool(run) => &run.call.name,
             Self::Ask(ask) => &ask.call.name,
             Self::Child(child) => &child.agent,
+            Self::Wait(_) => "wait",
         }
     }
 }

@@ -114,6 +114,18 @@ pub enum EventKind {
         /// The answer.
         decision: Decision,
     },
+    /// The run lets time pass.
+    WaitStarted {
+        /// The effect.
+        effect: EffectId,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// The time has passed.
+    Woken {
+        /// The effect.
+        effect: EffectId,
+    },
     /// A child run began.
     ChildStarted {
         /// The effect.

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, RunId,
-    ToolError,
+    Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, Resolution,
+    RunId, ToolError,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -32,6 +32,19 @@ pub trait Executor: Send + Sync {
     /// # Errors
     /// When there is no such agent, or it has no use for the input or the state.
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
+
+    /// Finds out what came of a call that began in a process that is gone and that must not be performed
+    /// twice. Unless somebody can tell, nobody knows.
+    async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
+        let _ = (effect, cx);
+        Resolution::Unknown
+    }
+
+    /// Fingerprints of what it performs effects with, by name. A run keeps them, so that it can be said what
+    /// has changed since.
+    fn setup(&self) -> Vec<(String, Digest)> {
+        Vec::new()
+    }
 
     /// Whether a question is answered by somebody, or waits for the host's command.
     fn answers(&self, ask: &Ask) -> bool;

@@ -96,6 +96,11 @@ impl RunId {
         self.0.rsplit_once('.').map(|(parent, _)| Self::from(parent))
     }
 
+    /// Whether it is `above` itself, or a run below it.
+    pub fn is_within(&self, above: &Self) -> bool {
+        self.0.strip_prefix(&*above.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     /// How many runs stand above this one.
     pub fn depth(&self) -> usize {
         self.0.matches('.').count()

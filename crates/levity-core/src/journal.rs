@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, RunId, Status,
-    Timestamp,
+    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, Post, RunId, RunQuery,
+    RunSummary, Status, Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -17,6 +17,8 @@ use crate::{
 /// - `append` is all or nothing and returns once the records are as durable as the journal promises.
 /// - Records come back as they were appended, and in that order.
 /// - After a failed append, the log may be used no more.
+/// - A log that has lost its run to somebody else appends nothing more: it fails with
+///   [`Fenced`](JournalErrorKind::Fenced), whatever it slept through.
 ///
 /// `levity_test::conformance::journal` checks an implementation.
 #[async_trait]
@@ -24,13 +26,27 @@ pub trait Journal: Send + Sync {
     /// Opens a run, new or old, for writing.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError>;
 
-    /// The runs it keeps, oldest first.
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError>;
+    /// The runs it keeps that `query` asks for; oldest first, unless it says otherwise.
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError>;
 
     /// The records of a run, for whoever only looks; empty when there is none. Override it where that needs
     /// no exclusive access.
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         Ok(self.open(run).await?.records)
+    }
+
+    /// Drops the records of a run and of all runs below it, and says whether there were any. A run that
+    /// somebody drives is [`Busy`](JournalErrorKind::Busy), and nothing is dropped.
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        let message = format!("this journal removes no runs, so `{run}` stays");
+        Err(JournalError::new(JournalErrorKind::Refused, message))
+    }
+
+    /// Leaves word for whoever drives the run, now or next: its log gives it out by
+    /// [`posted`](RunLog::posted). A journal that other processes cannot reach takes none.
+    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+        let _ = post;
+        Err(JournalError::busy(run))
     }
 
     /// Whether records come back. A journal that keeps nothing spares the runtime the making of what
@@ -45,6 +61,14 @@ pub trait Journal: Send + Sync {
 pub trait RunLog: Send {
     /// Adds records at the end.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError>;
+
+    /// Waits until others have left word for the run, and gives it out, oldest first.
+    ///
+    /// What was given out is forgotten with the next append, in one go; until then, whoever opens the run
+    /// next gets it again. Dropping the future loses nothing.
+    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+        std::future::pending().await
+    }
 }
 
 /// A run that was opened.
@@ -94,20 +118,7 @@ impl Record {
 #[non_exhaustive]
 pub enum Entry {
     /// The run was made; always the first record.
-    Opened {
-        /// What drives it.
-        machine: MachineKind,
-        /// The machine's state before its first input; `null` in a journal that keeps nothing.
-        state: Value,
-        /// A limit that was near from the start.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        wrap: Option<Limit>,
-        /// What the run may use.
-        limits: Limits,
-        /// Which run of its parent a child belongs to, and what it was told to do.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        origin: Option<Digest>,
-    },
+    Opened(Opened),
     /// An effect begins; once more, when an earlier process left it under way.
     Started {
         /// Which.
@@ -133,6 +144,54 @@ pub enum Entry {
     Stopped(Limit),
     /// The run ended; always the last record.
     Ended(Status),
+}
+
+/// What a run was made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Opened {
+    /// What drives it.
+    pub machine: MachineKind,
+    /// The machine's state before its first input; `null` in a journal that keeps nothing.
+    pub state: Value,
+    /// A limit that was near from the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap: Option<Limit>,
+    /// What the run may use.
+    pub limits: Limits,
+    /// Which run of its parent a child belongs to, and what it was told to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Digest>,
+    /// Fingerprints of what the run is driven with, by name: its model, its tools, its settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<(String, Digest)>,
+    /// The run that it was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
+}
+
+impl Opened {
+    /// A run of this machine.
+    pub fn new(machine: MachineKind, state: Value, limits: Limits) -> Self {
+        Self { machine, state, wrap: None, limits, origin: None, setup: Vec::new(), forked: None }
+    }
+}
+
+/// Where a run was forked from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Forked {
+    /// The other run.
+    pub run: RunId,
+    /// How many of its records are the first of this one.
+    pub records: u64,
+}
+
+impl Forked {
+    /// Forked from the first `records` records of `run`.
+    pub fn new(run: RunId, records: u64) -> Self {
+        Self { run, records }
+    }
 }
 
 impl Entry {
@@ -183,44 +242,14 @@ pub enum Command {
     },
 }
 
-/// What a list of runs shows of each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct RunSummary {
-    /// The run.
-    pub run: RunId,
-    /// When it was made.
-    pub opened: Timestamp,
-    /// How many records it has.
-    pub records: u64,
-    /// How it ended, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<Status>,
-}
-
-impl RunSummary {
-    /// A line of a list.
-    pub fn new(run: RunId, opened: Timestamp, records: u64, status: Option<Status>) -> Self {
-        Self { run, opened, records, status }
-    }
-
-    /// What these records say; `None` when there are none.
-    pub fn of(run: &RunId, records: &[Record]) -> Option<Self> {
-        let (first, last) = (records.first()?, records.last()?);
-        let status = match &last.entry {
-            Entry::Ended(status) => Some(status.clone()),
-            _ => None,
-        };
-        Some(Self { run: run.clone(), opened: first.at, records: records.len() as u64, status })
-    }
-}
-
 /// What is wrong with a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JournalErrorKind {
     /// Somebody else drives the run.
     Busy,
+    /// Somebody else has taken the run over meanwhile; nothing more was written.
+    Fenced,
     /// The journal cannot keep a run of this name.
     Refused,
     /// What was written cannot be read; it is left as it is.
@@ -251,6 +280,12 @@ impl JournalError {
     /// The run is driven elsewhere.
     pub fn busy(run: &RunId) -> Self {
         Self::new(JournalErrorKind::Busy, format!("run `{run}` is driven elsewhere"))
+    }
+
+    /// The run was taken over.
+    pub fn fenced(run: &RunId) -> Self {
+        let message = format!("run `{run}` was taken over by another process; this one writes no more");
+        Self::new(JournalErrorKind::Fenced, message)
     }
 
     /// Adds what it came from.

@@ -37,6 +37,7 @@ mod message;
 mod model;
 mod request;
 mod response;
+mod runs;
 mod tool;
 mod world;
 
@@ -44,7 +45,8 @@ pub use approve::{Approver, Ask, Decision};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, Workspace};
 pub use effect::{
-    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, ToolRun, idempotency_key,
+    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, ToolRun, Wait,
+    idempotency_key,
 };
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Event, EventKind, Phase};
@@ -52,7 +54,7 @@ pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
-    Command, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunLog, RunSummary, Spent,
+    Command, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog, Spent,
 };
 pub use limits::{Limit, Limits};
 pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};
@@ -63,6 +65,7 @@ pub use message::{
 pub use model::{Abilities, Model, ModelCard};
 pub use request::{Options, OutputSchema, Request, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
+pub use runs::{Post, Resolution, RunQuery, RunState, RunSummary, Waiting};
 pub use tool::{
     Deadline, EffectClass, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput, ToolSource, ToolSpec,
     Toolbox,

@@ -5,8 +5,8 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
     Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
-    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome,
-    Permit, Record, RunId, RunLog, Spent, World,
+    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
+    Outcome, Permit, Record, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -136,10 +136,14 @@ impl<M: Machine + 'static> Driver<M> {
     async fn begin(&mut self) -> Result<(), Error> {
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
-            let (machine, wrap) = (self.state.machine.kind(), self.around.meter.near());
             let limits = *self.around.meter.limits();
-            let origin = self.around.origin;
-            self.record(vec![Entry::Opened { machine, state, wrap, limits, origin }]).await?;
+            let mut opened = Opened::new(self.state.machine.kind(), state, limits);
+            opened.wrap = self.around.meter.near();
+            opened.origin = self.around.origin;
+            if self.keeps() {
+                opened.setup = self.around.executor.setup();
+            }
+            self.record(vec![Entry::Opened(opened)]).await?;
         }
         // A child is only driven by a run that is not paused, and nobody else can let a run without a line
         // go on.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::{
     EffectClass, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
-    RunSummary,
+    RunQuery, RunSummary,
 };
 
 mod bodies;
@@ -121,19 +121,19 @@ impl FileJournal {
         Ok(format::read(run, &path, &bytes, &Bodies::new(&self.dir, self.durability))?.records)
     }
 
-    fn list_now(&self) -> Result<Vec<RunSummary>, JournalError> {
+    fn list_now(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let unread = |error| failed(&self.dir, "read", error);
         let mut runs = Vec::new();
+        let bodies = Bodies::new(&self.dir, self.durability);
         for entry in fs::read_dir(&self.dir).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
             let named = path.extension().is_some_and(|extension| extension == "jsonl");
             if named && fs::metadata(&path).is_ok_and(|there| there.is_file()) {
                 // One that has gone meanwhile, or cannot be read, does not hide the others.
-                runs.extend(fs::read(&path).ok().and_then(|bytes| format::summary(&bytes)));
+                runs.extend(fs::read(&path).ok().and_then(|bytes| format::summary(&path, &bytes, &bodies)));
             }
         }
-        runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
-        Ok(runs)
+        Ok(query.select(runs))
     }
 }
 
@@ -149,9 +149,9 @@ impl Journal for FileJournal {
         on_thread(move || journal.read_now(&run)).await
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
-        let journal = self.clone();
-        on_thread(move || journal.list_now()).await
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        let (journal, query) = (self.clone(), query.clone());
+        on_thread(move || journal.list_now(&query)).await
     }
 }
 

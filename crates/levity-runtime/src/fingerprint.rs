@@ -34,6 +34,7 @@ impl Fingerprint {
             }
             Effect::Tool(run) => vec![named("arguments", Digest::of(&run.call.args))],
             Effect::Ask(ask) => vec![named("arguments", Digest::of(&ask.call.args))],
+            Effect::Wait(wait) => vec![named("time", Digest::of(&wait.time))],
             Effect::Child(child) => vec![named("input", Digest::of(&child.input))],
             _ => Vec::new(),
         }

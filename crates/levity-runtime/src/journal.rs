@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunSummary};
+use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary};
 
 /// Keeps records in memory, for as long as the process lives.
 ///
-/// Clones share the records. Nothing is ever dropped but by [`forget`](Self::forget), so a long-lived
-/// program forgets what it no longer needs.
+/// Clones share the records. Nothing is ever dropped but by [`remove`](Journal::remove), so a
+/// long-lived program removes what it no longer needs.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -29,7 +29,6 @@ pub struct MemoryJournal(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     runs: BTreeMap<RunId, Vec<Record>>,
-    order: Vec<RunId>,
     open: HashSet<RunId>,
 }
 
@@ -42,15 +41,6 @@ impl MemoryJournal {
     /// The records of a run; empty when it has none.
     pub fn records(&self, run: &RunId) -> Vec<Record> {
         self.kept().runs.get(run).cloned().unwrap_or_default()
-    }
-
-    /// Drops the records of a run and of all runs below it.
-    pub fn forget(&self, run: &RunId) {
-        let below = format!("{run}.");
-        let gone = |other: &RunId| other == run || other.as_str().starts_with(&below);
-        let mut kept = self.kept();
-        kept.runs.retain(|other, _| !gone(other));
-        kept.order.retain(|other| !gone(other));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -72,10 +62,19 @@ impl Journal for MemoryJournal {
         Ok(self.records(run))
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let kept = self.kept();
-        let summary = |run| RunSummary::of(run, kept.runs.get(run)?);
-        Ok(kept.order.iter().filter_map(summary).collect())
+        Ok(query.select(kept.runs.iter().filter_map(|(run, records)| RunSummary::of(run, records))))
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        let mut kept = self.kept();
+        if let Some(open) = kept.open.iter().find(|other| other.is_within(run)) {
+            return Err(JournalError::busy(open));
+        }
+        let before = kept.runs.len();
+        kept.runs.retain(|other, _| !other.is_within(run));
+        Ok(kept.runs.len() < before)
     }
 }
 
@@ -88,9 +87,6 @@ struct MemoryLog {
 impl RunLog for MemoryLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let mut kept = self.journal.kept();
-        if !kept.runs.contains_key(&self.run) {
-            kept.order.push(self.run.clone());
-        }
         kept.runs.entry(self.run.clone()).or_default().extend_from_slice(records);
         Ok(())
     }
@@ -112,7 +108,7 @@ impl Journal for NoJournal {
         Ok(OpenRun::new(Vec::new(), NoLog))
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+    async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         Ok(Vec::new())
     }
 

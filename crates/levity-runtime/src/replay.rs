@@ -42,7 +42,7 @@ pub fn replay<M: Machine>(
 /// The machine and the state that a run's first record names.
 pub(crate) fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineKind, &'a Value), Error> {
     match &first.entry {
-        Entry::Opened { machine, state, .. } => Ok((machine, state)),
+        Entry::Opened(opened) => Ok((&opened.machine, &opened.state)),
         _ => Err(Divergence::new(run, first.seq, None, "the first record does not open the run").into()),
     }
 }

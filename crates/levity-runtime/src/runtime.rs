@@ -194,7 +194,7 @@ async fn passed(world: &dyn World, limits: Option<Limits>) {
 /// What the run was allowed to use when it was made.
 fn limits_of(records: &[Record]) -> Limits {
     match records.first().map(|record| &record.entry) {
-        Some(Entry::Opened { limits, .. }) => *limits,
+        Some(Entry::Opened(opened)) => opened.limits,
         _ => Limits::default(),
     }
 }

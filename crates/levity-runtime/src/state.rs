@@ -2,7 +2,7 @@ use std::collections::{HashSet, VecDeque};
 
 use levity_core::{
     CallId, Command, Decision, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind, Input,
-    Machine, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
+    Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
 };
 
 use crate::error::Divergence;
@@ -101,14 +101,14 @@ impl<M: Machine> State<M> {
         watched: bool,
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
-        if (self.seq == 0) != matches!(entry, Entry::Opened { .. }) {
+        if (self.seq == 0) != matches!(entry, Entry::Opened(_)) {
             return Err(self.diverged(None, "a run is opened by its first record, and only by that"));
         }
         if self.ended {
             return Err(self.diverged(None, "the run had ended before it"));
         }
         match entry {
-            Entry::Opened { machine, wrap, .. } => {
+            Entry::Opened(Opened { machine, wrap, .. }) => {
                 self.opened = at;
                 self.wrapped = wrap.is_some();
                 told.push(EventKind::RunStarted { machine });
@@ -188,7 +188,7 @@ impl<M: Machine> State<M> {
             self.said = 0;
         }
         if watched {
-            told.extend(started_event(&self.run, id, &effect));
+            told.extend(started_event(&self.run, id, &effect, note.until));
         }
         let call = effect.call().cloned();
         if note.kind != EffectKind::Ask {
@@ -278,11 +278,17 @@ impl<M: Machine> State<M> {
     }
 }
 
-fn started_event(run: &RunId, effect: EffectId, what: &Effect) -> Option<EventKind> {
+fn started_event(
+    run: &RunId,
+    effect: EffectId,
+    what: &Effect,
+    until: Option<Timestamp>,
+) -> Option<EventKind> {
     match what {
         Effect::Model(call) => Some(EventKind::ModelStarted { effect, slot: call.slot.clone() }),
         Effect::Tool(tool) => Some(EventKind::ToolStarted { effect, call: tool.call.clone() }),
         Effect::Ask(ask) => Some(EventKind::Asked(ask.clone())),
+        Effect::Wait(_) => until.map(|until| EventKind::WaitStarted { effect, until }),
         Effect::Child(child) => {
             Some(EventKind::ChildStarted { effect, child: run.child(effect), agent: child.agent.clone() })
         }
@@ -303,6 +309,7 @@ fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {
         Outcome::Decision(decision) => EventKind::Decided { effect, decision: decision.clone() },
         Outcome::Child(ending) => EventKind::ChildFinished { effect, ending: ending.clone() },
         Outcome::Denied { reason } => EventKind::Denied { effect, reason: reason.clone() },
+        Outcome::Woken => EventKind::Woken { effect },
         Outcome::Refused(limit) => EventKind::Refused { effect, limit: *limit },
         Outcome::Unknown => EventKind::OutcomeUnknown { effect },
         _ => return None,

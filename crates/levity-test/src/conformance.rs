@@ -24,6 +24,7 @@ mod junk;
 mod machine;
 mod memory_store;
 mod model;
+mod runs;
 mod samples;
 mod tool;
 mod tool_source;

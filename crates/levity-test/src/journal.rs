@@ -2,7 +2,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunSummary};
+use levity_core::{
+    Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary,
+};
 
 /// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
 ///
@@ -123,8 +125,16 @@ impl Journal for FaultyJournal {
         self.inner.read(run).await
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
-        self.inner.list().await
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.inner.list(query).await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.inner.remove(run).await
+    }
+
+    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+        self.inner.post(run, post).await
     }
 
     fn keeps(&self) -> bool {
@@ -139,6 +149,7 @@ struct FaultyLog {
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl RunLog for FaultyLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if self.broken {
@@ -150,6 +161,10 @@ impl RunLog for FaultyLog {
         self.inner.append(records).await?;
         self.broken = false;
         Ok(())
+    }
+
+    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+        self.inner.posted().await
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use levity_core::{
     Abilities, Ask, Bytes, ChildRun, Command, Content, Context, ContextBlock, ConversationId, Decision,
     Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event, EventKind,
-    Failure, Finish, Hints, History, Limit, Limits, MachineKind, Media, Message, ModelCall, ModelCard,
-    ModelError, ModelErrorKind, Offer, Opaque, Options, Outcome, OutputSchema, Part, Phase, Record, Request,
-    Response, Role, RunId, RunSummary, Stats, Status, Timestamp, ToolCall, ToolChoice, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage, Workspace,
+    Failure, Finish, Forked, Hints, History, Limit, Limits, MachineKind, Media, Message, ModelCall,
+    ModelCard, ModelError, ModelErrorKind, Offer, Opaque, Opened, Options, Outcome, OutputSchema, Part,
+    Phase, Record, Request, Response, Role, RunId, RunSummary, Stats, Status, Timestamp, ToolCall,
+    ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage, Workspace,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -292,15 +292,19 @@ fn records() -> Vec<Entry> {
     note.inputs = vec![("tools".into(), Digest::of(&json!([1]))), ("empty".into(), Digest::EMPTY)];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
+    let plain = Opened::new(machine, state, Limits::new().tokens(5));
+    let mut full = plain.clone();
+    full.origin = Some(Digest::EMPTY);
+    full.wrap = Some(Limit::Tokens);
+    full.setup = vec![("tool add".into(), Digest::EMPTY)];
+    full.forked = Some(Forked::new(RunId::new("r0"), 3));
+    let mut waits = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);
+    waits.until = Some(Timestamp::from_millis(5));
     let mut entries = vec![
-        Entry::Opened {
-            machine: machine.clone(),
-            state: state.clone(),
-            wrap: None,
-            limits: Limits::new().tokens(5),
-            origin: Some(Digest::EMPTY),
-        },
-        Entry::Opened { machine, state, wrap: Some(Limit::Tokens), limits: Limits::default(), origin: None },
+        Entry::Opened(plain),
+        Entry::Opened(full),
+        Entry::Started { effect: EffectId::new(3), note: waits },
+        Entry::finished(EffectId::new(3), Outcome::Woken),
         Entry::Started {
             effect: EffectId::new(1),
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),

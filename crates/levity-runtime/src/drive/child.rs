@@ -82,7 +82,7 @@ async fn make(
 /// The state that a run's machine was in before its first input, and which run it belongs to.
 fn opened(first: &Record) -> Option<(&Value, Option<Digest>)> {
     match &first.entry {
-        Entry::Opened { state, origin, .. } => Some((state, *origin)),
+        Entry::Opened(opened) => Some((&opened.state, opened.origin)),
         _ => None,
     }
 }

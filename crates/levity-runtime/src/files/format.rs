@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levity_core::{JournalError, JournalErrorKind, Record, RunId, RunSummary, Status, Timestamp};
+use levity_core::{JournalError, JournalErrorKind, Record, RunId, RunSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -164,31 +164,15 @@ fn record(line: &[u8], bodies: &Bodies) -> Result<Record, Flaw> {
 }
 
 fn is_record(line: &[u8]) -> bool {
-    outline(line).is_some()
-}
-
-fn outline(line: &[u8]) -> Option<Outline> {
-    let line: Value = serde_json::from_slice(line).ok()?;
-    Outline::deserialize(Bodies::record_in(&line)).ok()
-}
-
-/// What a list of runs needs of a record.
-#[derive(Deserialize)]
-struct Outline {
-    at: Timestamp,
-    entry: Value,
+    let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
+    let record = Bodies::record_in(&line);
+    record.get("seq").is_some() && record.get("entry").is_some()
 }
 
 /// What a list shows of a file; `None` when it holds no run.
-pub(super) fn summary(bytes: &[u8]) -> Option<RunSummary> {
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
-    let header: Header = serde_json::from_slice(lines.next()?).ok()?;
-    let rest: Vec<&[u8]> = lines.collect();
-    let first = outline(rest.first()?)?;
-    let last = rest.last().and_then(|line| outline(line));
-    let ended = last.as_ref().and_then(|last| last.entry.get("ended"));
-    let status = ended.and_then(|status| Status::deserialize(status).ok());
-    Some(RunSummary::new(header.run, first.at, rest.len() as u64, status))
+pub(super) fn summary(path: &Path, bytes: &[u8], bodies: &Bodies) -> Option<RunSummary> {
+    let header: Header = serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next()?).ok()?;
+    RunSummary::of(&header.run, &read(&header.run, path, bytes, bodies).ok()?.records)
 }
 
 fn damaged(path: &Path, what: &str) -> JournalError {

@@ -122,7 +122,7 @@ async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen
         .records(&done.run)
         .iter()
         .map(|record| match record.entry {
-            Entry::Opened { .. } => "opened",
+            Entry::Opened(_) => "opened",
             Entry::Started { .. } => "started",
             Entry::Finished { .. } => "finished",
             Entry::Ended(_) => "ended",

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
-    EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, Outcome, Record, RunId,
-    Status, Timestamp, ToolCall, ToolOutput, ToolResult,
+    EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, Opened, Outcome, Record,
+    RunId, RunQuery, Status, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, FileJournal, Job, Runtime};
 use levity_test::conformance;
@@ -46,13 +46,7 @@ fn run() -> RunId {
 }
 
 fn opened() -> Entry {
-    Entry::Opened {
-        machine: MachineKind::new("calls", 1),
-        state: json!({"count": 1}),
-        wrap: None,
-        limits: Limits::default(),
-        origin: None,
-    }
+    Entry::Opened(Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default()))
 }
 
 fn result(text: &str, value: Option<Value>) -> Entry {
@@ -97,7 +91,7 @@ async fn a_file_is_lines_of_json_that_anybody_can_read() {
     assert_eq!(lines[0], json!({"levity_journal": 1, "run": "r"}));
     assert_eq!(lines[1]["entry"]["opened"]["machine"]["name"], "calls");
     assert_eq!(lines.last().unwrap()["entry"]["ended"], "complete");
-    let listed = folder.journal().list().await.unwrap();
+    let listed = folder.journal().list(&RunQuery::new()).await.unwrap();
     assert_eq!((listed[0].records, &listed[0].status), (lines.len() as u64 - 1, &Some(Status::Complete)));
 }
 
@@ -214,7 +208,7 @@ async fn a_list_is_not_spoilt_by_what_is_no_run() {
     fs::create_dir(folder.0.join("folder.jsonl")).unwrap();
     fs::write(folder.0.join("other.jsonl"), "name,age\n").unwrap();
     fs::write(folder.0.join("empty.jsonl"), "").unwrap();
-    assert_eq!(folder.journal().list().await.unwrap().len(), 1);
+    assert_eq!(folder.journal().list(&RunQuery::new()).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

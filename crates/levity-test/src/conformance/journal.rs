@@ -1,6 +1,7 @@
-use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunSummary};
+use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary};
 
 use super::check::{abandon, kept, same};
+use super::runs::{check_post, check_query, check_remove};
 use super::samples::{ODD_IDS, records};
 
 /// Checks a [`Journal`].
@@ -17,7 +18,9 @@ use super::samples::{ODD_IDS, records};
 /// - an append is all or nothing, also when its future is dropped half-way;
 /// - runs are kept apart, whatever their ids; an id may be refused, but not mixed up;
 /// - `list` is oldest first and says of each run when it was made, how long it is and how it ended,
-///   whether it is open or not.
+///   whether it is open or not; it gives the runs that the query asks for;
+/// - `remove` takes a run with those below it and no others, and none that is driven;
+/// - what is posted to a run reaches whoever drives it, now or next, once and oldest first.
 ///
 /// A journal that [`keeps`](Journal::keeps) nothing is only held to be exclusive and empty.
 ///
@@ -37,6 +40,9 @@ pub async fn journal<J: Journal>(make: impl AsyncFn() -> J) {
     check_apart(&make().await).await;
     check_list(&make().await).await;
     check_read(&make().await).await;
+    check_query(&make().await).await;
+    check_remove(&make().await).await;
+    check_post(&make().await).await;
 }
 
 async fn check_read(journal: &impl Journal) {
@@ -63,7 +69,7 @@ async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
 
 async fn check_empty(journal: &impl Journal) {
     let promise = "journal: an empty journal lists no runs";
-    same(&kept(journal.list().await, promise), &Vec::new(), promise);
+    same(&kept(journal.list(&RunQuery::new()).await, promise), &Vec::new(), promise);
     let promise = "journal: a new run has no records";
     same(&open(journal, &RunId::new("new"), promise).await.records, &Vec::new(), promise);
 }
@@ -145,8 +151,12 @@ async fn check_list(journal: &impl Journal) {
         append(journal, run, sent).await;
         expected.extend(RunSummary::of(run, sent));
     }
-    same(&kept(journal.list().await, promise), &expected, promise);
+    same(&kept(journal.list(&RunQuery::new()).await, promise), &expected, promise);
     let opened = open(journal, &runs[1].0, promise).await;
-    same(&kept(journal.list().await, promise), &expected, "journal: `list` shows open runs as well");
+    same(
+        &kept(journal.list(&RunQuery::new()).await, promise),
+        &expected,
+        "journal: `list` shows open runs as well",
+    );
     drop(opened);
 }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use levity_core::{
     Content, EffectClass, EffectId, EffectKind, EffectNote, Entry, Finish, History, Limit, Limits,
-    MachineKind, Media, Message, ModelError, ModelErrorKind, Opaque, Outcome, Part, Record, Response, Role,
-    Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
+    MachineKind, Media, Message, ModelError, ModelErrorKind, Opaque, Opened, Outcome, Part, Record, Response,
+    Role, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
 };
 use serde_json::json;
 
@@ -77,13 +77,7 @@ fn entries() -> Vec<Entry> {
 /// The first record's entry; its state is larger than one buffer or page.
 pub(super) fn opened() -> Entry {
     let state = json!({"goal": ODD_TEXT, "long": "x".repeat(200_000)});
-    Entry::Opened {
-        machine: MachineKind::new("sample", 1),
-        state,
-        wrap: None,
-        limits: Limits::default(),
-        origin: None,
-    }
+    Entry::Opened(Opened::new(MachineKind::new("sample", 1), state, Limits::default()))
 }
 
 /// Content that holds nothing but media, to be told from none.

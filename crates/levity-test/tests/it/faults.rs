@@ -1,6 +1,6 @@
 use levity_core::{
-    EffectClass, Entry, Hints, Journal, JournalErrorKind, Limit, Record, RunId, Timestamp, Tool, ToolCx,
-    ToolError, ToolErrorKind, ToolOutput,
+    EffectClass, Entry, Hints, Journal, JournalErrorKind, Limit, Record, RunId, RunQuery, Timestamp, Tool,
+    ToolCx, ToolError, ToolErrorKind, ToolOutput,
 };
 use levity_test::{FaultyJournal, FaultyTool, RecordingTool};
 use serde_json::json;
@@ -32,7 +32,7 @@ fn check(plan: impl Fn(FaultyJournal) -> FaultyJournal, batches: &[u64], done: &
     assert_eq!(append(&journal, batches), done);
     let sizes = batches.iter().zip(done);
     let kept: u64 = sizes.filter(|(_, done)| **done).map(|(size, _)| size).sum();
-    let listed = block_on(journal.list()).unwrap().iter().map(|run| run.records).sum::<u64>();
+    let listed = block_on(journal.list(&RunQuery::new())).unwrap().iter().map(|run| run.records).sum::<u64>();
     assert_eq!((listed, journal.records() as u64), (kept, kept), "what fails keeps nothing");
     assert_eq!(journal.appends(), batches.len());
 }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity_core::{Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog, RunSummary};
+use levity_core::{Entry, Journal, JournalError, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary};
 use levity_test::{FaultyJournal, conformance};
 
 use crate::{block_on, refuses};
@@ -31,6 +31,13 @@ enum Flaw {
     ListsByName,
     ListsNoEnd,
     HidesOpenRuns,
+    IgnoresQuery,
+    RemovesOne,
+    RemovesMore,
+    RemovesDriven,
+    LosesPosts,
+    RepeatsPosts,
+    TakesPostsOnce,
     KeepsNothing,
     SaysItKeepsNothing,
 }
@@ -39,6 +46,7 @@ enum Flaw {
 struct State {
     runs: Vec<(RunId, Vec<Record>)>,
     open: HashSet<RunId>,
+    posts: Vec<(RunId, Post)>,
 }
 
 impl Keeping {
@@ -94,10 +102,10 @@ impl Journal for Keeping {
             }
             state.open.insert(run.clone());
         }
-        Ok(OpenRun::new(self.records(&run), Log { journal: self.clone(), run }))
+        Ok(OpenRun::new(self.records(&run), Log { journal: self.clone(), run, taken: 0 }))
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let state = self.state.lock().unwrap();
         let mut runs = state.runs.clone();
         match self.flaw {
@@ -114,7 +122,34 @@ impl Journal for Keeping {
         if self.has(Flaw::ListsNoEnd) {
             list.iter_mut().for_each(|summary| summary.status = None);
         }
-        Ok(list)
+        // Sorting would mend what is to be flawed.
+        let by_order = [Flaw::ListsByName, Flaw::IgnoresQuery].into_iter().any(|flaw| self.has(flaw));
+        Ok(if by_order { list } else { query.select(list) })
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        let mut state = self.state.lock().unwrap();
+        if state.open.iter().any(|open| open.is_within(run)) && !self.has(Flaw::RemovesDriven) {
+            return Err(JournalError::busy(run));
+        }
+        let before = state.runs.len();
+        state.runs.retain(|(other, _)| match self.flaw {
+            Some(Flaw::RemovesOne) => other != run,
+            Some(Flaw::RemovesMore) => !other.as_str().starts_with(run.as_str()),
+            _ => !other.is_within(run),
+        });
+        Ok(state.runs.len() < before)
+    }
+
+    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+        let mut state = self.state.lock().unwrap();
+        if !state.runs.iter().any(|(kept, _)| kept == run) {
+            return Err(JournalError::busy(run));
+        }
+        if !self.has(Flaw::LosesPosts) {
+            state.posts.push((run.clone(), post.clone()));
+        }
+        Ok(())
     }
 
     fn keeps(&self) -> bool {
@@ -125,11 +160,16 @@ impl Journal for Keeping {
 struct Log {
     journal: Keeping,
     run: RunId,
+    taken: usize,
 }
 
 impl Log {
-    fn push(&self, records: &[Record]) {
+    fn push(&mut self, records: &[Record]) {
         let mut state = self.journal.state.lock().unwrap();
+        if !self.journal.has(Flaw::RepeatsPosts) {
+            state.posts.drain(..self.taken);
+            self.taken = 0;
+        }
         if !state.runs.iter().any(|(run, _)| *run == self.run) {
             state.runs.push((self.run.clone(), Vec::new()));
         }
@@ -161,6 +201,19 @@ impl RunLog for Log {
             }
         }
     }
+
+    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+        let mut state = self.journal.state.lock().unwrap();
+        let new: Vec<_> = state.posts.iter().skip(self.taken).map(|(_, post)| post.clone()).collect();
+        self.taken = state.posts.len();
+        if self.journal.has(Flaw::TakesPostsOnce) {
+            state.posts.clear();
+            self.taken = 0;
+        }
+        drop(state);
+        assert!(!new.is_empty() || self.journal.flaw.is_none(), "lost: it would wait for ever");
+        Ok(new)
+    }
 }
 
 impl Drop for Log {
@@ -180,7 +233,7 @@ impl Journal for Nothing {
         self.0.open(run).await
     }
 
-    async fn list(&self) -> Result<Vec<RunSummary>, JournalError> {
+    async fn list(&self, _: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         Ok(Vec::new())
     }
 
@@ -218,5 +271,12 @@ fn refuses_flaws() {
     check(Flaw::ListsByName, list);
     check(Flaw::ListsNoEnd, list);
     check(Flaw::HidesOpenRuns, "journal: `list` shows open runs as well");
+    check(Flaw::IgnoresQuery, "journal: `list` gives what is asked for");
+    check(Flaw::RemovesOne, "journal: a run is removed with those below it, and no others");
+    check(Flaw::RemovesMore, "journal: a run is removed with those below it, and no others");
+    check(Flaw::RemovesDriven, "journal: a run is not removed while one at or below it is driven");
+    check(Flaw::LosesPosts, "lost");
+    check(Flaw::RepeatsPosts, "journal: what was given out is gone after an append");
+    check(Flaw::TakesPostsOnce, "lost");
     check(Flaw::SaysItKeepsNothing, "journal: one that keeps nothing has nothing to return");
 }
