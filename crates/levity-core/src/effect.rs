@@ -250,6 +250,9 @@ pub struct EffectNote {
     /// Whether it runs alone, after all that was asked for before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
+    /// The call it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
     /// When a wait is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -261,7 +264,7 @@ pub struct EffectNote {
 impl EffectNote {
     /// A note without fingerprints.
     pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
-        Self { kind, name: name.into(), class, alone: false, until: None, inputs: Vec::new() }
+        Self { kind, name: name.into(), class, alone: false, call: None, until: None, inputs: Vec::new() }
     }
 }
 

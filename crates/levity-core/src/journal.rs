@@ -83,7 +83,12 @@ pub struct OpenRun {
 impl OpenRun {
     /// What `open` returns.
     pub fn new(records: Vec<Record>, log: impl RunLog + 'static) -> Self {
-        Self { records, log: Box::new(log) }
+        Self::from_parts(records, Box::new(log))
+    }
+
+    /// The same, of a log that is boxed already.
+    pub fn from_parts(records: Vec<Record>, log: Box<dyn RunLog>) -> Self {
+        Self { records, log }
     }
 }
 
@@ -135,6 +140,11 @@ pub enum Entry {
         /// What a child and all below it have used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spent: Option<Spent>,
+    },
+    /// The host says that an effect which had begun did not take effect: it may begin again.
+    Cleared {
+        /// Which.
+        effect: EffectId,
     },
     /// The host said what to do.
     Commanded(Command),

@@ -31,6 +31,7 @@ mod history;
 mod id;
 mod journal;
 mod limits;
+mod lost;
 mod machine;
 mod memory;
 mod message;
@@ -57,6 +58,7 @@ pub use journal::{
     Command, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog, Spent,
 };
 pub use limits::{Limit, Limits};
+pub use lost::{LostCall, Resolution, Resolver};
 pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};
 pub use memory::{MemoryError, MemoryStore};
 pub use message::{
@@ -65,7 +67,7 @@ pub use message::{
 pub use model::{Abilities, Model, ModelCard};
 pub use request::{Options, OutputSchema, Request, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
-pub use runs::{Post, Resolution, RunQuery, RunState, RunSummary, Waiting};
+pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
 pub use tool::{
     Deadline, EffectClass, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput, ToolSource, ToolSpec,
     Toolbox,

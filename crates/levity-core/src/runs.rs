@@ -268,19 +268,6 @@ pub enum Post {
         /// The call.
         effect: EffectId,
         /// What came of it.
-        resolution: Resolution,
+        resolution: crate::Resolution,
     },
-}
-
-/// What came of a call that began in a process that is gone, as far as somebody could find out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Resolution {
-    /// It took effect, and this is what it returned.
-    Done(crate::ToolOutput),
-    /// It did not take effect, so it may be performed.
-    NotDone,
-    /// Nobody can tell; the model is told so.
-    Unknown,
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::builder::AgentBuilder;
 use crate::executor::AgentExecutor;
+use crate::fork::Fork;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
 use crate::resume::Resume;
@@ -30,7 +31,7 @@ use crate::spec::AgentSpec;
 /// ```
 #[derive(Clone)]
 pub struct Agent {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -84,6 +85,26 @@ impl Agent {
     /// ```
     pub fn resume(&self, run: impl Into<RunId>) -> Resume {
         Resume::new(self.clone(), run.into())
+    }
+
+    /// Goes another way from a record of an old run, with this agent's model, instructions and tools.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_runtime::{MemoryJournal, Runtime};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = |word: &str| Agent::builder(ScriptedModel::new().reply(word)).runtime(runtime.clone());
+    /// let old = agent("Good morning!").build()?.run("Say hello").await?;
+    /// let new = agent("Howdy!").instructions("Be casual.").build()?.fork(old.run().clone()).await?;
+    /// assert_eq!((old.text(), new.text()), ("Good morning!", "Howdy!"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fork(&self, run: impl Into<RunId>) -> Fork {
+        Fork::new(self.clone(), run.into())
     }
 
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
@@ -173,7 +194,7 @@ impl Agent {
     }
 
     /// The blocks of all context sources, each under its name, and then the instructions.
-    async fn gather(&self) -> Result<Option<Arc<str>>, Cause> {
+    pub(crate) async fn gather(&self) -> Result<Option<Arc<str>>, Cause> {
         let mut text = String::new();
         let mut budget = self.inner.context_budget;
         for source in &self.inner.context {

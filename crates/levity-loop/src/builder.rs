@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, ContextSource, Hints, Limits, Model, Options, Tool, ToolCx, ToolError, ToolOutput, ToolSource,
-    ToolSpec, Toolbox, Workspace,
+    Approver, ContextSource, Hints, Limits, Model, Options, Resolver, Tool, ToolCx, ToolError, ToolOutput,
+    ToolSource, ToolSpec, Toolbox, Workspace,
 };
 use levity_runtime::Runtime;
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::executor::{AgentExecutor, SLOTS, ToolsDigest};
 use crate::spec::AgentSpec;
 use crate::strategy::{Planner, Reflector};
+use crate::wait;
 
 /// Puts an [`Agent`] together. Everything but the model has a default.
 #[must_use = "a builder does nothing until `build`"]
@@ -28,6 +29,7 @@ pub struct AgentBuilder {
     delegates: BTreeMap<String, Agent>,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
+    resolver: Option<Arc<dyn Resolver>>,
     limits: Limits,
     runtime: Runtime,
     context: Vec<Arc<dyn ContextSource>>,
@@ -54,6 +56,7 @@ impl AgentBuilder {
             delegates: BTreeMap::new(),
             policy: Policy::new(),
             approver: None,
+            resolver: None,
             limits: Limits::new(),
             runtime: Runtime::new(),
             context: Vec::new(),
@@ -124,7 +127,7 @@ impl AgentBuilder {
                 "required": ["task"],
                 "additionalProperties": false,
             }));
-        self = self.tool(Delegate(spec));
+        self = self.tool(Loops(spec));
         self.spec.delegates.insert(name.clone());
         self.delegates.insert(name, agent);
         self
@@ -142,6 +145,20 @@ impl AgentBuilder {
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
+    }
+
+    /// Who finds out what came of calls that were under way when a process ended; nobody by default, and the
+    /// model is told that it is not known.
+    pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
+        self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Lets the model wait, by a tool `wait`, for at most `longest` at a time. A run that waits can be left
+    /// in its journal; see [`Run::park`](crate::Run::park).
+    pub fn waits(mut self, longest: Duration) -> Self {
+        self.spec.longest_wait = Some(longest);
+        self.tool(Loops(wait::spec(longest)))
     }
 
     /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives
@@ -275,6 +292,8 @@ impl AgentBuilder {
             tools: tools.build()?,
             delegates: self.delegates,
             approver: self.approver,
+            resolver: self.resolver,
+            settings: self.spec.settings(),
             world,
             model_timeout: self.model_timeout,
             digest: ToolsDigest::default(),
@@ -314,16 +333,16 @@ impl std::fmt::Debug for AgentBuilder {
     }
 }
 
-/// Shows an agent among the tools; the loop runs it as a child before any dispatcher sees the call.
-struct Delegate(ToolSpec);
+/// Shows among the tools what the loop does itself, before any dispatcher sees the call.
+struct Loops(ToolSpec);
 
 #[async_trait]
-impl Tool for Delegate {
+impl Tool for Loops {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        Err(ToolError::failed("an agent is run by the loop, not called as a tool"))
+        Err(ToolError::failed("this is done by the loop, not called as a tool"))
     }
 }

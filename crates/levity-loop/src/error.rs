@@ -1,4 +1,4 @@
-use levity_core::{Limit, ModelError};
+use levity_core::{Limit, ModelError, RunId, Waiting};
 
 use crate::Answer;
 
@@ -63,6 +63,14 @@ pub enum Error {
         /// What had been reached.
         partial: Box<Answer>,
     },
+    /// All that the run does is wait, and it was left in its journal; see [`Run::park`](crate::Run::park).
+    #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
+    Parked {
+        /// The run.
+        run: RunId,
+        /// What it waits for; empty when only runs below it wait.
+        waiting: Vec<Waiting>,
+    },
     /// The run could not be driven on.
     #[error("the run could not be driven on")]
     Runtime {
@@ -107,6 +115,8 @@ pub enum ErrorKind {
     Behaviour,
     /// The answer has another shape.
     Output,
+    /// The run waits, and was left in its journal.
+    Parked,
     /// The run could not be driven on.
     Runtime,
 }
@@ -121,6 +131,7 @@ impl Error {
             Self::Model { .. } => ErrorKind::Model,
             Self::Behaviour { .. } => ErrorKind::Behaviour,
             Self::Output { .. } => ErrorKind::Output,
+            Self::Parked { .. } => ErrorKind::Parked,
             Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) | Self::Control(_) => {
                 ErrorKind::Runtime
             }

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
-    Fold, Live, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Progress,
-    Request, Response, ToolCall, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, idempotency_key,
+    Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
+    Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun, ToolSpec,
+    World, idempotency_key,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
@@ -21,6 +22,9 @@ use crate::notes;
 /// What models are called for; the last two fall back on the first.
 pub(crate) const SLOTS: [&str; 3] = ["main", "planner", "reflector"];
 
+/// How the models stand in an agent's setup.
+pub(crate) const MODEL: &str = "model ";
+
 /// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work to.
 pub(crate) struct AgentExecutor {
     pub(crate) model: Arc<dyn Model>,
@@ -29,6 +33,9 @@ pub(crate) struct AgentExecutor {
     pub(crate) tools: Dispatcher,
     pub(crate) delegates: BTreeMap<String, Agent>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) resolver: Option<Arc<dyn Resolver>>,
+    /// Fingerprints of the settings, by name.
+    pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
     pub(crate) model_timeout: Duration,
     pub(crate) digest: ToolsDigest,
@@ -157,6 +164,27 @@ impl Executor for AgentExecutor {
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         };
         agent.child(task, saved).await
+    }
+
+    async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
+        let (Some(resolver), Effect::Tool(run)) = (&self.resolver, effect) else {
+            return Resolution::Unknown;
+        };
+        let lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
+        AssertUnwindSafe(resolver.resolve(&lost)).catch_unwind().await.unwrap_or(Resolution::Unknown)
+    }
+
+    fn setup(&self) -> Vec<(String, Digest)> {
+        let model = |slot: &str, model: &Arc<dyn Model>| {
+            let card = model.card();
+            (format!("{MODEL}`{slot}` ({}/{})", card.provider, card.id), Digest::EMPTY)
+        };
+        let mut setup = vec![model("main", &self.model)];
+        setup.extend(self.slots.iter().map(|(slot, other)| model(slot, other)));
+        setup.extend(self.settings.iter().cloned());
+        let tools = self.tools.registry().specs();
+        setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
+        setup
     }
 
     fn answers(&self, _: &Ask) -> bool {

@@ -23,6 +23,10 @@ use crate::strategy::steps;
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
+/// What the machine is called in a journal, and the version of the state it writes there.
+const KIND: &str = "agent";
+const VERSION: u32 = 1;
+
 const UNKNOWN: &str = "the program ended while this call ran; whether it took effect is not known, so look before \
                        you call it again";
 
@@ -86,6 +90,7 @@ enum Waiting {
     Tool(CallId),
     Decision(CallId),
     Child(CallId),
+    Wait(CallId),
 }
 
 /// How a call with certain arguments failed, and how often in a row.
@@ -159,6 +164,20 @@ impl AgentMachine {
         }
         let output = output.or_else(|| state.output.clone().map(OutputCheck::new));
         Ok(Self { spec, output, state })
+    }
+
+    /// Builds the machine of a run that is only looked at: its answer is not read as a type.
+    pub(crate) fn restore_untyped(spec: Arc<AgentSpec>, state: &Value) -> Result<Self, String> {
+        let state = State::deserialize(state)
+            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
+        let output = state.output.clone().map(OutputCheck::new);
+        Ok(Self { spec, output, state })
+    }
+
+    /// Says something else before the conversation from now on.
+    pub(crate) fn with_system(mut self, system: Option<Arc<str>>) -> Self {
+        self.state.system = system;
+        self
     }
 
     /// The conversation so far. Calls under way are not in it yet.
@@ -235,6 +254,7 @@ impl AgentMachine {
                 self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
             }
             (Waiting::Decision(call), Outcome::Decision(decision)) => self.decided(&call, decision, step),
+            (Waiting::Wait(call), Outcome::Woken) => self.woken(&call, step),
             (Waiting::Child(call), Outcome::Child(ending)) => self.child_ended(&call, *ending, step),
             (Waiting::Tool(call) | Waiting::Child(call), Outcome::Refused(limit)) => {
                 let message = format!("the limit on {limit} is reached: answer from what you know");
@@ -274,9 +294,20 @@ impl AgentMachine {
     }
 }
 
+impl AgentMachine {
+    /// Whether a run of this kind is one of an agent's, in a version that can be read.
+    pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
+        let own = MachineKind::new(KIND, VERSION);
+        if *kind == own {
+            return Ok(());
+        }
+        Err(format!("it is driven by `{kind}`, and this is `{own}`"))
+    }
+}
+
 impl Machine for AgentMachine {
     fn kind(&self) -> MachineKind {
-        MachineKind::new("agent", 1)
+        MachineKind::new(KIND, VERSION)
     }
 
     fn save(&self) -> Value {

@@ -24,11 +24,12 @@ pub struct Resume {
     limits: Option<Limits>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
+    park: bool,
 }
 
 impl Resume {
     pub(crate) fn new(agent: Agent, run: RunId) -> Self {
-        Self { agent, run, limits: None, watcher: None, output: None }
+        Self { agent, run, limits: None, watcher: None, output: None, park: false }
     }
 
     /// What the run may use, in place of what it was made with; what it has used counts.
@@ -40,6 +41,12 @@ impl Resume {
     /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Leaves the run in its journal again when all it does is wait; see [`Run::park`](crate::Run::park).
+    pub fn park(mut self) -> Self {
+        self.park = true;
         self
     }
 
@@ -66,9 +73,7 @@ impl Resume {
     fn into_job(self) -> Job<AgentMachine> {
         let (agent, output) = (self.agent.clone(), self.output);
         let mut job = Job::resume(self.run, self.agent.executor(), move |kind, state| {
-            if &*kind.name != "agent" || kind.version != 1 {
-                return Err(format!("it is driven by `{kind}`, and this is `agent/1`"));
-            }
+            AgentMachine::check_kind(kind)?;
             agent.restore_as(state, output)
         });
         if let Some(limits) = self.limits {
@@ -77,7 +82,7 @@ impl Resume {
         if let Some(watcher) = self.watcher {
             job = job.watch(watcher);
         }
-        job
+        if self.park { job.park() } else { job }
     }
 }
 

@@ -40,12 +40,22 @@ pub struct Run {
     id: Option<RunId>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
+    park: bool,
 }
 
 impl Run {
     pub(crate) fn new(agent: Agent, goal: Message) -> Self {
         let limits = agent.limits();
-        Self { agent, goal, history: History::new(), limits, id: None, watcher: None, output: None }
+        Self {
+            agent,
+            goal,
+            history: History::new(),
+            limits,
+            id: None,
+            watcher: None,
+            output: None,
+            park: false,
+        }
     }
 
     /// Goes on from an earlier conversation.
@@ -70,6 +80,37 @@ impl Run {
     /// progress comes from that tool's thread, all else from the task that drives the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it then gives
+    /// [`Error::Parked`], and until [`Agent::resume`] goes on with it, it takes up nothing but its place in the
+    /// journal. Without a journal, it makes no difference.
+    ///
+    /// ```
+    /// # use levity_core::{Decision, Post};
+    /// # use levity_loop::{Agent, Error};
+    /// # use levity_runtime::{MemoryJournal, Runtime};
+    /// # use levity_test::{RecordingTool, ScriptedModel};
+    /// # use serde_json::json;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = ScriptedModel::new().call("send", json!({})).reply("Sent.");
+    /// # let send = RecordingTool::new("send", |_| Ok(levity_core::ToolOutput::text("sent")));
+    /// # let send = send.with_hints(levity_core::Hints::new().destructive());
+    /// # let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = Agent::builder(model).tool(send).runtime(runtime).build()?;
+    /// let Err(Error::Parked { run, .. }) = agent.run("Send it").park().await else { panic!("it asks") };
+    /// // Days later, perhaps in another process:
+    /// for ask in agent.asks(&run).await? {
+    ///     agent.runtime().tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow }).await?;
+    /// }
+    /// assert_eq!(agent.resume(run).await?.text(), "Sent.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn park(mut self) -> Self {
+        self.park = true;
         self
     }
 
@@ -119,7 +160,7 @@ impl Run {
         if let Some(watcher) = self.watcher {
             job = job.watch(watcher);
         }
-        job
+        if self.park { job.park() } else { job }
     }
 }
 
@@ -302,6 +343,9 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
             Some(ending) => judge(answer(run, machine, ending)),
             None => Err(Error::Runtime { source: levity_runtime::Error::Lost(run), partial: None }),
         },
+        Err(Stopped { error: levity_runtime::Error::Parked { run, waiting }, .. }) => {
+            Err(Error::Parked { run, waiting })
+        }
         Err(Stopped { run, machine, error, .. }) => {
             let partial = machine.map(|machine| {
                 let (usage, stats) = machine.so_far();

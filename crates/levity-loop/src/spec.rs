@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use levity_core::{Options, Workspace};
+use levity_core::{Digest, Options, Workspace};
 
 use crate::strategy::{NoPlan, NoReflection, Planner, Reflector};
 
@@ -20,6 +21,21 @@ pub(crate) struct AgentSpec {
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
     pub(crate) workspace: Workspace,
+    /// How long the model may wait at a time, if it may.
+    pub(crate) longest_wait: Option<Duration>,
+}
+
+impl AgentSpec {
+    /// Fingerprints of what can be told apart, by name.
+    pub(crate) fn settings(&self) -> Vec<(String, Digest)> {
+        let turns = Digest::of(&(self.max_turns, self.max_calls, self.single_tool, self.output_retries));
+        vec![
+            ("the instructions".to_owned(), Digest::of(&self.instructions)),
+            ("the limits of a turn".to_owned(), turns),
+            ("the options".to_owned(), Digest::of(&self.options)),
+            ("the agents it hands work to".to_owned(), Digest::of(&self.delegates)),
+        ]
+    }
 }
 
 impl Default for AgentSpec {
@@ -36,6 +52,7 @@ impl Default for AgentSpec {
             reflector: Arc::new(NoReflection),
             delegates: BTreeSet::new(),
             workspace: Workspace::default(),
+            longest_wait: None,
         }
     }
 }

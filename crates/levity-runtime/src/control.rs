@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{Ask, Command, Decision, EffectId, Message, RunId};
+use levity_core::{Ask, Command, Decision, EffectId, Message, Resolution, RunId};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -97,6 +97,14 @@ impl Control {
         self.child(&ask.run).order(What::Decide(ask.effect, decision)).await
     }
 
+    /// Says what came of a call that an earlier process had begun.
+    ///
+    /// # Errors
+    /// When that is known, or nobody waits for it any more.
+    pub async fn resolve(&self, effect: EffectId, resolution: Resolution) -> Result<(), ControlError> {
+        self.order(What::Resolve(effect, resolution)).await
+    }
+
     /// The questions of this run and the runs below it that wait for a decision.
     ///
     /// # Errors
@@ -151,6 +159,7 @@ pub(crate) struct Order {
 pub(crate) enum What {
     Command(Command),
     Decide(EffectId, Decision),
+    Resolve(EffectId, Resolution),
     Asks(oneshot::Sender<Vec<Ask>>),
 }
 

@@ -4,24 +4,29 @@ use std::sync::Arc;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
-    Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
-    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
-    Outcome, Permit, Record, RunId, RunLog, Spent, World,
+    Ask, CancelToken, ChildRun, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId,
+    EffectKind, EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine,
+    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::control::{Line, Order, What};
+use crate::control::{Line, Order};
 use crate::error::{ControlError, Error};
 use crate::events::Hub;
+use crate::fork::Fork;
 use crate::meter::Meter;
+use crate::replay::{changes, setup_of};
 use crate::runtime::Shared;
 use crate::state::State;
 
 mod child;
+mod lost;
+mod orders;
+mod park;
 
 /// How much the host may say before the model is called again.
-const MAX_SAID: usize = 256;
+pub(crate) const MAX_SAID: usize = 256;
 
 /// Drives one machine to its end.
 pub(crate) struct Driver<M> {
@@ -31,21 +36,46 @@ pub(crate) struct Driver<M> {
     effects: FuturesUnordered<BoxFuture<'static, Performed>>,
     children: FuturesUnordered<BoxFuture<'static, Performed>>,
     questions: Vec<Question>,
+    lookups: Vec<Lookup>,
+    /// Children that were left waiting in the journal.
+    parked: Vec<(EffectId, ChildRun)>,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
+    /// What a fork begins with.
+    unwritten: Vec<Record>,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
 
-/// An effect that was performed, what came of it unless it was withdrawn, and what a child has used. An
-/// error is not the effect's: the run cannot be driven on.
-type Performed = (EffectId, Result<(Option<Outcome>, Option<Spent>), Error>);
+/// An effect that was performed, and what came of it. An error is not the effect's: the run cannot be driven
+/// on.
+type Performed = (EffectId, Result<Came, Error>);
+
+/// What came of performing an effect.
+enum Came {
+    /// It has an outcome; a child says what it has used.
+    Finished(Outcome, Option<Spent>),
+    /// Nobody wants to know any more.
+    Withdrawn,
+    /// Somebody says what came of it in an earlier process.
+    Resolved(Resolution),
+    /// The child waits, and was left in the journal.
+    Parked(ChildRun),
+}
 
 /// A question that nobody has answered yet.
 struct Question {
     ask: Ask,
     /// Withdraws it from the approver, if there is one.
     approver: Option<AbortHandle>,
+}
+
+/// A look for what came of an effect in an earlier process.
+struct Lookup {
+    id: EffectId,
+    effect: Effect,
+    /// Withdraws the question.
+    stop: AbortHandle,
 }
 
 /// What a run is driven with.
@@ -59,35 +89,49 @@ pub(crate) struct Around {
     pub(crate) depth: usize,
     /// What tells a child that is this one's from another of the same id.
     pub(crate) origin: Option<Digest>,
+    /// Whether the run is left in its journal when all it does is wait.
+    pub(crate) park: bool,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
 pub(crate) type Driven<M> = Result<M, (Option<M>, Error)>;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Folds in what the run's log holds.
+    /// Folds in what the run's log holds, or what a fork begins with.
     pub(crate) fn new(
         run: RunId,
         machine: M,
         open: OpenRun,
+        fork: Option<Fork>,
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
-        for record in open.records {
-            recount(&around.meter, &record.entry);
-            if let Err(divergence) = state.apply(record, None) {
+        let OpenRun { records, log, .. } = open;
+        records.iter().for_each(|record| recount(&around.meter, &record.entry));
+        let setup = setup_of(&records);
+        let folded = match fork {
+            Some(fork) => fork.fold(&mut state, records, &*around.executor),
+            None => records.into_iter().try_for_each(|record| state.apply(record, None)).map(|()| Vec::new()),
+        };
+        let unwritten = match folded {
+            Ok(unwritten) => unwritten,
+            Err(divergence) => {
+                let divergence = divergence.since(&changes(&setup, &around.executor.setup()));
                 return Err((state.machine, divergence.into()));
             }
-        }
+        };
         Ok(Box::new(Self {
             state,
-            log: open.log,
+            unwritten,
+            log,
             around,
             line,
             effects: FuturesUnordered::new(),
             children: FuturesUnordered::new(),
             questions: Vec::new(),
+            lookups: Vec::new(),
+            parked: Vec::new(),
             end_children: CancelToken::new(),
             deadline: None,
         }))
@@ -121,6 +165,9 @@ impl<M: Machine + 'static> Driver<M> {
             if !cancelled && self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
+            if let Some(waiting) = self.only_waits() {
+                return Err(Error::Parked { run: self.state.run.clone(), waiting });
+            }
             let (entries, acks) = self.wait().await?;
             let must_end = entries.iter().any(is_last_word);
             self.record(entries).await?;
@@ -134,6 +181,9 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Opens a new run, or goes on with an old one.
     async fn begin(&mut self) -> Result<(), Error> {
+        if !self.unwritten.is_empty() {
+            self.log.append(&std::mem::take(&mut self.unwritten)).await?;
+        }
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let limits = *self.around.meter.limits();
@@ -144,6 +194,9 @@ impl<M: Machine + 'static> Driver<M> {
                 opened.setup = self.around.executor.setup();
             }
             self.record(vec![Entry::Opened(opened)]).await?;
+        }
+        if self.state.machine.ending().is_some() {
+            return Ok(());
         }
         // A child is only driven by a run that is not paused, and nobody else can let a run without a line
         // go on.
@@ -181,6 +234,9 @@ impl<M: Machine + 'static> Driver<M> {
             if let Some(Effect::Child(child)) = self.state.take_left(id) {
                 self.children.push(self.child(id, child));
             }
+        }
+        for (id, child) in std::mem::take(&mut self.parked) {
+            self.children.push(self.child(id, child));
         }
         while self.children.next().await.is_some() {}
         let status = self.state.machine.ending().map(|ending| ending.status.clone());
@@ -238,15 +294,16 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// The entry for an effect that an earlier process left under way: it begins once more if it may be
-    /// repeated; otherwise nobody knows what came of it.
+    /// repeated; otherwise somebody may know what came of it.
     fn pick_up(&mut self, id: EffectId) -> Option<Entry> {
+        if self.is_lost(id) {
+            self.look_up(id);
+            return None;
+        }
         let running = self.state.running.iter().find(|running| running.id == id)?;
         let (effect, note) = (running.effect.as_ref()?, &running.note);
         if self.nobody_answers(effect) {
             return Some(Entry::finished(id, nobody_to_ask()));
-        }
-        if !may_repeat(effect, note.class) {
-            return Some(Entry::finished(id, Outcome::Unknown));
         }
         Some(match self.around.meter.admit(note.kind) {
             Ok(()) => Entry::Started { effect: id, note: note.clone() },
@@ -256,7 +313,9 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn nobody_answers(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Ask(ask) => self.line.is_none() && !self.around.executor.answers(ask),
+            Effect::Ask(ask) => {
+                self.line.is_none() && !self.around.park && !self.around.executor.answers(ask)
+            }
             _ => false,
         }
     }
@@ -287,6 +346,10 @@ impl<M: Machine + 'static> Driver<M> {
         }
         let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
         note.alone = prepared.alone;
+        note.call = effect.call().cloned();
+        if let Effect::Wait(wait) = effect {
+            note.until = Some(self.around.shared.world.now().after(wait.time));
+        }
         if keeps {
             note.inputs = self.state.fingerprint.inputs(effect);
             note.inputs.extend(prepared.inputs);
@@ -298,10 +361,11 @@ impl<M: Machine + 'static> Driver<M> {
         match effect {
             Effect::Child(child) => self.children.push(self.child(id, child)),
             Effect::Ask(ask) => self.ask(id, ask),
+            Effect::Wait(_) => self.sleep(id),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
                 self.effects.push(Box::pin(async move {
-                    (id, Ok((Some(executor.execute(effect, cx).await), None)))
+                    (id, Ok(Came::Finished(executor.execute(effect, cx).await, None)))
                 }));
             }
         }
@@ -317,7 +381,19 @@ impl<M: Machine + 'static> Driver<M> {
         self.questions.push(Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move { executor.execute(Effect::Ask(ask), cx).await };
         let answer = Abortable::new(answer, registration);
-        self.effects.push(Box::pin(async move { (id, Ok((answer.await.ok(), None))) }));
+        self.effects.push(Box::pin(async move {
+            (id, Ok(answer.await.map_or(Came::Withdrawn, |outcome| Came::Finished(outcome, None))))
+        }));
+    }
+
+    fn sleep(&mut self, id: EffectId) {
+        let world = self.around.shared.world.clone();
+        let until = self.state.running.iter().find(|running| running.id == id).and_then(|r| r.note.until);
+        let left = until.unwrap_or_default().since(world.now());
+        self.effects.push(Box::pin(async move {
+            world.sleep(left).await;
+            (id, Ok(Came::Finished(Outcome::Woken, None)))
+        }));
     }
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
@@ -332,6 +408,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
     async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), Error> {
+        let keeps = self.keeps();
         Ok(tokio::select! {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
@@ -343,39 +420,10 @@ impl<M: Machine + 'static> Driver<M> {
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
             order = next_order(&mut self.line) => self.take_order(order),
+            posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
         })
-    }
-
-    fn take_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {
-        let refuse = |done: Ack, error| {
-            let _ = done.send(Err(error));
-            (Vec::new(), Vec::new())
-        };
-        let run = || self.state.run.clone();
-        match order.what {
-            What::Command(Command::Say { .. }) if self.state.said >= MAX_SAID => {
-                refuse(order.done, ControlError::Full(run()))
-            }
-            What::Command(command) => (vec![Entry::Commanded(command)], vec![order.done]),
-            What::Asks(answer) => {
-                let _ = answer.send(self.questions.iter().map(|question| question.ask.clone()).collect());
-                (Vec::new(), vec![order.done])
-            }
-            What::Decide(effect, decision) => {
-                match self.questions.iter().position(|q| q.ask.effect == effect) {
-                    None => refuse(order.done, ControlError::NotAsked { run: run(), effect }),
-                    Some(at) => {
-                        // Somebody has answered, so the approver need not.
-                        if let Some(approver) = self.questions.swap_remove(at).approver {
-                            approver.abort();
-                        }
-                        (vec![Entry::finished(effect, Outcome::Decision(decision))], vec![order.done])
-                    }
-                }
-            }
-        }
     }
 
     /// The entries for an effect that finished and all others that have finished too, in the order in
@@ -391,10 +439,20 @@ impl<M: Machine + 'static> Driver<M> {
         done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
         for (effect, performed) in done {
-            let (outcome, spent) = performed?;
+            let (outcome, spent) = match performed? {
+                Came::Finished(outcome, spent) => (outcome, spent),
+                Came::Withdrawn => continue,
+                Came::Resolved(resolution) => {
+                    entries.extend(self.resolved(effect, resolution));
+                    continue;
+                }
+                Came::Parked(child) => {
+                    self.parked.push((effect, child));
+                    continue;
+                }
+            };
             self.questions.retain(|question| question.ask.effect != effect);
             // An answer that comes after somebody else's is no answer.
-            let Some(outcome) = outcome else { continue };
             if !self.state.running.iter().any(|running| running.id == effect) {
                 continue;
             }
@@ -421,7 +479,7 @@ type Ack = oneshot::Sender<Result<(), ControlError>>;
 /// on with a child repeat nothing.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {
-        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) => true,
+        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) => true,
         _ => class.may_repeat(),
     }
 }
@@ -458,6 +516,11 @@ async fn next_order(line: &mut Option<Line>) -> Order {
         Some(line) => line.next().await,
         None => pending().await,
     }
+}
+
+/// What others have left for the run; a journal that keeps nothing has nothing.
+async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<Post>, Error> {
+    if keeps { Ok(log.posted().await?) } else { pending().await }
 }
 
 async fn passed(deadline: &mut Option<BoxFuture<'static, ()>>) {

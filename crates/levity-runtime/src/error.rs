@@ -1,4 +1,4 @@
-use levity_core::{Cause, EffectId, JournalError, RunId};
+use levity_core::{Cause, EffectId, JournalError, RunId, Waiting};
 
 /// Why a run could not be driven on.
 #[derive(Debug, thiserror::Error)]
@@ -38,12 +38,32 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A run cannot be forked there.
+    #[error("run `{run}` cannot be forked: {reason}")]
+    Fork {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        reason: String,
+    },
     /// The machine does not want what the journal says it wanted.
     #[error(transparent)]
     Diverged(#[from] Divergence),
     /// The machine has not ended, wants nothing and waits for nothing.
     #[error("run `{0}` is stuck: its machine wants nothing and has not ended")]
     Stuck(RunId),
+    /// All that the run does is wait, and it was left in its journal; resume it when what it waits for is
+    /// there.
+    #[error("run `{run}` waits, and was left in its journal")]
+    Parked {
+        /// The run.
+        run: RunId,
+        /// What it waits for; empty when only runs below it wait.
+        waiting: Vec<Waiting>,
+    },
+    /// What was to be told to the run makes no sense to it.
+    #[error(transparent)]
+    Control(#[from] ControlError),
     /// The task that drove the run is gone.
     #[error("the task of run `{0}` ended before the run did")]
     Lost(RunId),
@@ -82,6 +102,14 @@ pub struct Divergence {
 }
 
 impl Divergence {
+    /// Adds what has changed since the run was made.
+    pub(crate) fn since(mut self, changes: &[String]) -> Self {
+        if !changes.is_empty() {
+            self.what.push_str(&format!(" (since it was made, {})", changes.join(", ")));
+        }
+        self
+    }
+
     pub(crate) fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
         Self { run: run.clone(), seq, effect, what: what.into() }
     }

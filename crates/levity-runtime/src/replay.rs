@@ -1,4 +1,4 @@
-use levity_core::{Effect, Entry, Event, Machine, MachineKind, Record, RunId};
+use levity_core::{Digest, Effect, EffectId, Entry, Event, Machine, MachineKind, Record, RunId};
 use serde_json::Value;
 
 use crate::error::{Divergence, Error};
@@ -14,6 +14,8 @@ pub struct Replay<M> {
     pub machine: M,
     /// What was told, but for what was fleeting.
     pub events: Vec<Event>,
+    /// The effects that had begun and not finished: questions that wait, calls that were lost.
+    pub under_way: Vec<(EffectId, Effect)>,
 }
 
 /// Folds a run's records without performing anything.
@@ -36,7 +38,58 @@ pub fn replay<M: Machine>(
         check_inputs(&mut state, record)?;
         state.apply(record.clone(), Some(&mut events))?;
     }
-    Ok(Replay { machine: state.machine, events })
+    let (machine, under_way) = state.into_under_way();
+    Ok(Replay { machine, events, under_way })
+}
+
+/// What a run was made with, by name.
+pub(crate) fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
+    match records.first().map(|record| &record.entry) {
+        Some(Entry::Opened(opened)) => opened.setup.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Compares what a run was made with and what there is now, by name; names that begin with `but` are left
+/// aside.
+///
+/// # Errors
+/// When something differs; the error names it.
+pub fn check_setup(
+    run: &RunId,
+    records: &[Record],
+    now: &[(String, Digest)],
+    but: &str,
+) -> Result<(), Divergence> {
+    let then: Vec<_> = setup_of(records).into_iter().filter(|(name, _)| !name.starts_with(but)).collect();
+    match &*changes(&then, now) {
+        [] => Ok(()),
+        changes => Err(Divergence::new(run, 0, None, format!("since then, {}", changes.join(", ")))),
+    }
+}
+
+/// What has changed between two setups, in words. A run that was made without one tells nothing.
+///
+/// ```
+/// # use levity_core::Digest;
+/// # use levity_runtime::changes;
+/// let setup = |tool: &str| vec![("tool `add`".to_owned(), Digest::of(&tool))];
+/// assert_eq!(changes(&setup("adds"), &setup("adds two numbers")), ["tool `add` changed"]);
+/// ```
+pub fn changes(then: &[(String, Digest)], now: &[(String, Digest)]) -> Vec<String> {
+    if then.is_empty() {
+        return Vec::new();
+    }
+    let find = |setup: &[(String, Digest)], name: &str| {
+        setup.iter().find(|(known, _)| known == name).map(|(_, digest)| *digest)
+    };
+    let old = then.iter().filter_map(|(name, digest)| match find(now, name) {
+        None => Some(format!("{name} is gone")),
+        Some(found) if found != *digest => Some(format!("{name} changed")),
+        Some(_) => None,
+    });
+    let new = now.iter().filter(|(name, _)| find(then, name).is_none());
+    old.chain(new.map(|(name, _)| format!("{name} is new"))).collect()
 }
 
 /// The machine and the state that a run's first record names.

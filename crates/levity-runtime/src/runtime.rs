@@ -15,6 +15,7 @@ use crate::control::{Control, Line, Switchboard};
 use crate::drive::{Around, Driven, Driver, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
+use crate::fork::{Fork, cut};
 use crate::journal::NoJournal;
 use crate::replay::opened;
 use crate::world::SystemWorld;
@@ -115,14 +116,14 @@ impl Runtime {
         };
         let _close = hub.clone().map(CloseOnDrop);
         let opened = self.open(&run, job.origin, job.limits, line).await;
-        let (machine, open, limits, line) = match opened {
-            Ok(opened) => opened,
+        let Ready { machine, open, limits, line, fork } = match opened {
+            Ok(ready) => ready,
             Err((machine, error)) => return (run, Err((machine, error))),
         };
-        let (shared, meter) = (self.shared.clone(), meter(limits));
+        let (shared, meter, park) = (self.shared.clone(), meter(limits), job.park);
         let around =
-            Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0, origin: None };
-        let driven = match Driver::new(run.clone(), machine, open, around, line) {
+            Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0, origin: None, park };
+        let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => driver.drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
         };
@@ -136,7 +137,7 @@ impl Runtime {
         origin: Origin<M>,
         limits: Option<Limits>,
         mut line: Option<Line>,
-    ) -> Result<(M, OpenRun, Limits, Option<Line>), (Option<M>, Error)> {
+    ) -> Result<Ready<M>, (Option<M>, Error)> {
         let machine = match origin {
             Origin::New(machine) => *machine,
             Origin::Later(machine) => {
@@ -146,14 +147,46 @@ impl Runtime {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| limits_of(&open.records));
-                return Ok((machine, open, limits, line));
+                return Ok(Ready { machine, open, limits, line, fork: None });
+            }
+            Origin::Fork(plan) => {
+                return self.fork(run, plan, limits, line).await.map_err(|error| (None, error));
             }
         };
         match self.shared.journal.open(run).await {
-            Ok(open) if open.records.is_empty() => Ok((machine, open, limits.unwrap_or_default(), line)),
+            Ok(open) if open.records.is_empty() => {
+                Ok(Ready { machine, open, limits: limits.unwrap_or_default(), line, fork: None })
+            }
             Ok(_) => Err((Some(machine), Error::Exists(run.clone()))),
             Err(error) => Err((Some(machine), error.into())),
         }
+    }
+
+    /// Opens a new run that begins with the first records of an old one.
+    async fn fork<M>(
+        &self,
+        run: &RunId,
+        plan: ForkPlan<M>,
+        limits: Option<Limits>,
+        line: Option<Line>,
+    ) -> Result<Ready<M>, Error> {
+        let old = self.shared.journal.read(&plan.from).await?;
+        let records = cut(&plan.from, old, plan.records)?;
+        let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
+            return Err(Error::NotFound(plan.from));
+        };
+        let mut opened = opened.clone();
+        opened.limits = limits.unwrap_or(opened.limits);
+        let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
+        let restored = restored.map_err(|reason| Error::Restore { run: plan.from.clone(), reason });
+        let machine = restored?;
+        let open = self.shared.journal.open(run).await?;
+        if !open.records.is_empty() {
+            return Err(Error::Exists(run.clone()));
+        }
+        let limits = opened.limits;
+        let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
+        Ok(Ready { machine, open: OpenRun::from_parts(records, open.log), limits, line, fork: Some(fork) })
     }
 
     /// Waits for a machine to be made, no longer than the run may take and only until it is cancelled.
@@ -219,7 +252,26 @@ impl fmt::Debug for Runtime {
 
 type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Send>;
 
+/// A run that can be driven.
+struct Ready<M> {
+    machine: M,
+    open: OpenRun,
+    limits: Limits,
+    line: Option<Line>,
+    fork: Option<Fork>,
+}
+
+type LaterRestore<M> = Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, Result<M, String>> + Send>;
+
+/// How a run is forked.
+struct ForkPlan<M> {
+    from: RunId,
+    records: Option<u64>,
+    restore: LaterRestore<M>,
+}
+
 enum Origin<M> {
+    Fork(ForkPlan<M>),
     New(Box<M>),
     Later(BoxFuture<'static, Result<M, Cause>>),
     Stored(Restore<M>),
@@ -233,12 +285,20 @@ pub struct Job<M> {
     limits: Option<Limits>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
+    park: bool,
 }
 
 impl<M> Job<M> {
     /// A new run of `machine`, whose effects `executor` performs.
     pub fn new(machine: M, executor: Arc<dyn Executor>) -> Self {
-        Self { origin: Origin::New(Box::new(machine)), executor, limits: None, id: None, watcher: None }
+        Self {
+            origin: Origin::New(Box::new(machine)),
+            executor,
+            limits: None,
+            id: None,
+            watcher: None,
+            park: false,
+        }
     }
 
     /// A new run whose machine has yet to be made; making it is part of the run.
@@ -247,7 +307,7 @@ impl<M> Job<M> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         let origin = Origin::Later(Box::pin(machine));
-        Self { origin, executor, limits: None, id: None, watcher: None }
+        Self { origin, executor, limits: None, id: None, watcher: None, park: false }
     }
 
     /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
@@ -262,7 +322,27 @@ impl<M> Job<M> {
             limits: None,
             id: Some(run),
             watcher: None,
+            park: false,
         }
+    }
+
+    /// A new run that begins with the first `records` records of an old one, and goes its own way from there;
+    /// of a run that has ended, all before the last call of a model unless told otherwise. `restore` builds
+    /// the machine from the state that the old one began with.
+    ///
+    /// What had finished by then is not performed again. A child that was under way then is begun anew.
+    pub fn fork<F>(
+        from: RunId,
+        records: Option<u64>,
+        executor: Arc<dyn Executor>,
+        restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<M, String>> + Send + 'static,
+    {
+        let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
+        let origin = Origin::Fork(ForkPlan { from, records, restore });
+        Self { origin, executor, limits: None, id: None, watcher: None, park: false }
     }
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
@@ -280,6 +360,15 @@ impl<M> Job<M> {
     /// Calls `watcher` with each event; see [`Watcher`].
     pub fn watch(mut self, watcher: Watcher) -> Self {
         self.watcher = Some(watcher);
+        self
+    }
+}
+
+impl<M> Job<M> {
+    /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it then ends
+    /// with [`Error::Parked`], and it takes up nothing but its place in the journal until it is resumed.
+    pub fn park(mut self) -> Self {
+        self.park = true;
         self
     }
 }

@@ -1,8 +1,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use levity_core::{
-    CallId, Command, Decision, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind, Input,
-    Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
+    CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind,
+    Input, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
 };
 
 use crate::error::Divergence;
@@ -43,6 +43,8 @@ pub(crate) struct Running {
     pub(crate) seq: u64,
     /// Taken out by whoever performs it.
     pub(crate) effect: Option<Effect>,
+    /// The host says that it did not take effect.
+    pub(crate) cleared: bool,
     call: Option<CallId>,
 }
 
@@ -123,6 +125,10 @@ impl<M: Machine> State<M> {
                 self.finish(effect, &outcome)?;
                 self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
             }
+            Entry::Cleared { effect } => match self.running.iter_mut().find(|running| running.id == effect) {
+                Some(running) => running.cleared = true,
+                None => return Err(self.diverged(Some(effect), "it clears an effect that is not under way")),
+            },
             Entry::Commanded(command) => self.obey(command, told),
             Entry::Wrapped(limit) => {
                 self.wrapped = true;
@@ -195,7 +201,7 @@ impl<M: Machine> State<M> {
             let mut places = self.line.iter_mut().filter(|place| Some(&place.call) == call.as_ref());
             places.by_ref().for_each(|place| place.alone = note.alone);
         }
-        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), call });
+        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), cleared: false, call });
         Ok(())
     }
 
@@ -223,6 +229,14 @@ impl<M: Machine> State<M> {
             self.line.retain(|place| place.call != call);
         }
         Ok(())
+    }
+
+    /// Fingerprints of what goes into an effect that is wanted.
+    pub(crate) fn inputs(&mut self, id: EffectId) -> Vec<(String, Digest)> {
+        match self.queue.iter().find(|wanted| wanted.id == id) {
+            Some(wanted) => self.fingerprint.inputs(&wanted.effect),
+            None => Vec::new(),
+        }
     }
 
     /// Notes what the executor says of the effects that it has not been asked about yet.
@@ -266,6 +280,21 @@ impl<M: Machine> State<M> {
     /// Takes an effect out that an earlier process left under way.
     pub(crate) fn take_left(&mut self, id: EffectId) -> Option<Effect> {
         self.running.iter_mut().find(|running| running.id == id)?.effect.take()
+    }
+
+    /// Gives back what [`take_left`](Self::take_left) took.
+    pub(crate) fn put_back(&mut self, id: EffectId, effect: Effect) {
+        if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
+            running.effect = Some(effect);
+        }
+    }
+
+    /// The effects that have begun and not finished, oldest first.
+    pub(crate) fn into_under_way(self) -> (M, Vec<(EffectId, Effect)>) {
+        let mut open: Vec<_> =
+            self.running.into_iter().filter_map(|running| Some((running.id, running.effect?))).collect();
+        open.sort_by_key(|(id, _)| *id);
+        (self.machine, open)
     }
 
     /// An effect that has begun and that nobody performs yet.

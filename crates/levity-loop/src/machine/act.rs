@@ -1,14 +1,16 @@
 //! Act: the model is called, and the tools it asks for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use levity_core::{
     Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Failure, Finish, Limit, Message, ModelCall,
     ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+    ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
 use crate::notes;
+use crate::wait;
 
 use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
 
@@ -126,12 +128,32 @@ impl AgentMachine {
 
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
         let id = call.id.clone();
+        if let Some(longest) = self.spec.longest_wait.filter(|_| call.name == wait::NAME) {
+            return self.wait(&call, longest, step);
+        }
         if self.spec.delegates.contains(&call.name) {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
             return self.want(Waiting::Child(id), |_| Effect::Child(child), step);
         }
         let run = if approved { ToolRun::approved(call) } else { ToolRun::new(call) };
         self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
+    }
+
+    fn wait(&mut self, call: &ToolCall, longest: Duration, step: &mut Step) {
+        match wait::time(&call.args, longest) {
+            Ok(time) => {
+                let wait = Wait::new(time).for_call(call.id.clone());
+                self.want(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
+            }
+            Err(error) => self.answered(ToolResult::new(call, Err(error)), step),
+        }
+    }
+
+    pub(super) fn woken(&mut self, id: &CallId, step: &mut Step) {
+        if let Some(call) = self.open_call(id) {
+            let output = ToolOutput::text("the time has passed");
+            self.answered(ToolResult::new(&call, Ok(output)), step);
+        }
     }
 
     pub(super) fn ask(&mut self, call: &CallId, reason: String, step: &mut Step) {

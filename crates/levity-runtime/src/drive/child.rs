@@ -9,7 +9,7 @@ use levity_core::{
 };
 use serde_json::Value;
 
-use super::{Around, Driver, Performed};
+use super::{Around, Came, Driver, Performed};
 use crate::error::Error;
 use crate::meter::Meter;
 
@@ -22,32 +22,38 @@ impl<M: Machine + 'static> Driver<M> {
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
         let origin = Digest::of(&self.state.opened).with_json(&child);
+        let (park, what) = (parent.park, child.clone());
+        // One that was begun by an earlier process is driven on to its end, also to be ended at once.
+        let old = cancel.is_cancelled();
         Box::pin(async move {
+            let made = make(&*executor, &*shared.journal, &run, &child, origin, old);
             let performed = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(None),
-                made = make(&*executor, &*shared.journal, &run, &child, origin) => made.map_err(Some),
+                () = cancel.cancelled(), if !old => Err(None),
+                made = made => made.map_err(Some),
             };
             let (child, open) = match performed {
                 Ok(Made::Ready(child, open)) => (*child, open),
-                Ok(Made::Refused(outcome)) => return (id, Ok((Some(outcome), None))),
+                Ok(Made::Nothing) => return (id, Ok(Came::Withdrawn)),
+                Ok(Made::Refused(outcome)) => return (id, Ok(Came::Finished(outcome, None))),
                 Err(Some(error)) => return (id, Err(error)),
                 // Nobody waits for it any more.
-                Err(None) => return (id, Ok((None, None))),
+                Err(None) => return (id, Ok(Came::Withdrawn)),
             };
             let meter = Arc::new(Meter::new(child.limits, Some(above)));
             let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
-            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin };
-            let ended = match Driver::new(run, child.machine, open, around, line) {
+            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin, park };
+            let ended = match Driver::new(run, child.machine, open, None, around, line) {
                 Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
                 Ok(machine) => child_ended(&machine),
+                Err(Error::Parked { .. }) => return (id, Ok(Came::Parked(what))),
                 Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
-            (id, Ok((Some(outcome), Some(meter.spent()))))
+            (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
         })
     }
 }
@@ -56,6 +62,8 @@ impl<M: Machine + 'static> Driver<M> {
 enum Made {
     Ready(Box<Child>, OpenRun),
     Refused(Outcome),
+    /// It was never begun.
+    Nothing,
 }
 
 /// Opens a child's log and makes its machine: a new one, or the one that the log is of.
@@ -65,8 +73,12 @@ async fn make(
     run: &RunId,
     child: &ChildRun,
     origin: Digest,
+    old: bool,
 ) -> Result<Made, Error> {
     let open = journal.open(run).await?;
+    if old && open.records.is_empty() {
+        return Ok(Made::Nothing);
+    }
     let saved = open.records.first().and_then(opened);
     if saved.is_some_and(|(_, then)| then != Some(origin)) {
         return Err(Error::Exists(run.clone()));

@@ -1,0 +1,116 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use levity_core::{Event, Limits, RunId};
+use levity_runtime::{Job, Watcher};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::agent::Agent;
+use crate::answer::Answer;
+use crate::error::Result;
+use crate::machine::AgentMachine;
+use crate::output::OutputCheck;
+use crate::run::{AgentRun, conclude};
+
+/// A run that is about to go another way than an old one did: await it for the answer, or set something
+/// first; see [`Agent::fork`].
+#[must_use = "a fork does nothing until it is awaited or started"]
+pub struct Fork {
+    agent: Agent,
+    from: RunId,
+    records: Option<u64>,
+    id: Option<RunId>,
+    limits: Option<Limits>,
+    watcher: Option<Watcher>,
+    output: Option<OutputCheck>,
+}
+
+impl Fork {
+    pub(crate) fn new(agent: Agent, from: RunId) -> Self {
+        Self { agent, from, records: None, id: None, limits: None, watcher: None, output: None }
+    }
+
+    /// How many records of the old run the new one begins with; by default all, and of a run that has ended
+    /// all before the last call of its model.
+    pub fn after(mut self, records: u64) -> Self {
+        self.records = Some(records);
+        self
+    }
+
+    /// The new run's id; a random one by default.
+    pub fn id(mut self, run: impl Into<RunId>) -> Self {
+        self.id = Some(run.into());
+        self
+    }
+
+    /// What the run may use, in place of what the old one could; what it had used by then counts.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Says as what the answer was wanted, if it was; [`Answer::parse`] then gives the `T`.
+    pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
+        self.output = Some(OutputCheck::of::<T>());
+        self
+    }
+
+    /// Works on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> AgentRun {
+        let runtime = self.agent.runtime().clone();
+        AgentRun::new(runtime.start(self.into_job()))
+    }
+
+    async fn answer(self) -> Result<Answer> {
+        let runtime = self.agent.runtime().clone();
+        conclude(runtime.run(self.into_job()).await)
+    }
+
+    fn into_job(self) -> Job<AgentMachine> {
+        let (agent, output) = (self.agent.clone(), self.output);
+        let mut job =
+            Job::fork(self.from, self.records, self.agent.executor(), move |kind, state| async move {
+                AgentMachine::check_kind(&kind)?;
+                let machine = agent.restore_as(&state, output)?;
+                let system = agent.gather().await.map_err(|error| error.to_string())?;
+                Ok(machine.with_system(system))
+            });
+        if let Some(run) = self.id {
+            job = job.id(run);
+        }
+        if let Some(limits) = self.limits {
+            job = job.limits(limits);
+        }
+        if let Some(watcher) = self.watcher {
+            job = job.watch(watcher);
+        }
+        job
+    }
+}
+
+impl IntoFuture for Fork {
+    type Output = Result<Answer>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.answer())
+    }
+}
+
+impl fmt::Debug for Fork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fork").field("from", &self.from).finish_non_exhaustive()
+    }
+}

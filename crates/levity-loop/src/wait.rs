@@ -1,0 +1,39 @@
+//! The tool by which a model lets time pass.
+
+use std::time::Duration;
+
+use levity_core::{Hints, ToolError, ToolErrorKind, ToolSpec};
+use serde_json::{Value, json};
+
+/// The tool's name.
+pub(crate) const NAME: &str = "wait";
+
+pub(crate) fn spec(longest: Duration) -> ToolSpec {
+    let most = longest.as_secs_f64();
+    ToolSpec::new(NAME, "Waits, and then goes on: for something to be ready, or for a better time.")
+        .with_hints(Hints::new().read_only())
+        .with_input(json!({
+            "type": "object",
+            "properties": {"seconds": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": most,
+                "description": format!("How long, {most} at most."),
+            }},
+            "required": ["seconds"],
+            "additionalProperties": false,
+        }))
+}
+
+/// How long a call wants to wait.
+pub(crate) fn time(args: &Value, longest: Duration) -> Result<Duration, ToolError> {
+    let time = args.get("seconds").and_then(Value::as_f64).map(Duration::try_from_secs_f64);
+    match time {
+        Some(Ok(time)) if time <= longest => Ok(time),
+        _ => {
+            let most = longest.as_secs_f64();
+            let message = format!("`seconds` must be a number from 0 to {most}");
+            Err(ToolError::new(ToolErrorKind::InvalidArgs, message))
+        }
+    }
+}

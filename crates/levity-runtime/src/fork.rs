@@ -1,0 +1,72 @@
+//! Runs that go another way from a record of an old one.
+
+use levity_core::{EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, Timestamp};
+
+use crate::error::{Divergence, Error};
+use crate::state::State;
+
+/// The first records of an old run that a new one begins with. Of a run that has ended, all before the last
+/// call of a model, unless told how many.
+pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, wanted: Option<u64>) -> Result<Vec<Record>, Error> {
+    let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
+    let last_call = records.iter().rposition(
+        |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
+    );
+    let most = records.len() - usize::from(ended);
+    let count = match wanted {
+        Some(wanted) => usize::try_from(wanted).unwrap_or(usize::MAX),
+        None if ended => last_call.unwrap_or(most),
+        None => most,
+    };
+    if records.is_empty() {
+        return Err(Error::NotFound(run.clone()));
+    }
+    if count == 0 || count > most {
+        let reason = format!("it can be forked after 1 to {most} of its records, not after {count}");
+        return Err(Error::Fork { run: run.clone(), reason });
+    }
+    records.truncate(count);
+    Ok(records)
+}
+
+/// What a fork is made of: the old run's first records, told as the new machine takes them.
+pub(crate) struct Fork {
+    pub(crate) from: RunId,
+    pub(crate) opened: Opened,
+    pub(crate) now: Timestamp,
+}
+
+impl Fork {
+    /// Folds the old records into the new run, and returns them as they are written there.
+    pub(crate) fn fold<M: Machine>(
+        self,
+        state: &mut State<M>,
+        records: Vec<Record>,
+        executor: &dyn Executor,
+    ) -> Result<Vec<Record>, Divergence> {
+        let mut opened = Opened::new(state.machine.kind(), state.machine.save(), self.opened.limits);
+        opened.wrap = self.opened.wrap;
+        opened.setup = executor.setup();
+        opened.forked = Some(Forked::new(self.from, records.len() as u64));
+        let mut written = Vec::with_capacity(records.len());
+        for mut record in records {
+            match &mut record.entry {
+                Entry::Opened(old) => {
+                    *old = opened.clone();
+                    record.at = self.now;
+                }
+                // What goes in now is told, so that the fork replays as it is.
+                Entry::Started { effect, note } => {
+                    for (name, digest) in state.inputs(*effect) {
+                        note.inputs.retain(|(old, _)| *old != name);
+                        note.inputs.push((name, digest));
+                    }
+                }
+                _ => {}
+            }
+            state.apply(record.clone(), None)?;
+            written.push(record);
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,178 @@
+use std::fmt;
+use std::time::Duration;
+
+use levity_core::{EffectKind, Entry, Forked, Outcome, Record, RunId, Status, Usage};
+use serde::Serialize;
+
+/// What a run came to, as its records tell it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RunReport {
+    /// The run.
+    pub run: RunId,
+    /// The run that it was forked from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
+    /// How it ended, if it did.
+    pub status: Option<Status>,
+    /// The last words of its model.
+    pub answer: String,
+    /// What it used, children included.
+    pub usage: Usage,
+    /// Calls of a model.
+    pub model_calls: u64,
+    /// What it did, in order: calls of tools and agents, and what came of them.
+    pub steps: Vec<ReportStep>,
+    /// How long it took, from its first record to its last.
+    pub time: Duration,
+}
+
+/// Something that a run did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ReportStep {
+    /// The tool or the agent.
+    pub name: String,
+    /// The arguments, as JSON; empty when the records do not tell.
+    pub args: String,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+impl RunReport {
+    /// What these records of a run tell.
+    pub fn of(run: &RunId, records: &[Record]) -> Self {
+        let span = records.last().zip(records.first());
+        let mut report = Self {
+            run: run.clone(),
+            forked: None,
+            status: None,
+            answer: String::new(),
+            usage: Usage::default(),
+            model_calls: 0,
+            steps: Vec::new(),
+            time: span.map_or(Duration::ZERO, |(last, first)| last.at.since(first.at)),
+        };
+        let mut calls = Calls::default();
+        records.iter().for_each(|record| report.add(&record.entry, &mut calls));
+        report
+    }
+
+    fn add(&mut self, entry: &Entry, calls: &mut Calls) {
+        match entry {
+            Entry::Opened(opened) => self.forked.clone_from(&opened.forked),
+            Entry::Started { note, .. } if note.kind == EffectKind::Model => self.model_calls += 1,
+            Entry::Finished { outcome, .. } => self.finished(outcome, calls),
+            Entry::Ended(status) => self.status = Some(status.clone()),
+            _ => {}
+        }
+        if let Entry::Started { effect, note } = entry {
+            calls.begun.push((*effect, note.name.to_string(), note.call.clone()));
+        }
+        if let Entry::Finished { effect, outcome, .. } = entry {
+            self.steps.extend(calls.step(*effect, outcome));
+        }
+    }
+
+    fn finished(&mut self, outcome: &Outcome, calls: &mut Calls) {
+        match outcome {
+            Outcome::Model(Ok(response)) => {
+                self.usage += response.usage;
+                let text = response.message.text();
+                if !text.trim().is_empty() {
+                    self.answer = text.into_owned();
+                }
+                calls.asked.extend(response.message.calls().cloned());
+            }
+            Outcome::Child(ending) => self.usage += ending.usage,
+            _ => {}
+        }
+    }
+}
+
+/// The calls that a run has asked for so far.
+#[derive(Default)]
+struct Calls {
+    asked: Vec<levity_core::ToolCall>,
+    begun: Vec<(levity_core::EffectId, String, Option<levity_core::CallId>)>,
+}
+
+impl Calls {
+    fn step(&mut self, effect: levity_core::EffectId, outcome: &Outcome) -> Option<ReportStep> {
+        let at = self.begun.iter().position(|(id, ..)| *id == effect)?;
+        let (_, name, call) = self.begun.swap_remove(at);
+        let failed = match outcome {
+            Outcome::Tool(result) => result.is_error(),
+            Outcome::Child(ending) => !ending.status.is_answer(),
+            Outcome::Unknown => true,
+            _ => return None,
+        };
+        let asked = self.asked.iter().rev().find(|asked| Some(&asked.id) == call.as_ref());
+        let args = asked.map(|asked| asked.args.to_string()).unwrap_or_default();
+        Some(ReportStep { name, args, failed })
+    }
+}
+
+/// Two runs side by side: what they answered, what it cost, what they did.
+///
+/// Its `Display` is a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The one.
+    pub left: RunReport,
+    /// The other.
+    pub right: RunReport,
+    /// How many steps are the same in both before they part.
+    pub same_steps: usize,
+    /// Whether they answered the same, to the letter.
+    pub same_answer: bool,
+}
+
+impl Comparison {
+    /// Compares two runs.
+    pub fn new(left: RunReport, right: RunReport) -> Self {
+        let pairs = left.steps.iter().zip(&right.steps);
+        let same_steps = pairs.take_while(|(left, right)| left == right).count();
+        let same_answer = left.status.is_some() && right.status.is_some() && left.answer == right.answer;
+        Self { same_steps, same_answer, left, right }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |name: &str, left: &dyn fmt::Display, right: &dyn fmt::Display| {
+            writeln!(f, "{name:<12} {:<36} {}", left.to_string(), right)
+        };
+        let (left, right) = (&self.left, &self.right);
+        let status = |run: &RunReport| match &run.status {
+            Some(status) => status.to_string(),
+            None => "has not ended".to_owned(),
+        };
+        row("run", &left.run, &right.run)?;
+        row("status", &status(left), &status(right))?;
+        row("used", &left.usage, &right.usage)?;
+        row("model calls", &left.model_calls, &right.model_calls)?;
+        row("steps", &left.steps.len(), &right.steps.len())?;
+        row("time", &format!("{:?}", left.time), &format!("{:?}", right.time))?;
+        self.parting(f)?;
+        writeln!(f, "{} answered: {}", left.run, left.answer)?;
+        writeln!(f, "{} answered: {}", right.run, right.answer)
+    }
+}
+
+impl Comparison {
+    fn parting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = |run: &RunReport| match run.steps.get(self.same_steps) {
+            Some(step) => format!("{} {}", step.name, step.args),
+            None => "nothing more".to_owned(),
+        };
+        let (left, right) = (next(&self.left), next(&self.right));
+        match self.same_steps {
+            all if all == self.left.steps.len() && all == self.right.steps.len() => {
+                writeln!(f, "both took the same steps")
+            }
+            same => writeln!(f, "after {same} steps in common: {left} | {right}"),
+        }
+    }
+}

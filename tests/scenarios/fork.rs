@@ -1,0 +1,133 @@
+//! A run that goes another way from a record of an old one.
+
+use levity::core::{Entry, EventKind, Journal as _, RunQuery};
+use levity::prelude::*;
+use levity::runtime::{Comparison, RunReport};
+use levity::test::ScriptedModel;
+use serde_json::json;
+
+use crate::support::{Counter, add, runtime};
+
+/// Counts how often it is called.
+struct Bell(Counter);
+
+#[tool]
+impl Bell {
+    /// Rings.
+    #[tool]
+    async fn ring(&self) -> String {
+        format!("ring {}", self.0.up())
+    }
+}
+
+fn rings() -> ScriptedModel {
+    ScriptedModel::new().call("ring", json!({})).call("add", json!({"a": 1, "b": 1})).reply("Two.")
+}
+
+fn agent(model: ScriptedModel, rung: &Counter, runtime: &Runtime) -> levity::agent::AgentBuilder {
+    Agent::builder(model).tools(Bell(rung.clone())).tool(add).runtime(runtime.clone())
+}
+
+#[tokio::test]
+async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
+    let (runtime, journal) = runtime();
+    let rung = Counter::default();
+    let old = agent(rings(), &rung, &runtime).build().unwrap();
+    let run = old.run("Ring, then add").id("old").await.unwrap().run().clone();
+    let records = journal.records(&run);
+    let rang_at = records.iter().position(|r| is_finished_ring(&r.entry)).unwrap() as u64;
+    for after in 1..records.len() as u64 {
+        let before = rung.get();
+        let model = ScriptedModel::new().reply("Otherwise.").reply("Otherwise.").reply("Otherwise.");
+        let new = agent(model, &rung, &runtime).instructions("Be different.").build().unwrap();
+        let answer = new.fork("old").after(after).id(format!("new-{after}")).await;
+        let Ok(answer) = answer else {
+            // The last word of the model is among what it begins with.
+            assert_eq!(after, records.len() as u64 - 1);
+            continue;
+        };
+        if after > rang_at {
+            assert_eq!(rung.get(), before, "what had finished was done again, after {after}");
+        }
+        // The fork is a run like any other.
+        let replayed = new.replay(answer.run()).await.unwrap();
+        assert!(matches!(replayed.events.last().unwrap().kind, EventKind::RunEnded(_)));
+        let Entry::Opened(opened) = &journal.records(answer.run())[0].entry else { panic!() };
+        assert_eq!(
+            opened.forked.as_ref().map(|forked| (forked.run.as_str(), forked.records)),
+            Some(("old", after))
+        );
+    }
+    assert_eq!(journal.records(&run), records, "the old run is as it was");
+}
+
+fn is_finished_ring(entry: &Entry) -> bool {
+    match entry {
+        Entry::Finished { outcome: levity::core::Outcome::Tool(result), .. } => result.name == "ring",
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
+    let (runtime, journal) = runtime();
+    let rung = Counter::default();
+    let run = agent(rings(), &rung, &runtime).build().unwrap().run("Ring").id("old").await.unwrap();
+    let model = ScriptedModel::new().reply("2, as a number.");
+    let new = agent(model.clone(), &rung, &runtime).instructions("Answer in digits.").build().unwrap();
+    let answer = new.fork(run.run().clone()).id("new").await.unwrap();
+    assert_eq!(answer.text(), "2, as a number.");
+    let [request] = &*model.requests() else { panic!("the last call alone is made again") };
+    assert_eq!(request.system.as_deref(), Some("Answer in digits."));
+    assert_eq!(request.history.len(), 5);
+    let report = |id: &str| RunReport::of(&RunId::new(id), &journal.records(&RunId::new(id)));
+    let comparison = Comparison::new(report("old"), report("new"));
+    assert_eq!((comparison.same_steps, comparison.same_answer), (2, false));
+    assert_eq!((comparison.left.answer.as_str(), comparison.right.model_calls), ("Two.", 3));
+    let table = comparison.to_string();
+    assert!(table.contains("both took the same steps") && table.contains("2, as a number."), "{table}");
+}
+
+#[tokio::test]
+async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
+    let (runtime, journal) = runtime();
+    let rung = Counter::default();
+    let old = agent(rings(), &rung, &runtime).build().unwrap();
+    old.run("Ring").id("old").await.unwrap();
+    let records = journal.records(&RunId::new("old")).len() as u64;
+    let check = async |fork: levity::agent::Fork, words: &str| {
+        let error = fork.await.unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains(words), "{source}");
+    };
+    check(old.fork("old").after(0), "after 1 to").await;
+    check(old.fork("old").after(records), "after 1 to").await;
+    check(old.fork("nobody"), "not in the journal").await;
+    check(old.fork("old").id("old"), "exists already").await;
+    // An agent that would have done something else does not fit what was done.
+    let helper = Agent::builder(ScriptedModel::new()).build().unwrap();
+    let other = Agent::builder(ScriptedModel::new()).agent("ring", "Rings.", helper).runtime(runtime);
+    check(other.build().unwrap().fork("old"), "parts from its journal at record 3").await;
+    assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_names_what_has_changed() {
+    let (runtime, _) = runtime();
+    let rung = Counter::default();
+    let old = agent(rings(), &rung, &runtime).instructions("Ring.").build().unwrap();
+    let run = old.run("Ring").await.unwrap().run().clone();
+    old.replay(&run).await.unwrap();
+    let check = async |agent: levity::agent::AgentBuilder, words: &str| {
+        let error = agent.build().unwrap().replay(&run).await.unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains(words), "{source}");
+    };
+    let same = || agent(ScriptedModel::new(), &rung, &runtime).instructions("Ring.");
+    same().build().unwrap().replay(&run).await.expect("another model makes no difference");
+    check(same().instructions("Do not ring."), "the instructions changed").await;
+    check(same().tool_as("plus", add), "tool `plus` is new").await;
+    check(same().max_turns(3), "the limits of a turn").await;
+    let fewer = Agent::builder(ScriptedModel::new()).tool(add).instructions("Ring.").runtime(runtime.clone());
+    check(fewer, "tool `ring` is gone").await;
+}

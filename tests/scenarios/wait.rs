@@ -1,0 +1,149 @@
+//! Runs that wait take up nothing but their place in the journal, and others can tell them what to do.
+
+use std::time::Duration;
+
+use levity::core::{Command, Decision, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
+use levity::prelude::*;
+use levity::runtime::{ControlError, Told};
+use levity::test::{ManualWorld, ScriptedModel};
+use serde_json::json;
+
+use crate::support::{Counter, runtime};
+
+/// Sends letters, which somebody must allow.
+struct Letters(Counter);
+
+#[tool]
+impl Letters {
+    /// Sends a letter.
+    #[tool(destructive)]
+    async fn send(&self) -> String {
+        format!("letter {}", self.0.up())
+    }
+}
+
+fn sends() -> ScriptedModel {
+    ScriptedModel::new().call("send", json!({})).reply("Sent.")
+}
+
+fn sender(model: ScriptedModel, sent: &Counter, runtime: Runtime) -> Agent {
+    Agent::builder(model).tools(Letters(sent.clone())).runtime(runtime).build().unwrap()
+}
+
+async fn parked(run: impl IntoFuture<Output = levity::Result<Answer>>) -> RunId {
+    match run.await {
+        Err(levity::Error::Parked { run, .. }) => run,
+        other => panic!("it was not parked: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
+    let (runtime, journal) = runtime();
+    let (model, sent) = (sends(), Counter::default());
+    let agent = sender(model.clone(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    assert_eq!(sent.get(), 0);
+    let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
+    assert_eq!(waiting.iter().map(|summary| &summary.run).collect::<Vec<_>>(), [&run]);
+    // Nothing has changed for it, so it waits again.
+    assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    assert_eq!((ask.call.name.as_str(), &ask.run), ("send", &run));
+    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    assert_eq!(runtime.tell(&run, allow.clone()).await.unwrap(), Told::Written);
+    let again = runtime.tell(&run, allow).await.unwrap_err();
+    assert!(matches!(again, levity::runtime::Error::Control(ControlError::NotAsked { .. })), "{again}");
+    assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
+    assert_eq!((sent.get(), model.requests().len()), (1, 2));
+    let ended = runtime.tell(&run, Post::Command(Command::Pause)).await.unwrap_err();
+    assert!(matches!(ended, levity::runtime::Error::Control(ControlError::NotRunning(_))), "{ended}");
+    let nobody = runtime.tell(&RunId::new("nobody"), Post::Command(Command::Pause)).await.unwrap_err();
+    assert!(matches!(nobody, levity::runtime::Error::NotFound(_)), "{nobody}");
+}
+
+#[tokio::test]
+async fn a_run_below_is_left_with_the_run_above_it() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let lead = |helper| {
+        let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+        let helper = sender(helper, &sent, Runtime::new());
+        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap()
+    };
+    let agent = lead(sends());
+    let run = parked(agent.run("Have it written").park()).await;
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    assert_ne!(ask.run, run);
+    runtime.tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow }).await.unwrap();
+    assert_eq!(agent.resume(run.clone()).park().await.unwrap().text(), "Done.");
+    assert_eq!(sent.get(), 1);
+    assert!(journal.list(&RunQuery::new()).await.unwrap().iter().all(|summary| summary.state().is_end()));
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_while_nobody_drives_it_ends_when_it_is_resumed() {
+    let (runtime, journal) = runtime();
+    let (model, sent) = (sends(), Counter::default());
+    let agent = sender(model.clone(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    let error = agent.resume(run.clone()).await.unwrap_err();
+    assert!(matches!(&error, levity::Error::Cancelled { reason, .. } if reason == "never mind"), "{error}");
+    assert_eq!((sent.get(), model.requests().len()), (0, 1));
+    assert!(matches!(journal.records(&run).last().unwrap().entry, levity::core::Entry::Ended(_)));
+}
+
+#[tokio::test]
+async fn children_that_were_left_end_with_the_run() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent =
+        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    agent.resume(run).await.unwrap_err();
+    let runs = journal.list(&RunQuery::new()).await.unwrap();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
+}
+
+#[tokio::test]
+async fn a_run_lets_days_pass() {
+    let journal = MemoryJournal::new();
+    let world = ManualWorld::new();
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+    let model = ScriptedModel::new().call("wait", json!({"seconds": 172_800})).reply("It is Monday.");
+    let agent =
+        Agent::builder(model).waits(Duration::from_secs(7 * 86_400)).runtime(runtime).build().unwrap();
+    let run = parked(agent.run("Wait until Monday").id("weekend").park()).await;
+    let due = async |at: Timestamp| journal.list(&RunQuery::new().due(at)).await;
+    let [summary] = &*journal.list(&RunQuery::new()).await.unwrap() else { panic!("one run") };
+    let wakes = summary.wakes().unwrap();
+    assert_eq!(wakes, world.now().after(Duration::from_secs(172_800)));
+    assert!(due(world.now()).await.unwrap().is_empty());
+    // A day later it still waits, and for no longer than before.
+    world.advance(Duration::from_secs(86_400));
+    assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
+    world.advance(Duration::from_secs(86_400));
+    assert_eq!(due(world.now()).await.unwrap().len(), 1);
+    let resumed = agent.resume(run).start();
+    assert_eq!(resumed.await.unwrap().text(), "It is Monday.");
+    assert!(due(world.now()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
+    let (runtime, _) = runtime();
+    for seconds in [json!(-1), json!(1e300), json!("soon"), json!(null), json!(3601)] {
+        let model = ScriptedModel::new().call("wait", json!({ "seconds": seconds })).reply("Well.");
+        let agent = Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime.clone());
+        let answer = agent.build().unwrap().run("Wait").await.unwrap();
+        let (_, result) = answer.history().calls().next().unwrap();
+        assert!(result.text().contains("from 0 to 3600"), "{}", result.text());
+    }
+}
