@@ -36,17 +36,17 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
     let run = old.run("Ring, then add").id("old").await.unwrap().run().clone();
     let records = journal.records(&run);
     let rang_at = records.iter().position(|r| is_finished_ring(&r.entry)).unwrap() as u64;
-    for after in 1..records.len() as u64 {
+    for after in 0..records.len() as u64 - 1 {
         let before = rung.get();
         let model = ScriptedModel::new().reply("Otherwise.").reply("Otherwise.").reply("Otherwise.");
         let new = agent(model, &rung, &runtime).instructions("Be different.").build().unwrap();
         let answer = new.fork("old").after(after).id(format!("new-{after}")).await;
         let Ok(answer) = answer else {
             // The last word of the model is among what it begins with.
-            assert_eq!(after, records.len() as u64 - 1);
+            assert_eq!(after, records.len() as u64 - 2);
             continue;
         };
-        if after > rang_at {
+        if after >= rang_at {
             assert_eq!(rung.get(), before, "what had finished was done again, after {after}");
         }
         // The fork is a run like any other.
@@ -54,7 +54,7 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
         assert!(matches!(replayed.events.last().unwrap().kind, EventKind::RunEnded(_)));
         let Entry::Opened(opened) = &journal.records(answer.run())[0].entry else { panic!() };
         assert_eq!(
-            opened.forked.as_ref().map(|forked| (forked.run.as_str(), forked.records)),
+            opened.forked.as_ref().map(|forked| (forked.run.as_str(), forked.after)),
             Some(("old", after))
         );
     }
@@ -100,8 +100,8 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains(words), "{source}");
     };
-    check(old.fork("old").after(0), "after 1 to").await;
-    check(old.fork("old").after(records), "after 1 to").await;
+    check(old.fork("old").after(records - 1), "is one of 0 to").await;
+    check(old.fork("old").after(u64::MAX), "is one of 0 to").await;
     check(old.fork("nobody"), "not in the journal").await;
     check(old.fork("old").id("old"), "exists already").await;
     // An agent that would have done something else does not fit what was done.

@@ -56,6 +56,40 @@ pub trait Journal: Send + Sync {
     }
 }
 
+macro_rules! forward_journal {
+    ($($pointer:ty),*) => {$(
+        #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
+        impl<J: Journal + ?Sized> Journal for $pointer {
+            async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+                (**self).open(run).await
+            }
+
+            async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+                (**self).list(query).await
+            }
+
+            async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+                (**self).read(run).await
+            }
+
+            async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+                (**self).remove(run).await
+            }
+
+            async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+                (**self).post(run, post).await
+            }
+
+            fn keeps(&self) -> bool {
+                (**self).keeps()
+            }
+        }
+    )*};
+}
+
+forward_journal!(Arc<J>, Box<J>);
+
 /// One run's log. Dropping it lets others open the run.
 #[async_trait]
 pub trait RunLog: Send {
@@ -193,14 +227,14 @@ impl Opened {
 pub struct Forked {
     /// The other run.
     pub run: RunId,
-    /// How many of its records are the first of this one.
-    pub records: u64,
+    /// The last of its records that this one began with.
+    pub after: u64,
 }
 
 impl Forked {
-    /// Forked from the first `records` records of `run`.
-    pub fn new(run: RunId, records: u64) -> Self {
-        Self { run, records }
+    /// Forked from `run`, after that record.
+    pub fn new(run: RunId, after: u64) -> Self {
+        Self { run, after }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::run::{AgentRun, conclude};
 pub struct Fork {
     agent: Agent,
     from: RunId,
-    records: Option<u64>,
+    after: Option<u64>,
     id: Option<RunId>,
     limits: Option<Limits>,
     watcher: Option<Watcher>,
@@ -30,13 +30,13 @@ pub struct Fork {
 
 impl Fork {
     pub(crate) fn new(agent: Agent, from: RunId) -> Self {
-        Self { agent, from, records: None, id: None, limits: None, watcher: None, output: None }
+        Self { agent, from, after: None, id: None, limits: None, watcher: None, output: None }
     }
 
-    /// How many records of the old run the new one begins with; by default all, and of a run that has ended
-    /// all before the last call of its model.
-    pub fn after(mut self, records: u64) -> Self {
-        self.records = Some(records);
+    /// The last record of the old run that the new one begins with, by its number; by default the last there
+    /// is, and of a run that has ended the last before the last call of its model.
+    pub fn after(mut self, record: u64) -> Self {
+        self.after = Some(record);
         self
     }
 
@@ -81,7 +81,7 @@ impl Fork {
     fn into_job(self) -> Job<AgentMachine> {
         let (agent, output) = (self.agent.clone(), self.output);
         let mut job =
-            Job::fork(self.from, self.records, self.agent.executor(), move |kind, state| async move {
+            Job::fork(self.from, self.after, self.agent.executor(), move |kind, state| async move {
                 AgentMachine::check_kind(&kind)?;
                 let machine = agent.restore_as(&state, output)?;
                 let system = agent.gather().await.map_err(|error| error.to_string())?;

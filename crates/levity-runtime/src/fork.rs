@@ -5,16 +5,16 @@ use levity_core::{EffectKind, Entry, Executor, Forked, Machine, Opened, Record, 
 use crate::error::{Divergence, Error};
 use crate::state::State;
 
-/// The first records of an old run that a new one begins with. Of a run that has ended, all before the last
-/// call of a model, unless told how many.
-pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, wanted: Option<u64>) -> Result<Vec<Record>, Error> {
+/// The first records of an old run that a new one begins with: up to one of them or, of a run that has
+/// ended, all before the last call of a model.
+pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<Vec<Record>, Error> {
     let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
     let last_call = records.iter().rposition(
         |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
     );
     let most = records.len() - usize::from(ended);
-    let count = match wanted {
-        Some(wanted) => usize::try_from(wanted).unwrap_or(usize::MAX),
+    let count = match after {
+        Some(after) => usize::try_from(after).unwrap_or(usize::MAX).saturating_add(1),
         None if ended => last_call.unwrap_or(most),
         None => most,
     };
@@ -22,7 +22,7 @@ pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, wanted: Option<u64>) ->
         return Err(Error::NotFound(run.clone()));
     }
     if count == 0 || count > most {
-        let reason = format!("it can be forked after 1 to {most} of its records, not after {count}");
+        let reason = format!("its last record to begin with is one of 0 to {}", most.saturating_sub(1));
         return Err(Error::Fork { run: run.clone(), reason });
     }
     records.truncate(count);
@@ -47,7 +47,7 @@ impl Fork {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), self.opened.limits);
         opened.wrap = self.opened.wrap;
         opened.setup = executor.setup();
-        opened.forked = Some(Forked::new(self.from, records.len() as u64));
+        opened.forked = Some(Forked::new(self.from, (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {
             match &mut record.entry {

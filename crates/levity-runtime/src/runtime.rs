@@ -171,7 +171,7 @@ impl Runtime {
         line: Option<Line>,
     ) -> Result<Ready<M>, Error> {
         let old = self.shared.journal.read(&plan.from).await?;
-        let records = cut(&plan.from, old, plan.records)?;
+        let records = cut(&plan.from, old, plan.after)?;
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
             return Err(Error::NotFound(plan.from));
         };
@@ -266,7 +266,7 @@ type LaterRestore<M> = Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, 
 /// How a run is forked.
 struct ForkPlan<M> {
     from: RunId,
-    records: Option<u64>,
+    after: Option<u64>,
     restore: LaterRestore<M>,
 }
 
@@ -326,14 +326,14 @@ impl<M> Job<M> {
         }
     }
 
-    /// A new run that begins with the first `records` records of an old one, and goes its own way from there;
-    /// of a run that has ended, all before the last call of a model unless told otherwise. `restore` builds
+    /// A new run that begins with the records of an old one up to `after`, and goes its own way from there;
+    /// unless told, with all or, of a run that has ended, all before the last call of a model. `restore` builds
     /// the machine from the state that the old one began with.
     ///
     /// What had finished by then is not performed again. A child that was under way then is begun anew.
     pub fn fork<F>(
         from: RunId,
-        records: Option<u64>,
+        after: Option<u64>,
         executor: Arc<dyn Executor>,
         restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static,
     ) -> Self
@@ -341,7 +341,7 @@ impl<M> Job<M> {
         F: Future<Output = Result<M, String>> + Send + 'static,
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
-        let origin = Origin::Fork(ForkPlan { from, records, restore });
+        let origin = Origin::Fork(ForkPlan { from, after, restore });
         Self { origin, executor, limits: None, id: None, watcher: None, park: false }
     }
 
