@@ -43,6 +43,8 @@ pub(crate) struct Running {
     pub(crate) seq: u64,
     /// Taken out by whoever performs it.
     pub(crate) effect: Option<Effect>,
+    /// Whether it had begun before, in a process that is gone.
+    pub(crate) again: bool,
     call: Option<CallId>,
 }
 
@@ -172,7 +174,9 @@ impl<M: Machine> State<M> {
         watched: bool,
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
-        let effect = match self.queue.iter().position(|wanted| wanted.id == id) {
+        let wanted = self.queue.iter().position(|wanted| wanted.id == id);
+        let again = wanted.is_none();
+        let effect = match wanted {
             Some(at) => self.queue.remove(at).map(|wanted| wanted.effect),
             None => self.take_up_again(id),
         };
@@ -195,7 +199,7 @@ impl<M: Machine> State<M> {
             let mut places = self.line.iter_mut().filter(|place| Some(&place.call) == call.as_ref());
             places.by_ref().for_each(|place| place.alone = note.alone);
         }
-        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), call });
+        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), again, call });
         Ok(())
     }
 
