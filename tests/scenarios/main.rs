@@ -10,6 +10,7 @@ mod limits;
 mod order;
 mod replay;
 mod resume;
+mod stops;
 mod strategies;
 mod support;
 mod typed;
