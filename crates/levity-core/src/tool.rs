@@ -21,7 +21,8 @@ use crate::{CallId, CancelToken, Content, Media, RunId, Timestamp, ToolError};
 /// - A failure is an `Err`, written for the model to act on; a panic is caught and told as a failure.
 /// - `undo` is called only where the hints say [`Compensable`](EffectClass::Compensable), with the arguments
 ///   and the key of the call it takes back. That call never took effect, half did or wholly did, and it may
-///   have been undone before. After `Ok`, nothing of it is left, and it may be made again.
+///   have been undone before. It is no longer under way: its future was dropped, or its thread has returned.
+///   After `Ok`, nothing of it is left, and it may be made again.
 ///
 /// `levity_test::conformance::tool` checks an implementation.
 ///

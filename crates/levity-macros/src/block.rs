@@ -74,18 +74,20 @@ fn read_method(method: &mut ImplItemFn, options: Options, outer: &Generics, erro
     Method { tool, cfgs }
 }
 
-/// A call is taken back by a method of the same type; of one in this block it is seen what it is like.
-fn check_undo(tool: &ToolFn, block: &ItemImpl, errors: &mut Errors) {
+/// A call is taken back by a method of the same type; one in this block is seen, so it can be checked here.
+fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
     let Some(path) = &tool.options.undo else { return };
     let Some(name) = path.get_ident() else {
         errors.at(path, "a method is undone by another of its type: `undo = its_name`");
         return;
     };
-    let mut methods = block.items.iter().filter_map(|item| match item {
-        ImplItem::Fn(method) => Some(&method.sig),
+    let mut methods = block.items.iter_mut().filter_map(|item| match item {
+        ImplItem::Fn(method) => Some(method),
         _ => None,
     });
-    let Some(undo) = methods.find(|undo| undo.ident == *name) else { return };
+    let Some(method) = methods.find(|method| method.sig.ident == *name) else { return };
+    method.attrs.push(params::allow());
+    let undo = &method.sig;
     if !undo.receiver().is_some_and(is_shared) {
         errors.at(name, format!("`{name}` takes `&self` and then what `{}` takes", tool.ident));
     }

@@ -1,4 +1,4 @@
-//! Test kit for levity: scripted models, a manual clock, faults, and one conformance suite per trait.
+//! Test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite per trait.
 //!
 //! ```
 //! use levity_core::{Message, Model, Request};

@@ -35,7 +35,8 @@ mod undone {
     use levity_core::{ToolError, ToolErrorKind};
 
     pub(super) fn strike(all: super::All) -> Result<(), ToolError> {
-        match &*all.name {
+        let super::All { name } = all;
+        match &*name {
             "ink" => Err(ToolError::new(ToolErrorKind::Denied, "ink stays")),
             _ => Ok(()),
         }

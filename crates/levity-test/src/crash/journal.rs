@@ -157,7 +157,7 @@ impl CrashJournal {
     /// Waits for ever if the life has been stopped.
     async fn alive(&self) {
         if self.is_stopped() {
-            pending().await
+            pending::<()>().await;
         }
     }
 }

@@ -228,6 +228,10 @@ async fn a_blocking_call_is_undone_on_a_thread_once_its_own_is_done_with_it() {
         while clock.slept.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }
+        // An undo that did not wait for its turn would be on its thread before this is on one.
+        for _ in 0..10 {
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+        }
         release.send(()).unwrap();
         while clock.slept.lock().unwrap().len() < 3 {
             tokio::task::yield_now().await;
