@@ -9,6 +9,8 @@ use levity::test::crash::{self, Crashes, Life, Tally};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
+use crate::support::approve_all;
+
 /// Tools of every class that tally what they do, by the key of the call.
 struct Office(Arc<Tally>);
 
@@ -72,31 +74,46 @@ fn calls(names: &[&str]) -> Turn {
     names.iter().fold(Turn::new(), |turn, name| turn.call(*name, json!({})))
 }
 
-fn agent(life: &Life) -> Agent {
+/// The agent, which asks an approver if it has one, and the host otherwise.
+fn agent(life: &Life, approver: bool) -> Agent {
+    let asks = |agent: levity::agent::AgentBuilder| if approver { agent.approver(Yes) } else { agent };
     let office = || Office(life.world.clone());
     let model = ScriptedModel::new().turn(calls(&["look"])).turn(calls(&["book"])).turn(calls(&["send"]));
-    let helper = Agent::builder(model.reply("Helped.").by_history()).tools(office()).approver(Yes);
+    let helper = Agent::builder(model.reply("Helped.").by_history()).tools(office());
     let model = ScriptedModel::new()
         .turn(calls(&["look", "look", "set"]))
         .turn(calls(&["book"]))
         .turn(calls(&["send"]))
         .call("helper", json!({"task": "Help."}))
         .reply("All is done.");
-    Agent::builder(model.by_history())
+    asks(Agent::builder(model.by_history()))
         .tools(office())
-        .agent("helper", "Helps.", helper.build().unwrap())
-        .approver(Yes)
+        .agent("helper", "Helps.", asks(helper).build().unwrap())
         .runtime(Runtime::new().with_journal(life.journal.clone()))
         .build()
         .unwrap()
 }
 
 async fn office(life: Life) -> Done {
-    let agent = agent(&life);
+    let agent = agent(&life, true);
     let answer = match life.knows("r").await {
         true => agent.resume("r").await.unwrap(),
         false => agent.run("Do it all.").id("r").await.unwrap(),
     };
+    done(&life, &answer).await
+}
+
+/// The same with a handle, by which the host allows what is asked about.
+async fn office_with_a_host(life: Life) -> Done {
+    let agent = agent(&life, false);
+    let run = match life.knows("r").await {
+        true => agent.resume("r").start(),
+        false => agent.run("Do it all.").id("r").start(),
+    };
+    done(&life, &approve_all(run).await.unwrap()).await
+}
+
+async fn done(life: &Life, answer: &Answer) -> Done {
     let calls = answer.history().calls().map(|(call, _)| call.name.clone()).collect();
     let mut unknown = 0;
     for run in life.journal.list().await.unwrap() {
@@ -136,6 +153,11 @@ async fn stopped_after_every_record_it_ends_the_same() {
     let report = crash::after_every_record(MemoryJournal::new, office).await;
     check(&report);
     assert!(report.stops.len() > 60, "{}", report.stops.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_run_with_a_handle_and_a_host_that_decides_ends_the_same() {
+    check(&crash::after_every_record(MemoryJournal::new, office_with_a_host).await);
 }
 
 #[tokio::test]
