@@ -74,6 +74,16 @@ impl Tools {
         self.did("set", cx)
     }
 
+    /// Books something; what is booked can be given back.
+    #[tool(undo = give_back)]
+    async fn book(&self, cx: &ToolCx) -> String {
+        self.did("book", cx)
+    }
+
+    async fn give_back(&self, cx: &ToolCx) {
+        self.did("give_back", cx);
+    }
+
     /// Sends something that must not be sent twice.
     #[tool(destructive)]
     async fn send(&self, cx: &ToolCx) -> String {
@@ -136,9 +146,9 @@ async fn main() -> levity::Result<()> {
     let runtime = Runtime::new().with_journal(journal);
     let tools = || Tools(folder.join("done"));
 
-    let help: &[&[&str]] = &[&["look"], &["send"]];
+    let help: &[&[&str]] = &[&["look"], &["book"], &["send"]];
     let helper = Agent::builder(Player(ModelCard::new("test", "helper"), help)).tools(tools()).approver(Yes);
-    let lead: &[&[&str]] = &[&["look", "look", "set"], &["send"], &["helper"]];
+    let lead: &[&[&str]] = &[&["look", "look", "set"], &["book"], &["send"], &["helper"]];
     let agent = Agent::builder(Player(ModelCard::new("test", "lead"), lead))
         .tools(tools())
         .agent("helper", "Helps.", helper.build()?)

@@ -46,17 +46,34 @@ fn sent(done: &[String]) -> Vec<&String> {
     done.iter().filter(|line| line.starts_with("send ")).collect()
 }
 
+/// What is booked in the end, by its key: a booking counts until it is given back.
+fn booked(done: &[String]) -> Vec<(&str, usize)> {
+    let mut booked: Vec<(&str, usize)> = Vec::new();
+    for line in done {
+        let Some((what @ ("book" | "give_back"), key)) = line.split_once(' ') else { continue };
+        let at = booked.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+            booked.push((key, 0));
+            booked.len() - 1
+        });
+        booked[at].1 = if what == "book" { booked[at].1 + 1 } else { 0 };
+    }
+    booked
+}
+
 /// After the kills, the run ends as if nothing had happened, and nothing was sent twice.
 #[track_caller]
 fn check(folder: &Path, end: &Value, when: &str) {
     assert_eq!(end["answer"], "All is done.", "{when}");
-    assert_eq!(end["calls"], json!(["look", "look", "set", "send", "helper"]), "{when}");
+    assert_eq!(end["calls"], json!(["look", "look", "set", "book", "send", "helper"]), "{when}");
     let done = done(folder);
     let sent = sent(&done);
     let mut once = sent.clone();
     once.sort();
     once.dedup();
     assert_eq!(sent.len(), once.len(), "{when}: something was sent twice: {done:?}");
+    let booked = booked(&done);
+    let once = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
+    assert!(once, "{when}: lead and helper book once each: {done:?}");
     let told_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
     // The helper's own call may be the unknown one; its log says so.
     let helper = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
@@ -79,7 +96,7 @@ fn killed_after_every_record_it_ends_the_same_and_sends_nothing_twice() {
         .sum();
     assert!(records > 20, "{records}");
 
-    let mut killed = 0;
+    let (mut killed, mut undone) = (0, 0);
     for stop in 0.. {
         let folder = folder(&stop.to_string());
         if let Some(end) = run_and_kill(&folder, stop) {
@@ -89,8 +106,10 @@ fn killed_after_every_record_it_ends_the_same_and_sends_nothing_twice() {
         killed += 1;
         let end = run_and_kill(&folder, usize::MAX).unwrap();
         check(&folder, &end, &format!("killed after {stop} records"));
+        undone += done(&folder).iter().filter(|line| line.starts_with("give_back ")).count();
         let _ = fs::remove_dir_all(folder);
     }
+    assert!(undone >= 2, "a booking that was cut off is given back: {undone}");
     assert!(killed > records, "killed {killed} times, and the lead alone has {records} records");
     let _ = fs::remove_dir_all(whole);
 }

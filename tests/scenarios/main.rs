@@ -12,6 +12,7 @@ mod lost;
 mod order;
 mod replay;
 mod resume;
+mod stops;
 mod strategies;
 mod support;
 mod typed;

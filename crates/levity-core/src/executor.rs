@@ -119,6 +119,8 @@ pub struct EffectCx {
     pub run: RunId,
     /// The effect's number in the run.
     pub effect: EffectId,
+    /// Whether an earlier process had begun this effect and did not finish it.
+    pub again: bool,
     /// Takes fleeting events.
     pub live: Live,
 }
@@ -126,7 +128,14 @@ pub struct EffectCx {
 impl EffectCx {
     /// A context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
-        Self { run, effect, live }
+        Self { run, effect, again: false, live }
+    }
+
+    /// Says whether an earlier process had begun this effect and did not finish it.
+    #[must_use]
+    pub fn with_again(mut self, again: bool) -> Self {
+        self.again = again;
+        self
     }
 }
 

@@ -19,6 +19,10 @@ use crate::{CallId, CancelToken, Content, Media, RunId, Timestamp, ToolError};
 /// - `call` is only given arguments that match the input schema, when it is called through a dispatcher.
 /// - Dropping the future of `call` cancels it as far as it can be cancelled.
 /// - A failure is an `Err`, written for the model to act on; a panic is caught and told as a failure.
+/// - `undo` is called only where the hints say [`Compensable`](EffectClass::Compensable), with the arguments
+///   and the key of the call it takes back. That call never took effect, half did or wholly did, and it may
+///   have been undone before. It is no longer under way: its future was dropped, or its thread has returned.
+///   After `Ok`, nothing of it is left, and it may be made again.
 ///
 /// `levity_test::conformance::tool` checks an implementation.
 ///
@@ -55,6 +59,13 @@ pub trait Tool: Send + Sync {
 
     /// Does the work.
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError>;
+
+    /// Takes a call back, whatever has become of it. Implement it for a tool whose hints say
+    /// [`compensable`](Hints::compensable); any other cannot be undone.
+    async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
+        let _ = (args, cx);
+        Err(ToolError::failed(format!("`{}` cannot be undone: it does not say how", self.spec().name)))
+    }
 }
 
 #[async_trait]
@@ -66,6 +77,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         (**self).call(args, cx).await
+    }
+
+    async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
+        (**self).undo(args, cx).await
     }
 }
 
@@ -197,6 +212,13 @@ impl Hints {
         self
     }
 
+    /// A call can be taken back: the tool implements [`undo`](Tool::undo).
+    #[must_use]
+    pub fn compensable(mut self) -> Self {
+        self.class = EffectClass::Compensable;
+        self
+    }
+
     /// It may run beside other calls.
     #[must_use]
     pub fn parallel(mut self) -> Self {
@@ -240,15 +262,22 @@ pub enum EffectClass {
     ReadOnly,
     /// The same key changes nothing more, so it may be performed again.
     Idempotent,
+    /// It may be performed again once it was undone; if that fails, its outcome is unknown.
+    Compensable,
     /// It must not be performed again; what started and did not finish has an unknown outcome.
     #[default]
     AtMostOnce,
 }
 
 impl EffectClass {
-    /// Whether it may be performed again.
+    /// Whether it may be performed again as it is.
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
+    }
+
+    /// Whether it must be undone before it is performed again.
+    pub fn needs_undo(self) -> bool {
+        self == Self::Compensable
     }
 }
 
@@ -307,6 +336,8 @@ pub struct ToolCx {
     pub key: Arc<str>,
     /// 1 at first, and one more for each retry.
     pub attempt: u32,
+    /// Whether an earlier process had begun this call, and nobody knows how far it came.
+    pub resumed: bool,
     /// When the time is up.
     pub deadline: Deadline,
     /// Set when nobody wants the result any more.
@@ -328,6 +359,7 @@ impl ToolCx {
             call,
             key: key.into(),
             attempt: 1,
+            resumed: false,
             deadline: Deadline::default(),
             cancel: CancelToken::new(),
             progress: Progress::default(),

@@ -97,10 +97,11 @@ impl AgentExecutor {
     async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
         let key = idempotency_key(&cx.run, cx.effect);
         let progress = progress(&cx, &run);
-        let call_cx = CallCx::new(cx.run, key).with_progress(progress);
+        let call_cx = CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
             Dispatched::Done(result) => Outcome::Tool(result),
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
+            Dispatched::Unknown { .. } => Outcome::Unknown,
         }
     }
 

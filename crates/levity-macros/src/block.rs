@@ -52,6 +52,9 @@ fn read_methods(block: &mut ItemImpl, errors: &mut Errors) -> Vec<Method> {
         let options = Options::read(meta::tokens(&attribute, errors), Place::Method, errors);
         methods.push(read_method(method, options, &block.generics, errors));
     }
+    for method in &methods {
+        check_undo(&method.tool, block, errors);
+    }
     if methods.is_empty() {
         errors.at(&block.self_ty, "no method is a tool: put #[tool] on one");
     }
@@ -69,6 +72,33 @@ fn read_method(method: &mut ImplItemFn, options: Options, outer: &Generics, erro
     method.attrs.push(params::allow());
     let cfgs = method.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect();
     Method { tool, cfgs }
+}
+
+/// A call is taken back by a method of the same type; one in this block is seen, so it can be checked here.
+fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
+    let Some(path) = &tool.options.undo else { return };
+    let Some(name) = path.get_ident() else {
+        errors.at(path, "a method is undone by another of its type: `undo = its_name`");
+        return;
+    };
+    let mut methods = block.items.iter_mut().filter_map(|item| match item {
+        ImplItem::Fn(method) => Some(method),
+        _ => None,
+    });
+    let Some(method) = methods.find(|method| method.sig.ident == *name) else { return };
+    method.attrs.push(params::allow());
+    let undo = &method.sig;
+    if !undo.receiver().is_some_and(is_shared) {
+        errors.at(name, format!("`{name}` takes `&self` and then what `{}` takes", tool.ident));
+    }
+    if undo.asyncness.is_some() != tool.is_async {
+        let form = if tool.is_async {
+            "is async, and so is what undoes it"
+        } else {
+            "is not async, nor is what undoes it"
+        };
+        errors.at(name, format!("`{}` {form}", tool.ident));
+    }
 }
 
 /// Calls share one value and may run side by side, which leaves `&self`.
@@ -115,6 +145,7 @@ fn make(core: &TokenStream, method: &Method, self_ty: &Type, generics: &Generics
         generics,
         callee: quote!(<#self_ty>::#name),
         receiver: quote!(&self.0,),
+        undo: tool.options.undo.as_ref().map(|undo| quote!(<#self_ty>::#undo)),
     };
     let implementation = implement::tool(tool, &target);
     quote! {

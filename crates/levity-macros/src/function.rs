@@ -47,6 +47,7 @@ fn write(core: &TokenStream, tool: &ToolFn, item: &ItemFn) -> TokenStream {
         generics: &Generics::default(),
         callee: quote!(#name::invoke),
         receiver: TokenStream::new(),
+        undo: tool.options.undo.as_ref().map(|undo| quote!(#undo)),
     };
     let implementation = implement::tool(tool, &target);
     let link = link(core, tool);

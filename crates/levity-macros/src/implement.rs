@@ -20,11 +20,13 @@ pub(crate) struct Target<'a> {
     pub(crate) callee: TokenStream,
     /// Its first argument with a comma, or nothing.
     pub(crate) receiver: TokenStream,
+    /// The function that takes a call back.
+    pub(crate) undo: Option<TokenStream>,
 }
 
 /// `impl Tool`, with the functions that make the defaults before it.
 pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
-    let Target { core, ty, generics, callee, receiver } = target;
+    let Target { core, ty, generics, callee, receiver, .. } = target;
     let (impl_generics, _, where_clause) = generics.split_for_impl();
     let defaults = fields(tool).filter_map(|(index, field)| default_item(index, field));
     let spec = spec(core, tool);
@@ -32,6 +34,7 @@ pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
     let arguments = arguments(core, tool, &names);
     let wait = tool.is_async.then(|| quote!(.await));
     let result = result(core, tool);
+    let undo = target.undo.as_ref().map(|undo| undo_method(undo, tool, target));
     quote! {
         #(#defaults)*
 
@@ -51,6 +54,31 @@ pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
                 let __out = #callee(#receiver #(#names),*) #wait;
                 #result
             }
+
+            #undo
+        }
+    }
+}
+
+/// `Tool::undo`: calls `undo` with the parameters of the tool.
+fn undo_method(undo: &TokenStream, tool: &ToolFn, target: &Target<'_>) -> TokenStream {
+    let Target { core, receiver, .. } = target;
+    let names = names(tool);
+    let arguments = arguments(core, tool, &names);
+    let span = at(undo);
+    let call = quote_spanned!(span=> #undo(#receiver #(#names),*));
+    let wait = tool.is_async.then(|| quote_spanned!(span=> .await));
+    let done = quote_spanned!(span=> ::core::result::Result::Ok::<(), #core::ToolError>(__value));
+    let split = split(core, &done, span);
+    quote! {
+        async fn undo(
+            &self,
+            __args: #core::__private::serde_json::Value,
+            __cx: &#core::ToolCx,
+        ) -> ::core::result::Result<(), #core::ToolError> {
+            #arguments
+            let __out = #call #wait;
+            #split
         }
     }
 }
@@ -190,6 +218,12 @@ fn result(core: &TokenStream, tool: &ToolFn) -> TokenStream {
         None => quote!((&&#private::Probe::of(&__value)).form()),
     };
     let output = quote_spanned!(span=> output(__value));
+    split(core, &quote!(#form.#output), span)
+}
+
+/// `done`, which is made of `__value`, or an error, by what `__out` is.
+fn split(core: &TokenStream, done: &TokenStream, span: Span) -> TokenStream {
+    let private = quote!(#core::__private);
     let error = quote_spanned!(span=> error(__error));
     // No name may be brought in that a type of the user's could have.
     quote! {
@@ -199,7 +233,7 @@ fn result(core: &TokenStream, tool: &ToolFn) -> TokenStream {
             ReturnsResult as _, ReturnsValue as _,
         };
         match (&&#private::Probe::of(&__out)).returns().split(__out) {
-            ::core::result::Result::Ok(__value) => #form.#output,
+            ::core::result::Result::Ok(__value) => #done,
             ::core::result::Result::Err(__error) => {
                 ::core::result::Result::Err((&&&#private::Probe::of(&__error)).reason().#error)
             }

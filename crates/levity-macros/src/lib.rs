@@ -76,6 +76,7 @@ use syn::{Error, Item};
 /// |---|---|
 /// | `read_only` | it changes nothing: it may be called again, and beside others |
 /// | `idempotent` | a second call with the same key changes nothing more |
+/// | `undo = path` | a call can be taken back by this function: see below |
 /// | `destructive` | it may destroy something, so somebody is asked first |
 /// | `parallel` | it may run beside other calls |
 /// | `inline` | it is not async and still does not block |
@@ -165,6 +166,45 @@ use syn::{Error, Item};
 /// ```
 ///
 /// The block takes one option, `crate = path`; its methods take all others.
+///
+/// # Undo
+///
+/// `undo = other` names the function, or the method of the same type, that takes a call back. It takes
+/// the same parameters in the same order, is async if the tool is, and returns `()` or a `Result<(), E>`.
+/// It may be called for a call that never took effect, half did or wholly did, and more than once; once
+/// it has returned without an error, nothing of the call is left. So it asks by the key what there is to
+/// take back:
+///
+/// ```
+/// # use levity_core::{EffectClass, Tool, ToolCx, Toolbox};
+/// # use levity_macros::tool;
+/// # use std::{collections::BTreeMap, sync::Mutex};
+/// #[derive(Default)]
+/// struct Hotel(Mutex<BTreeMap<String, u32>>);
+///
+/// #[tool]
+/// impl Hotel {
+///     /// Books rooms.
+///     #[tool(undo = cancel)]
+///     async fn book(&self, rooms: u32, cx: &ToolCx) {
+///         self.0.lock().unwrap().insert(cx.key.to_string(), rooms);
+///     }
+///
+///     async fn cancel(&self, _rooms: u32, cx: &ToolCx) {
+///         self.0.lock().unwrap().remove(&*cx.key);
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let book = Hotel::default().into_tools().remove(0);
+/// assert_eq!(book.spec().hints.class, EffectClass::Compensable);
+/// let (args, cx) = (serde_json::json!({"rooms": 2}), ToolCx::detached());
+/// book.undo(args.clone(), &cx).await?;
+/// book.call(args.clone(), &cx).await?;
+/// book.undo(args, &cx).await?;
+/// # Ok::<(), levity_core::ToolError>(())
+/// # }).unwrap();
+/// ```
 #[proc_macro_attribute]
 pub fn tool(options: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()

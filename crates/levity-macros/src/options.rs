@@ -12,6 +12,7 @@ use crate::{meta, name, timeout};
 const FUNCTION: &[&str] = &[
     "read_only",
     "idempotent",
+    "undo",
     "destructive",
     "parallel",
     "inline",
@@ -39,6 +40,8 @@ pub(crate) enum Place {
 pub(crate) struct Options {
     pub(crate) read_only: Option<Path>,
     pub(crate) idempotent: Option<Path>,
+    /// The function or method that takes a call back.
+    pub(crate) undo: Option<Path>,
     pub(crate) destructive: Option<Path>,
     pub(crate) parallel: Option<Path>,
     pub(crate) inline: Option<Path>,
@@ -70,6 +73,7 @@ impl Options {
         let flags = [
             (self.read_only.is_some(), quote!(.read_only())),
             (self.idempotent.is_some(), quote!(.idempotent())),
+            (self.undo.is_some(), quote!(.compensable())),
             (self.destructive.is_some(), quote!(.destructive())),
             (self.parallel.is_some(), quote!(.parallel())),
             (!is_async && self.inline.is_none(), quote!(.blocking())),
@@ -86,6 +90,7 @@ impl Options {
         match name {
             "read_only" => self.read_only = Some(meta::flag(meta)?),
             "idempotent" => self.idempotent = Some(meta::flag(meta)?),
+            "undo" => self.undo = Some(meta::path(&meta)?),
             "destructive" => self.destructive = Some(meta::flag(meta)?),
             "parallel" => self.parallel = Some(meta::flag(meta)?),
             "inline" => self.inline = Some(meta::flag(meta)?),
@@ -101,6 +106,13 @@ impl Options {
     fn check(&self, errors: &mut Errors) {
         if let (Some(_), Some(idempotent)) = (&self.read_only, &self.idempotent) {
             errors.at(idempotent, "a `read_only` tool is `idempotent` anyway: keep one of the two");
+        }
+        if let (Some(_), Some(undo)) = (&self.read_only, &self.undo) {
+            errors.at(undo, "a `read_only` tool leaves nothing to undo: keep one of the two");
+        }
+        if let (Some(_), Some(undo)) = (&self.idempotent, &self.undo) {
+            errors
+                .at(undo, "an `idempotent` tool is called again as it is, never undone: keep one of the two");
         }
         if let (Some(_), Some(destructive)) = (&self.read_only, &self.destructive) {
             errors.at(destructive, "a `read_only` tool destroys nothing: keep one of the two");

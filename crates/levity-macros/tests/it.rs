@@ -10,6 +10,7 @@ mod it {
     mod output;
     mod schema;
     mod ui;
+    mod undo;
 
     use levity_core::{Tool, ToolCx, ToolError, ToolOutput};
     use serde_json::Value;

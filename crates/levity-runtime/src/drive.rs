@@ -307,6 +307,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
         Some(match self.around.meter.admit(note.kind) {
             Ok(()) => Entry::Started { effect: id, note: note.clone() },
+            // A limit keeps it from being undone, too, so what it did may still be there.
+            Err(_) if note.class.needs_undo() => Entry::finished(id, Outcome::Unknown),
             Err(limit) => Entry::finished(id, Outcome::Refused(limit)),
         })
     }
@@ -398,12 +400,13 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.state.run.clone();
+        let running = self.state.running.iter().find(|running| running.id == id);
+        let (seq, again) = running.map_or((0, false), |running| (running.seq, running.again));
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
             let world = self.around.shared.world.clone();
-            let seq = self.state.running.iter().find(|running| running.id == id).map_or(0, |r| r.seq);
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
-        EffectCx::new(run, id, live)
+        EffectCx::new(run, id, live).with_again(again)
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
@@ -476,11 +479,11 @@ fn is_last_word(entry: &Entry) -> bool {
 type Ack = oneshot::Sender<Result<(), ControlError>>;
 
 /// Whether an effect that began in a process that is gone may be performed now. Asking again and going
-/// on with a child repeat nothing.
+/// on with a child repeat nothing, and what can be undone is undone first by the executor.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {
         Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) => true,
-        _ => class.may_repeat(),
+        _ => class.may_repeat() || class.needs_undo(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    EffectClass, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
-    RunQuery, RunSummary,
+    EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery,
+    RunSummary,
 };
 
 mod bodies;
@@ -51,7 +51,7 @@ pub struct FileJournal {
 #[non_exhaustive]
 pub enum Durability {
     /// It survives a power cut. What has finished, what the host said, and the start of what must not be
-    /// repeated wait for the disk; the start of what may be repeated does not.
+    /// repeated as it is wait for the disk; the start of what may be repeated does not.
     #[default]
     Synced,
     /// It survives the end of the process, however that comes, and not a power cut.
@@ -221,7 +221,7 @@ impl Drop for FileLog {
 /// Whether a record must be on the disk before anybody goes by it.
 fn must_wait(record: &Record) -> bool {
     match &record.entry {
-        Entry::Started { note, .. } => note.kind == EffectKind::Tool && note.class == EffectClass::AtMostOnce,
+        Entry::Started { note, .. } => note.kind == EffectKind::Tool && !note.class.may_repeat(),
         _ => true,
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Running {
     pub(crate) effect: Option<Effect>,
     /// The host says that it did not take effect.
     pub(crate) cleared: bool,
+    /// Whether it had begun before, in a process that is gone.
+    pub(crate) again: bool,
     call: Option<CallId>,
 }
 
@@ -178,11 +180,12 @@ impl<M: Machine> State<M> {
         watched: bool,
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
-        let effect = match self.queue.iter().position(|wanted| wanted.id == id) {
-            Some(at) => self.queue.remove(at).map(|wanted| wanted.effect),
+        let wanted = self.queue.iter().position(|wanted| wanted.id == id);
+        let begins = match wanted {
+            Some(at) => self.queue.remove(at).map(|wanted| (wanted.effect, false)),
             None => self.take_up_again(id),
         };
-        let Some(effect) = effect else {
+        let Some((effect, again)) = begins else {
             return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
         };
         if effect.kind() != note.kind || effect.name() != &*note.name {
@@ -201,14 +204,17 @@ impl<M: Machine> State<M> {
             let mut places = self.line.iter_mut().filter(|place| Some(&place.call) == call.as_ref());
             places.by_ref().for_each(|place| place.alone = note.alone);
         }
-        self.running.push(Running { id, note, seq: self.seq, effect: Some(effect), cleared: false, call });
+        let effect = Some(effect);
+        self.running.push(Running { id, note, seq: self.seq, effect, cleared: false, again, call });
         Ok(())
     }
 
-    /// An effect that an earlier process left under way, and that begins once more.
-    fn take_up_again(&mut self, id: EffectId) -> Option<Effect> {
+    /// An effect that an earlier process left under way, and that begins once more; and whether something may
+    /// have come of it then.
+    fn take_up_again(&mut self, id: EffectId) -> Option<(Effect, bool)> {
         let at = self.running.iter().position(|running| running.id == id && running.effect.is_some())?;
-        self.running.swap_remove(at).effect
+        let left = self.running.swap_remove(at);
+        Some((left.effect?, !left.cleared))
     }
 
     /// Takes the effect off the list of those that run, and its call out of the line once that is settled.

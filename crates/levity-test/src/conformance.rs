@@ -30,6 +30,8 @@ mod tool;
 mod tool_source;
 mod world;
 
+pub(crate) use check::words;
+
 pub use approver::approver;
 pub use context_source::context_source;
 pub use executor::executor;

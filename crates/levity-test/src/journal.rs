@@ -8,7 +8,8 @@ use levity_core::{
 
 /// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
 ///
-/// What fails keeps nothing, and after a failed append its log fails for good.
+/// What fails keeps nothing, except where it is [cut](Self::cut_after_records), and after a failed append
+/// its log fails for good. To stop a whole scenario after every record in turn, see [`crash`](crate::crash).
 ///
 /// ```no_run
 /// # use levity_core::Journal;
@@ -31,6 +32,7 @@ struct Plan {
     appends: Vec<usize>,
     from: Option<usize>,
     records: Option<usize>,
+    cut: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +75,14 @@ impl FaultyJournal {
         self
     }
 
+    /// Keeps `n` records and fails every append that would add more, after the part of it that still fits:
+    /// what a kill leaves.
+    #[must_use]
+    pub fn cut_after_records(mut self, n: usize) -> Self {
+        self.plan.cut = Some(n);
+        self
+    }
+
     /// How many appends there were, failed ones included.
     pub fn appends(&self) -> usize {
         self.counts().appends
@@ -87,8 +97,8 @@ impl FaultyJournal {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an append, and says why it fails if it does.
-    fn admit(&self, records: usize) -> Result<(), JournalError> {
+    /// Counts an append, and says how many of its records are kept, or why it fails if it does.
+    fn admit(&self, records: usize) -> Result<usize, JournalError> {
         let mut counts = self.counts();
         counts.appends += 1;
         let nth = counts.appends;
@@ -100,8 +110,9 @@ impl FaultyJournal {
         if let Some(most) = self.plan.records.filter(|most| total > *most) {
             return Err(fault(format!("append {nth} fails as planned: {most} records are kept, no more")));
         }
-        counts.records = total;
-        Ok(())
+        let fit = self.plan.cut.map_or(records, |most| most.saturating_sub(counts.records).min(records));
+        counts.records += fit;
+        Ok(fit)
     }
 }
 
@@ -157,8 +168,11 @@ impl RunLog for FaultyLog {
         }
         // Until the append has succeeded it may still fail, or be dropped half-way.
         self.broken = true;
-        self.journal.admit(records.len())?;
-        self.inner.append(records).await?;
+        let kept = self.journal.admit(records.len())?;
+        self.inner.append(records.get(..kept).unwrap_or(records)).await?;
+        if kept < records.len() {
+            return Err(fault(format!("the append is cut as planned: {kept} of its records are kept")));
+        }
         self.broken = false;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Test kit for levity: scripted models, a manual clock, faults, and one conformance suite per trait.
+//! Test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite per trait.
 //!
 //! ```
 //! use levity_core::{Message, Model, Request};
@@ -18,10 +18,12 @@
 //!
 //! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and chance.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
+//! - [`crash`] stops a scenario after every record in turn, goes on with it and compares.
 //! - [`story`] tells a run in lines that can be compared.
 //! - [`conformance`] holds an implementation of one of levity's traits to its contract.
 
 pub mod conformance;
+pub mod crash;
 
 mod function;
 mod journal;

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, World};
+use levity_core::{Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Role, World};
 use serde_json::Value;
 
 use crate::tools::panic_as_planned;
@@ -57,6 +57,7 @@ struct State {
     /// How many ids were made up for tool calls.
     named: u64,
     forgets: bool,
+    by_history: bool,
     requests: Vec<Request>,
 }
 
@@ -145,6 +146,27 @@ impl ScriptedModel {
         self
     }
 
+    /// Takes the step that the history asks for, and not the next one: the third, when the model has spoken
+    /// twice in it. So a script that is made anew goes on with a run that was resumed. No step is used up.
+    ///
+    /// ```
+    /// # use levity_core::{Message, Model, Request};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let model = ScriptedModel::new().reply("one").reply("two").by_history();
+    /// let request = Request::new().with_message(Message::user("Count"));
+    /// let request = request.with_message(Message::assistant("one")).with_message(Message::user("Go on"));
+    /// assert_eq!(model.complete(request).await?.message.text(), "two");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn by_history(self) -> Self {
+        self.state().by_history = true;
+        self
+    }
+
     /// Reads a script from JSON: a list of steps.
     ///
     /// | step | meaning |
@@ -230,13 +252,22 @@ impl State {
         if !self.forgets {
             self.requests.push(request.clone());
         }
-        let step = self.steps.pop_front().or_else(|| self.endless.clone().map(Step::Turn));
+        let next = if self.by_history { self.step_for(request) } else { self.steps.pop_front() };
+        let step = next.or_else(|| self.endless.clone().map(Step::Turn));
         let step = step.ok_or_else(|| {
             let message =
                 format!("call {} of the model, and the script has only {} steps", self.asked, self.written);
             ModelError::new(ModelErrorKind::BadRequest, message)
         })?;
         Ok((self.asked, step))
+    }
+
+    /// The step that the history asks for. Names for calls go on where the history's end.
+    fn step_for(&mut self, request: &Request) -> Option<Step> {
+        let messages = request.history.messages();
+        self.named = messages.iter().map(|message| message.calls().count() as u64).sum();
+        let spoken = messages.iter().filter(|message| message.role == Role::Assistant).count();
+        self.steps.get(spoken).cloned()
     }
 }
 

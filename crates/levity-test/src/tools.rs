@@ -143,10 +143,13 @@ pub(crate) fn panic_as_planned(message: &str) -> ! {
 pub struct RecordingTool {
     spec: ToolSpec,
     work: Arc<Work>,
+    undo: Option<Arc<Undo>>,
     calls: Arc<Mutex<Vec<RecordedCall>>>,
+    undone: Arc<Mutex<Vec<RecordedCall>>>,
 }
 
 type Work = dyn Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync;
+type Undo = dyn Fn(&Value) -> Result<(), ToolError> + Send + Sync;
 
 /// How a [`RecordingTool`] was called.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,6 +161,14 @@ pub struct RecordedCall {
     pub key: Arc<str>,
     /// Which attempt it was, from 1.
     pub attempt: u32,
+    /// Whether an earlier process had begun the call.
+    pub resumed: bool,
+}
+
+impl RecordedCall {
+    fn new(args: &Value, cx: &ToolCx) -> Self {
+        Self { args: args.clone(), key: cx.key.clone(), attempt: cx.attempt, resumed: cx.resumed }
+    }
 }
 
 impl RecordingTool {
@@ -167,7 +178,7 @@ impl RecordingTool {
         work: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
     ) -> Self {
         let spec = any_object(name, "Remembers how it was called.");
-        Self { spec, work: Arc::new(work), calls: Arc::default() }
+        Self { spec, work: Arc::new(work), undo: None, calls: Arc::default(), undone: Arc::default() }
     }
 
     /// Sets the schema of the arguments.
@@ -184,14 +195,30 @@ impl RecordingTool {
         self
     }
 
-    /// The calls so far.
-    pub fn calls(&self) -> Vec<RecordedCall> {
-        self.recorded().clone()
+    /// Makes the tool compensable: its calls are taken back by `undo`.
+    #[must_use]
+    pub fn with_undo(
+        mut self,
+        undo: impl Fn(&Value) -> Result<(), ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        self.spec.hints = self.spec.hints.compensable();
+        self.undo = Some(Arc::new(undo));
+        self
     }
 
-    fn recorded(&self) -> MutexGuard<'_, Vec<RecordedCall>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The calls so far.
+    pub fn calls(&self) -> Vec<RecordedCall> {
+        recorded(&self.calls).clone()
     }
+
+    /// The calls that were to be undone so far.
+    pub fn undone(&self) -> Vec<RecordedCall> {
+        recorded(&self.undone).clone()
+    }
+}
+
+fn recorded(calls: &Mutex<Vec<RecordedCall>>) -> MutexGuard<'_, Vec<RecordedCall>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -201,9 +228,16 @@ impl Tool for RecordingTool {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let call = RecordedCall { args: args.clone(), key: cx.key.clone(), attempt: cx.attempt };
-        self.recorded().push(call);
+        recorded(&self.calls).push(RecordedCall::new(&args, cx));
         (self.work)(&args)
+    }
+
+    async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
+        recorded(&self.undone).push(RecordedCall::new(&args, cx));
+        match &self.undo {
+            Some(undo) => undo(&args),
+            None => Err(ToolError::failed(format!("`{}` was made without an undo", self.spec.name))),
+        }
     }
 }
 

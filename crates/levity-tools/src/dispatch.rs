@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::dispatch::backoff::Backoff;
 use crate::dispatch::reader::Reader;
+use crate::dispatch::turns::Turns;
 use crate::entry::Entry;
 use crate::policy::{Policy, Verdict};
 use crate::registry::Registry;
@@ -24,14 +25,15 @@ mod backoff;
 mod builder;
 mod output;
 mod reader;
+mod turns;
 
 /// With more tools than this, their names are not all told to a model that wrote a wrong one.
 const FEW: usize = 20;
 
 /// Takes a model's tool calls from end to end; cheap to clone.
 ///
-/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated, check
-/// the output, cut what is too long: each failure on the way becomes a result that tells the model what
+/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated, undo what
+/// must be undone before, check the output, cut what is too long: each failure on the way becomes a result that tells the model what
 /// to do. One dispatcher serves any number of runs, and no call disturbs another.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
@@ -46,6 +48,7 @@ struct Inner {
     max_output: usize,
     max_media: usize,
     slots: Semaphore,
+    turns: Turns,
     reader: Reader,
 }
 
@@ -63,6 +66,7 @@ impl Dispatcher {
             Ok(output) => Ok(output),
             Err(Stop::Failed(error)) => Err(error),
             Err(Stop::Ask(reason)) => return Dispatched::NeedsApproval { reason },
+            Err(Stop::Unknown(reason)) => return Dispatched::Unknown { reason },
         };
         let mut result = ToolResult::new(call, outcome);
         self.fit(&mut result);
@@ -102,8 +106,11 @@ impl Dispatcher {
     }
 
     async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
-        let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
-        let args = arguments(&entry, call)?;
+        let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
+        let args = arguments(&entry, call).map_err(|error| cx.stop(error, Some(&entry)))?;
+        if cx.again {
+            self.clear(&entry, call, &args, cx).await.map_err(Stop::Unknown)?;
+        }
         self.permit(&entry, &args, approved)?;
         let output = self.run(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
@@ -190,6 +197,9 @@ pub struct CallCx {
     pub run: RunId,
     /// The same for every attempt at this call, also after a crash.
     pub key: Arc<str>,
+    /// Whether an earlier process had begun this call and did not finish it. What can be undone is then
+    /// undone before it is called, and what must not be called twice has an unknown outcome.
+    pub again: bool,
     /// Takes word of how far the tool is.
     pub progress: Progress,
 }
@@ -197,7 +207,14 @@ pub struct CallCx {
 impl CallCx {
     /// A call of `run`, with nobody listening to its progress.
     pub fn new(run: RunId, key: impl Into<Arc<str>>) -> Self {
-        Self { run, key: key.into(), progress: Progress::default() }
+        Self { run, key: key.into(), again: false, progress: Progress::default() }
+    }
+
+    /// Says whether an earlier process had begun this call and did not finish it.
+    #[must_use]
+    pub fn with_again(mut self, again: bool) -> Self {
+        self.again = again;
+        self
     }
 
     /// Says who listens to the progress.
@@ -205,6 +222,18 @@ impl CallCx {
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = progress;
         self
+    }
+
+    /// Why a call is not made. One that had begun may have taken effect when the tool was another.
+    fn stop(&self, error: ToolError, entry: Option<&Arc<Entry>>) -> Stop {
+        let harmless = entry.is_some_and(|entry| entry.spec.hints.class.may_repeat());
+        if !self.again || harmless {
+            return Stop::Failed(error);
+        }
+        Stop::Unknown(format!(
+            "the call had begun before, and cannot be made or undone now: {}",
+            error.explain()
+        ))
     }
 }
 
@@ -218,12 +247,18 @@ pub enum Dispatched {
         /// Why, for the person.
         reason: String,
     },
+    /// An earlier process had begun it, and nobody knows whether it took effect.
+    Unknown {
+        /// Why nobody knows.
+        reason: String,
+    },
 }
 
 /// Why a call has no output.
 enum Stop {
     Failed(ToolError),
     Ask(String),
+    Unknown(String),
 }
 
 impl From<ToolError> for Stop {

@@ -66,4 +66,8 @@ impl<T: Tool> Tool for Renamed<T> {
     async fn call(&self, args: serde_json::Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         self.tool.call(args, cx).await
     }
+
+    async fn undo(&self, args: serde_json::Value, cx: &ToolCx) -> Result<(), ToolError> {
+        self.tool.undo(args, cx).await
+    }
 }

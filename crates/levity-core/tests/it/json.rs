@@ -258,6 +258,7 @@ fn cards_and_specs() {
         check(&**tool);
     }
     check(&Hints::new());
+    check(&Hints::new().compensable());
     for class in [EffectClass::ReadOnly, EffectClass::Idempotent, EffectClass::AtMostOnce] {
         check(&class);
     }

@@ -176,6 +176,9 @@ fn hints_are_careful_by_default() {
     assert!(Hints::new().read_only().runs_in_parallel() && Hints::new().read_only().class.may_repeat());
     assert!(!Hints::new().idempotent().runs_in_parallel() && Hints::new().idempotent().class.may_repeat());
     assert!(Hints::new().parallel().runs_in_parallel());
+    let undone = Hints::new().compensable();
+    assert!(undone.class.needs_undo() && !undone.class.may_repeat() && !undone.runs_in_parallel());
+    assert!(!Hints::new().class.needs_undo() && !Hints::new().idempotent().class.needs_undo());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use levity_core::{
     ToolError, ToolOutput, ToolResult, ToolRun,
 };
 use levity_runtime::{Error, Job, MemoryJournal, Runtime};
+use levity_test::crash::{self, Crashes};
 use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
 
@@ -73,14 +74,17 @@ impl Machine for Calls {
 #[derive(Default)]
 pub(crate) struct Answers {
     alone: bool,
+    class: EffectClass,
     journal: Option<MemoryJournal>,
     seen: Mutex<Vec<(u64, usize)>>,
+    /// What had begun before, in a process that is gone.
+    again: Mutex<Vec<u64>>,
 }
 
 #[async_trait]
 impl Executor for Answers {
     fn prepare(&self, _: &Effect) -> Prepared {
-        let prepared = Prepared::new(EffectClass::AtMostOnce);
+        let prepared = Prepared::new(self.class);
         if self.alone { prepared.alone() } else { prepared }
     }
 
@@ -97,6 +101,9 @@ impl Executor for Answers {
             records.len()
         });
         self.seen.lock().unwrap().push((cx.effect.get(), records));
+        if cx.again {
+            self.again.lock().unwrap().push(cx.effect.get());
+        }
         Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok"))))
     }
 
@@ -171,36 +178,80 @@ async fn a_run_that_is_not_there_cannot_be_resumed() {
     assert!(matches!(stopped.error, Error::NotFound(_)), "{}", stopped.error);
 }
 
+/// Three calls of this class, stopped after every record in turn: the outcomes, and who performed them.
+async fn stopped(class: EffectClass) -> crash::Report<Vec<Outcome>, Answers> {
+    let answers = || Answers { class, ..Answers::default() };
+    let report = Crashes::new(MemoryJournal::new).world(answers).stop_again(3).run(async |life| {
+        let (run, executor) = (RunId::new("r"), life.world.clone());
+        let job = match life.knows("r").await {
+            true => Job::resume(run, executor, |_, _| Ok(Calls::at_once(3))),
+            false => Job::new(Calls::at_once(3), executor).id(run),
+        };
+        runtime(life.journal).run(job).await.unwrap().machine.done
+    });
+    report.await
+}
+
+fn performed(answers: &Answers) -> Vec<u64> {
+    let mut performed: Vec<u64> = answers.seen.lock().unwrap().iter().map(|(effect, _)| *effect).collect();
+    performed.sort_unstable();
+    performed
+}
+
 #[tokio::test]
 async fn resumed_after_every_record_it_performs_each_call_once() {
-    let whole = {
-        let journal = MemoryJournal::new();
-        let job = Job::new(Calls::at_once(3), Arc::new(Answers::default()));
-        let done = runtime(journal.clone()).run(job).await.unwrap();
-        journal.records(&done.run).len()
-    };
-    for records in 1..whole {
-        let journal = MemoryJournal::new();
-        let run = RunId::new("r");
-        let first = Arc::new(Answers::default());
-        let stopping = FaultyJournal::new(journal.clone()).stop_after_records(records);
-        let job = Job::new(Calls::at_once(3), first.clone()).id(run.clone());
-        assert!(runtime(stopping).run(job).await.is_err(), "after {records} records");
-
-        let second = Arc::new(Answers::default());
-        let job = Job::resume(run, second.clone(), |_, _| Ok(Calls::at_once(3)));
-        let done = runtime(journal).run(job).await.unwrap();
-        let outcomes = &done.machine.done;
-        assert_eq!(outcomes.len(), 3, "after {records} records");
-        let mut performed: Vec<u64> = first.seen.lock().unwrap().iter().map(|(effect, _)| *effect).collect();
-        performed.extend(second.seen.lock().unwrap().iter().map(|(effect, _)| *effect));
-        performed.sort_unstable();
+    let report = stopped(EffectClass::AtMostOnce).await;
+    report.assert_same_by(|end| end.value.len());
+    for end in &report.stops {
+        let performed = performed(&end.world);
         let mut once = performed.clone();
         once.dedup();
-        assert_eq!(performed, once, "a call was made twice, stopped after {records} records");
-        let unknown = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Unknown)).count();
-        let known = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Tool(_))).count();
-        assert_eq!(unknown + known, 3, "nothing is lost in silence");
+        assert_eq!(performed, once, "{end}: a call was made twice");
+        let unknown = end.value.iter().filter(|outcome| matches!(outcome, Outcome::Unknown)).count();
+        let known = end.value.iter().filter(|outcome| matches!(outcome, Outcome::Tool(_))).count();
+        assert_eq!(unknown + known, 3, "{end}: nothing is lost in silence");
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_repeated_or_undone_begins_again_and_its_executor_knows() {
+    for class in [EffectClass::ReadOnly, EffectClass::Idempotent, EffectClass::Compensable] {
+        let report = stopped(class).await;
+        // A first life knows nothing, and what has begun ends in the order of its resumption.
+        report.assert_same_by(|end| {
+            let mut known: Vec<_> = end.value.iter().map(|outcome| format!("{outcome:?}")).collect();
+            known.sort();
+            known
+        });
+        assert!(report.whole.world.again.lock().unwrap().is_empty(), "{class:?}");
+        let mut begun_again = 0;
+        for end in &report.stops {
+            let (all, again) = (performed(&end.world), end.world.again.lock().unwrap().clone());
+            begun_again += again.len();
+            for effect in 0..3 {
+                let times = |list: &[u64]| list.iter().filter(|other| **other == effect).count();
+                // All but the first time, and that one too if it was only written down before.
+                assert!(times(&again) + 1 >= times(&all), "{class:?}, {end}: {again:?} of {all:?}");
+            }
+        }
+        assert!(begun_again >= 6, "{class:?}: {begun_again}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_forbids_to_undo_a_call_leaves_it_unknown() {
+    for (class, expected) in [
+        (EffectClass::Compensable, Outcome::Unknown),
+        (EffectClass::ReadOnly, Outcome::Refused(Limit::ToolCalls)),
+    ] {
+        let journal = MemoryJournal::new();
+        let answers = || Arc::new(Answers { class, ..Answers::default() });
+        let limits = Limits::new().tool_calls(1);
+        let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
+        let job = Job::new(Calls::one_by_one(1), answers()).id(RunId::new("r")).limits(limits);
+        assert!(runtime(stopping).run(job).await.is_err());
+        let job = Job::resume(RunId::new("r"), answers(), |_, _| Ok(Calls::one_by_one(1))).limits(limits);
+        assert_eq!(runtime(journal).run(job).await.unwrap().machine.done, [expected]);
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn calmly<T>(work: impl FnOnce() -> T, promise: &str) -> T {
     })
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)

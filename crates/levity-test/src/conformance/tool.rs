@@ -15,10 +15,12 @@ use super::check::{abandon, calm, kept, same};
 /// - arguments that are no object make it fail, if anything, and never panic;
 /// - a failure says something, and not that the outcome is unknown or cancelled: only a dispatcher
 ///   knows that;
-/// - dropping a call, polled or not, is harmless.
+/// - dropping a call, polled or not, is harmless;
+/// - a tool whose class says that it can be undone can be: a call that was made, one that was not, one that
+///   was dropped half-way, and one that was undone before; and it can be called again after that.
 ///
-/// Not checked: that a dropped call is cancelled, and what is within the schemas; the dispatcher
-/// validates that on every call.
+/// Not checked: that a dropped call is cancelled, that nothing is left of what was undone, and what is within
+/// the schemas; the dispatcher validates that on every call.
 ///
 /// # Panics
 /// When a promise is broken.
@@ -38,9 +40,35 @@ pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
     let (other, cx) = (make(), ToolCx::detached());
     drop(other.call(args.clone(), &cx));
     calm(async { drop(abandon(other.call(args.clone(), &cx))) }, "tool: dropping a call is harmless").await;
-    let output = calm(make().call(args, &cx), "tool: a failure is an `Err`").await;
+    let output = calm(make().call(args.clone(), &cx), "tool: a failure is an `Err`").await;
     kept(output, "tool: a dropped call does not disturb the next");
+    if tool.spec().hints.class.needs_undo() {
+        check_undo(&make, &args).await;
+    }
     same(tool.spec(), make().spec(), "tool: `spec` always returns the same");
+}
+
+async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
+    let cx = ToolCx::detached();
+    let undo = async |tool: &T, promise: &str| {
+        let undone = calm(tool.undo(args.clone(), &cx), "tool: a failure to undo is an `Err`").await;
+        kept(undone, promise);
+    };
+    let call = async |tool: &T, promise: &str| {
+        kept(calm(tool.call(args.clone(), &cx), "tool: a failure is an `Err`").await, promise);
+    };
+    undo(&make(), "tool: a call that never was can be undone").await;
+
+    let tool = make();
+    call(&tool, "tool: `make` returns a tool that succeeds with `args`").await;
+    undo(&tool, "tool: a call can be undone").await;
+    undo(&tool, "tool: a call can be undone twice").await;
+    call(&tool, "tool: a call that was undone can be made again").await;
+
+    let tool = make();
+    calm(async { drop(abandon(tool.call(args.clone(), &cx))) }, "tool: dropping a call is harmless").await;
+    undo(&tool, "tool: a call that was dropped can be undone").await;
+    call(&tool, "tool: a call that was undone can be made again").await;
 }
 
 /// What the contract says of a spec; shared with the suite for sources of tools.

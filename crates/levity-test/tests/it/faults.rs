@@ -48,6 +48,15 @@ fn appends_fail_as_planned() {
 }
 
 #[test]
+fn an_append_is_cut_where_a_kill_would_cut_it() {
+    let journal = FaultyJournal::new(Keeping::default()).cut_after_records(3);
+    assert_eq!(append(&journal, &[2, 2, 1]), [true, false, false]);
+    let kept: Vec<u64> =
+        block_on(journal.list(&RunQuery::new())).unwrap().iter().map(|run| run.records).collect();
+    assert_eq!((kept, journal.records()), (vec![2, 1], 3));
+}
+
+#[test]
 fn opening_fails_as_planned() {
     let journal = FaultyJournal::new(Keeping::default()).fail_open();
     let error = block_on(journal.open(&RunId::new("r1"))).unwrap_err();

@@ -3,6 +3,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "cases read better without `&`")]
 
 mod conformance;
+mod crash;
 mod faults;
 mod manual;
 mod script;

@@ -6,63 +6,101 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, select};
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use levity_core::{Deadline, Tool, ToolCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, World};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::turns::Turns;
 use super::{CallCx, Dispatcher};
 use crate::entry::Entry;
 use crate::text::Short;
 
 type Outcome = Result<ToolOutput, ToolError>;
 
+/// What is done with a call.
+#[derive(Clone, Copy, PartialEq)]
+enum Job {
+    Call,
+    /// Its output is empty.
+    Undo,
+}
+
 impl Dispatcher {
     /// Calls the tool, and again as long as that is safe and may help.
     pub(super) async fn run(&self, entry: &Entry, call: &ToolCall, args: &Value, cx: &CallCx) -> Outcome {
         let mut attempt = 1;
         loop {
-            let mut cx = tool_cx(call, cx);
-            cx.attempt = attempt;
-            match self.attempt(entry, args.clone(), cx).await {
+            match self.attempt(entry, Job::Call, args.clone(), tool_cx(call, cx, attempt)).await {
                 Err(error) if self.may_retry(entry, &error, attempt) => {
+                    if entry.spec.hints.class.needs_undo() {
+                        let undone = self.attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, attempt));
+                        undone.await.map_err(|undo| not_undone(&counted(error, attempt), &undo))?;
+                    }
                     let pause = self.0.backoff.pause(attempt, self.0.world.random());
                     self.0.world.sleep(pause).await;
                     attempt += 1;
                 }
-                Err(error) => return Err(counted(error, attempt)),
+                Err(error) => return Err(counted(unsure(entry, error), attempt)),
                 output => return output,
             }
         }
     }
 
+    /// Takes back what an earlier process has left of this call, so that it can be made again.
+    pub(super) async fn clear(
+        &self,
+        entry: &Entry,
+        call: &ToolCall,
+        args: &Value,
+        cx: &CallCx,
+    ) -> Result<(), String> {
+        let class = entry.spec.hints.class;
+        if class.may_repeat() {
+            return Ok(());
+        }
+        if !class.needs_undo() {
+            return Err("the call had begun before, and must not be made twice".to_owned());
+        }
+        let undone = self.attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, 1)).await;
+        let failed = |error: ToolError| {
+            format!("the call had begun before, and undoing it failed: {}", error.explain())
+        };
+        undone.map(drop).map_err(failed)
+    }
+
     fn may_retry(&self, entry: &Entry, error: &ToolError, attempt: u32) -> bool {
+        let class = entry.spec.hints.class;
         attempt <= self.0.retries
-            && entry.spec.hints.class.may_repeat()
+            && (class.may_repeat() || class.needs_undo())
             && (error.is_retryable() || error.kind() == ToolErrorKind::Timeout)
     }
 
-    async fn attempt(&self, entry: &Entry, args: Value, mut cx: ToolCx) -> Outcome {
+    async fn attempt(&self, entry: &Entry, job: Job, args: Value, mut cx: ToolCx) -> Outcome {
         // The semaphore is never closed, so waiting for it does not fail.
         let _slot = self.0.slots.acquire().await;
         let world = &*self.0.world;
-        let limit = entry.spec.hints.timeout.unwrap_or(self.0.timeout);
+        let hints = &entry.spec.hints;
+        let limit = hints.timeout.unwrap_or(self.0.timeout);
         cx.deadline = Deadline::new(world.now(), limit);
         // However this ends, by a drop too, the tool hears that nobody waits for it any more.
         let _cancel = cx.cancel.clone().into_guard();
-        let outcome = if entry.spec.hints.blocking {
-            within(world, limit, on_thread(entry.tool.clone(), args, cx)).await
+        let outcome = if hints.blocking {
+            let turns = hints.class.needs_undo().then_some(&self.0.turns);
+            within(world, limit, on_thread(entry.tool.clone(), job, args, cx, turns)).await
         } else {
-            within(world, limit, guarded(&*entry.tool, args, &cx)).await
+            within(world, limit, guarded(&*entry.tool, job, args, &cx)).await
         };
-        outcome.unwrap_or_else(|| Err(too_slow(entry, limit)))
+        outcome.unwrap_or_else(|| Err(too_slow(limit)))
     }
 }
 
-fn tool_cx(call: &ToolCall, cx: &CallCx) -> ToolCx {
+fn tool_cx(call: &ToolCall, cx: &CallCx, attempt: u32) -> ToolCx {
     let mut tool_cx = ToolCx::new(cx.run.clone(), call.id.clone(), cx.key.clone());
+    tool_cx.attempt = attempt;
+    tool_cx.resumed = cx.again;
     tool_cx.progress = cx.progress.clone();
     tool_cx
 }
@@ -80,10 +118,13 @@ async fn within<T>(world: &dyn World, limit: Duration, work: impl Future<Output 
 }
 
 /// Calls the tool; a panic is a failure.
-async fn guarded(tool: &dyn Tool, args: Value, cx: &ToolCx) -> Outcome {
+async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome {
     // The call is made within the block, as it may panic before it returns a future.
     let call = async {
-        let mut work = Work(Some(tool.call(args, cx)));
+        let mut work = Work(Some(match job {
+            Job::Call => tool.call(args, cx),
+            Job::Undo => tool.undo(args, cx).map_ok(|()| ToolOutput::default()).boxed(),
+        }));
         poll_fn(|cx| work.poll(cx)).await
     };
     let outcome = AssertUnwindSafe(call).catch_unwind().await;
@@ -106,16 +147,21 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Calls the tool on a thread where it may block.
-async fn on_thread(tool: Arc<dyn Tool>, args: Value, cx: ToolCx) -> Outcome {
+/// Calls the tool on a thread where it may block; with `turns`, when no other thread is at it any more.
+async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns: Option<&Turns>) -> Outcome {
     let Ok(runtime) = Handle::try_current() else {
         return Err(ToolError::failed("the tool needs a thread of its own, and no tokio runtime is there"));
     };
+    let turn = match turns {
+        Some(turns) => Some(turns.wait(&cx.key).await),
+        None => None,
+    };
     let inside = runtime.clone();
     let work = move || {
+        let _turn = turn;
         inside.block_on(async {
             // What blocks goes on after a cancel; what merely waits ends here.
-            match select(pin!(guarded(&*tool, args, &cx)), pin!(cx.cancel.cancelled())).await {
+            match select(pin!(guarded(&*tool, job, args, &cx)), pin!(cx.cancel.cancelled())).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => Err(stopped()),
             }
@@ -141,10 +187,23 @@ fn stopped() -> ToolError {
     ToolError::new(ToolErrorKind::Cancelled, "the tool was stopped before it was done")
 }
 
-fn too_slow(entry: &Entry, limit: Duration) -> ToolError {
-    let effect =
-        if entry.spec.hints.class.may_repeat() { "" } else { "; it may have taken effect all the same" };
-    ToolError::new(ToolErrorKind::Timeout, format!("the tool was not done within {limit:?}{effect}"))
+fn too_slow(limit: Duration) -> ToolError {
+    ToolError::new(ToolErrorKind::Timeout, format!("the tool was not done within {limit:?}"))
+}
+
+/// The last error of a call that is not undone; one that took too long may still have done its work.
+fn unsure(entry: &Entry, error: ToolError) -> ToolError {
+    if error.kind() != ToolErrorKind::Timeout || entry.spec.hints.class.may_repeat() {
+        return error;
+    }
+    ToolError::new(error.kind(), format!("{}; it may have taken effect all the same", error.explain()))
+}
+
+/// The error of a call that would have been made again, had undoing it not failed.
+fn not_undone(error: &ToolError, undo: &ToolError) -> ToolError {
+    let (error_text, undo) = (error.explain(), undo.explain());
+    let text = format!("{error_text}; undoing the call failed as well, so it may have taken effect: {undo}");
+    ToolError::new(error.kind(), text)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> ToolError {

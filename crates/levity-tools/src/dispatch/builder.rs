@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::backoff::Backoff;
 use super::reader::Reader;
+use super::turns::Turns;
 use super::{Dispatcher, Inner};
 use crate::error::Error;
 use crate::policy::Policy;
@@ -56,7 +57,8 @@ impl DispatcherBuilder {
         self
     }
 
-    /// How often a failure that may pass is retried, if the tool may be called again. 2 by default.
+    /// How often a failure that may pass is retried, if the tool may be called again, as it is or
+    /// once the failed call was undone. 2 by default.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -102,6 +104,7 @@ impl DispatcherBuilder {
         }
         Ok(Dispatcher(Arc::new(Inner {
             reader: Reader::new(self.max_output)?,
+            turns: Turns::default(),
             slots: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
             registry: self.registry,
             world: self.world,

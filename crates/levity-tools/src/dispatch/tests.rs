@@ -11,6 +11,7 @@ use crate::testing::{Clock, FnTool};
 
 mod long;
 mod slow;
+mod undo;
 
 fn spec(name: &str, hints: Hints) -> ToolSpec {
     ToolSpec::new(name, "").with_hints(hints)

@@ -112,6 +112,8 @@ pub enum HintMatch {
     ReadOnly,
     /// A second call changes nothing more.
     Idempotent,
+    /// It can be undone.
+    Compensable,
     /// It must not be called twice.
     AtMostOnce,
     /// It may destroy something.
@@ -123,6 +125,7 @@ impl HintMatch {
         match self {
             Self::ReadOnly => spec.hints.class == EffectClass::ReadOnly,
             Self::Idempotent => spec.hints.class == EffectClass::Idempotent,
+            Self::Compensable => spec.hints.class == EffectClass::Compensable,
             Self::AtMostOnce => spec.hints.class == EffectClass::AtMostOnce,
             Self::Destructive => spec.hints.destructive,
         }

@@ -52,6 +52,8 @@ fn hints_tell_tools_apart() {
     assert!(!matches(HintMatch::ReadOnly, Hints::new()));
     assert!(matches(HintMatch::Idempotent, Hints::new().idempotent()));
     assert!(matches(HintMatch::AtMostOnce, Hints::new()));
+    assert!(matches(HintMatch::Compensable, Hints::new().compensable()));
+    assert!(!matches(HintMatch::AtMostOnce, Hints::new().compensable()));
     assert!(!matches(HintMatch::AtMostOnce, Hints::new().idempotent()));
     assert!(matches(HintMatch::Destructive, Hints::new().read_only().destructive()));
 }

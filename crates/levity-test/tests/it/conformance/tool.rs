@@ -1,7 +1,7 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_test::{FaultyTool, RecordingTool, conformance};
 use serde_json::{Value, json};
 
@@ -22,11 +22,18 @@ enum Flaw {
     SilentError,
     ClaimsUnknown,
     PanicsWhenDropped,
+    DefaultUndo,
+    UndoesOnlyWhatWas,
+    UndoesOnce,
+    UndoPanics,
+    UndoLeavesSomething,
 }
 
 struct Broken {
     flaw: Flaw,
     spec: ToolSpec,
+    called: AtomicBool,
+    undone: AtomicBool,
 }
 
 impl Broken {
@@ -40,9 +47,14 @@ impl Broken {
             Flaw::NoObject => spec.input = json!({"type": "string"}),
             Flaw::OddOutputSchema => spec.output = Some(json!("number")),
             Flaw::SpecChanges => spec.description = format!("Adds, {made}."),
+            Flaw::DefaultUndo
+            | Flaw::UndoesOnlyWhatWas
+            | Flaw::UndoesOnce
+            | Flaw::UndoPanics
+            | Flaw::UndoLeavesSomething => spec.hints = Hints::new().compensable(),
             _ => {}
         }
-        Self { flaw, spec }
+        Self { flaw, spec, called: AtomicBool::default(), undone: AtomicBool::default() }
     }
 }
 
@@ -66,6 +78,10 @@ impl Tool for Broken {
         tokio::task::yield_now().await;
         fragile.0 = true;
         let junk = !args.is_object();
+        self.called.store(true, Ordering::SeqCst);
+        if self.flaw == Flaw::UndoLeavesSomething && self.undone.load(Ordering::SeqCst) {
+            return Err(ToolError::failed("it is there already"));
+        }
         match self.flaw {
             Flaw::Fails => Err(ToolError::failed("no")),
             Flaw::WrongType => Ok(ToolOutput::value(json!([7]))),
@@ -76,6 +92,19 @@ impl Tool for Broken {
             _ => Ok(ToolOutput::value(json!({"sum": 7}))),
         }
     }
+
+    async fn undo(&self, _: Value, _: &ToolCx) -> Result<(), ToolError> {
+        let again = self.undone.swap(true, Ordering::SeqCst);
+        match self.flaw {
+            Flaw::DefaultUndo => Err(ToolError::failed("it cannot be undone")),
+            Flaw::UndoesOnlyWhatWas if !self.called.load(Ordering::SeqCst) => {
+                Err(ToolError::failed("there is nothing"))
+            }
+            Flaw::UndoesOnce if again => Err(ToolError::failed("there is nothing any more")),
+            Flaw::UndoPanics => panic!("oh no"),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[test]
@@ -84,6 +113,7 @@ fn passes_what_is_right() {
     block_on(conformance::tool(echo, json!({"a": 1})));
     block_on(conformance::tool(|| FaultyTool::fails(0), json!({})));
     block_on(conformance::tool(|| FaultyTool::huge(1000), json!({})));
+    block_on(conformance::tool(|| echo().with_undo(|_| Ok(())), json!({"a": 1})));
 }
 
 #[test]
@@ -107,6 +137,12 @@ fn refuses_flaws() {
     check(Flaw::SilentError, "tool: a failure says what went wrong");
     check(Flaw::ClaimsUnknown, "tool: a failure is of a kind that a tool can know");
     check(Flaw::PanicsWhenDropped, "tool: dropping a call is harmless");
+    let never = "tool: a call that never was can be undone";
+    check(Flaw::DefaultUndo, never);
+    check(Flaw::UndoesOnlyWhatWas, never);
+    check(Flaw::UndoesOnce, "tool: a call can be undone twice");
+    check(Flaw::UndoPanics, "tool: a failure to undo is an `Err`; it panicked: oh no");
+    check(Flaw::UndoLeavesSomething, "tool: a call that was undone can be made again");
     let panics = conformance::tool(FaultyTool::panics, json!({}));
     refuses(panics, "tool: a failure is an `Err`; it panicked: tool `panics` panics as planned");
 }

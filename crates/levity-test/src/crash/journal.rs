@@ -1,0 +1,294 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{pending, poll_fn};
+use std::slice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use async_trait::async_trait;
+use levity_core::{
+    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Post, Record, RunId, RunLog,
+    RunQuery, RunSummary,
+};
+
+use super::{Moment, Point, Written};
+
+/// The journal of one life. Once that has been stopped, whoever still uses it waits for ever.
+#[derive(Clone)]
+pub struct CrashJournal(Arc<Shared>);
+
+/// When a life is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    records: usize,
+    moment: Moment,
+}
+
+impl Plan {
+    /// The moments after so many records. Nothing is written at first, so that this has but one.
+    pub(super) fn moments(records: usize) -> impl Iterator<Item = Self> {
+        let moments = [Moment::Written, Moment::BeforeNext].into_iter().skip(usize::from(records == 0));
+        moments.map(move |moment| Self { records, moment })
+    }
+}
+
+struct Shared {
+    inner: Arc<dyn Journal>,
+    plan: Option<Plan>,
+    most: usize,
+    /// What the effects of each run are, for messages.
+    names: Arc<Mutex<HashMap<(RunId, EffectId), String>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    records: usize,
+    last: Option<Written>,
+    moment: Option<Moment>,
+    stopped: bool,
+    overrun: bool,
+    /// How many records are being written at the moment.
+    writing: usize,
+    waker: Option<Waker>,
+    logs: Vec<Weak<Slot>>,
+}
+
+/// The log of an open run, unless a record is being written to it or the life has been stopped.
+type Slot = Mutex<Option<Box<dyn RunLog>>>;
+
+impl CrashJournal {
+    pub(super) fn new(inner: Arc<dyn Journal>, plan: Option<Plan>, most: usize) -> Self {
+        Self(Arc::new(Shared { inner, plan, most, names: Arc::default(), state: Mutex::default() }))
+    }
+
+    /// The same journal in the next life.
+    pub(super) fn next(&self, plan: Option<Plan>) -> Self {
+        let Shared { inner, most, names, .. } = &*self.0;
+        let (inner, names) = (inner.clone(), names.clone());
+        Self(Arc::new(Shared { inner, plan, most: *most, names, state: Mutex::default() }))
+    }
+
+    /// Wakes whoever drives the scenario when this journal stands still.
+    pub(super) fn watch(&self, waker: &Waker) {
+        self.state().waker = Some(waker.clone());
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state().stopped
+    }
+
+    /// How many records were allowed, if there were to be more.
+    pub(super) fn overrun(&self) -> Option<usize> {
+        self.state().overrun.then_some(self.0.most)
+    }
+
+    pub(super) fn point(&self) -> Point {
+        let state = self.state();
+        let moment = state.moment.unwrap_or(Moment::Ended);
+        Point { records: state.records, last: state.last.clone(), moment }
+    }
+
+    /// Takes the runs away from whoever still has them open, so that the next life can open them.
+    pub(super) async fn end(&self) {
+        let logs = {
+            let mut state = self.state();
+            state.stopped = true;
+            std::mem::take(&mut state.logs)
+        };
+        logs.iter().filter_map(Weak::upgrade).for_each(|slot| drop(lock(&slot).take()));
+        poll_fn(|cx| {
+            let mut state = self.state();
+            state.waker = Some(cx.waker().clone());
+            if state.writing == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Whether one more record may be written.
+    fn admits(&self) -> bool {
+        let mut state = self.state();
+        state.overrun |= !state.stopped && state.records >= self.0.most;
+        let planned = self.0.plan.is_some_and(|plan| state.records == plan.records);
+        if state.overrun || planned {
+            state.stop(Moment::BeforeNext);
+        }
+        !state.stopped
+    }
+
+    /// Counts a record, and says whether the life goes on.
+    fn wrote(&self, run: &RunId, record: &Record) -> bool {
+        let entry = self.told(run, &record.entry);
+        let mut state = self.state();
+        state.records += 1;
+        state.last = Some(Written { run: run.clone(), seq: record.seq, entry });
+        let stops = |plan: Plan| plan.moment == Moment::Written && plan.records == state.records;
+        if self.0.plan.is_some_and(stops) {
+            state.stop(Moment::Written);
+        }
+        !state.stopped
+    }
+
+    /// The kind of an entry, and what it is about.
+    fn told(&self, run: &RunId, entry: &Entry) -> String {
+        match entry {
+            Entry::Opened { .. } => "opened".into(),
+            Entry::Started { effect, note } => {
+                let name = effect_name(note);
+                lock(&self.0.names).insert((run.clone(), *effect), name.clone());
+                format!("started {name}")
+            }
+            Entry::Finished { effect, .. } => {
+                let name = lock(&self.0.names).get(&(run.clone(), *effect)).cloned();
+                format!("finished {}", name.unwrap_or_else(|| format!("effect {effect}")))
+            }
+            Entry::Commanded(_) => "commanded".into(),
+            Entry::Wrapped(_) => "wrapped".into(),
+            Entry::Stopped(_) => "stopped".into(),
+            Entry::Ended(_) => "ended".into(),
+            _ => "another entry".into(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+
+    /// Waits for ever if the life has been stopped.
+    async fn alive(&self) {
+        if self.is_stopped() {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl State {
+    fn stop(&mut self, moment: Moment) {
+        if !self.stopped {
+            self.stopped = true;
+            self.moment = Some(moment);
+        }
+        self.waker.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn effect_name(note: &EffectNote) -> String {
+    let kind = match note.kind {
+        EffectKind::Model => "model",
+        EffectKind::Tool => "tool",
+        EffectKind::Ask => "question about",
+        EffectKind::Child => "child",
+        _ => "effect",
+    };
+    format!("{kind} {}", note.name)
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Journal for CrashJournal {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.alive().await;
+        let opened = self.0.inner.open(run).await?;
+        let slot = Arc::new(Mutex::new(Some(opened.log)));
+        let mut state = self.state();
+        if !state.stopped {
+            state.logs.retain(|slot| slot.strong_count() > 0);
+            state.logs.push(Arc::downgrade(&slot));
+        } else {
+            lock(&slot).take();
+        }
+        drop(state);
+        Ok(OpenRun::new(opened.records, CrashLog { slot, run: run.clone(), journal: self.clone() }))
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.alive().await;
+        self.0.inner.read(run).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.alive().await;
+        self.0.inner.list(query).await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.alive().await;
+        self.0.inner.remove(run).await
+    }
+
+    /// A scenario is one process, and has nobody to leave word for.
+    async fn post(&self, run: &RunId, _: &Post) -> Result<(), JournalError> {
+        Err(JournalError::busy(run))
+    }
+
+    fn keeps(&self) -> bool {
+        self.0.inner.keeps()
+    }
+}
+
+impl fmt::Debug for CrashJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrashJournal").field("plan", &self.0.plan).finish_non_exhaustive()
+    }
+}
+
+struct CrashLog {
+    slot: Arc<Slot>,
+    run: RunId,
+    journal: CrashJournal,
+}
+
+#[async_trait]
+impl RunLog for CrashLog {
+    /// Writes one record after the other, as a process can be killed in between.
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        for record in records {
+            if !self.journal.admits() {
+                return pending().await;
+            }
+            let Some(mut writing) = Writing::new(self) else { return pending().await };
+            if let Some(log) = &mut writing.log {
+                log.append(slice::from_ref(record)).await?;
+            }
+            drop(writing);
+            if !self.journal.wrote(&self.run, record) {
+                return pending().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The log while a record is written to it. It goes back to its slot, unless the life has been stopped.
+struct Writing<'a> {
+    log: Option<Box<dyn RunLog>>,
+    of: &'a CrashLog,
+}
+
+impl<'a> Writing<'a> {
+    fn new(of: &'a CrashLog) -> Option<Self> {
+        let log = lock(&of.slot).take()?;
+        of.journal.state().writing += 1;
+        Some(Self { log: Some(log), of })
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let log = self.log.take();
+        let mut state = self.of.journal.state();
+        if !state.stopped {
+            *lock(&self.of.slot) = log;
+        } else {
+            drop(log);
+        }
+        state.writing -= 1;
+        if state.stopped {
+            state.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
