@@ -129,3 +129,27 @@ fn an_end_before_the_end_is_noticed() {
     records.push(Record::new(2, records[1].at, Entry::Ended(Status::Complete)));
     diverges(&agent, &run, &records, "record 2: the machine did not end like this: complete");
 }
+
+/// A reflector that is not deterministic: it counts how often it was asked.
+struct Moody(std::sync::atomic::AtomicUsize);
+
+impl levity::agent::Reflector for Moody {
+    fn reflect(&self, _: &levity::agent::Turn<'_>) -> levity::agent::Reflection {
+        match self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            0 => levity::agent::Reflection::Note("Look closer.".into()),
+            _ => levity::agent::Reflection::GoOn,
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_audit_finds_out_what_is_not_deterministic() {
+    let (runtime, _) = runtime();
+    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("2");
+    let agent = Agent::builder(model).tool(add).reflector(Moody(0.into())).runtime(runtime).audited();
+    let error = agent.build().unwrap().run("Add").await.unwrap_err();
+    let levity::Error::Runtime { source: levity::runtime::Error::Diverged(parted), .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(parted.what, "the history of Model `main` is not what it was");
+}

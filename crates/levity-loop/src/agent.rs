@@ -41,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) limits: Limits,
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
     pub(crate) context_budget: usize,
+    pub(crate) audit: bool,
 }
 
 impl Agent {
@@ -191,6 +192,15 @@ impl Agent {
             Ok(AgentMachine::new(spec, goal, history, system, output))
         };
         Job::deferred(machine, self.executor())
+    }
+
+    /// A job that is looked over at its end, if the agent's are.
+    pub(crate) fn audited(&self, job: Job<AgentMachine>, output: Option<OutputCheck>) -> Job<AgentMachine> {
+        if !self.inner.audit {
+            return job;
+        }
+        let agent = self.clone();
+        job.audit(move |_, state| async move { agent.restore_as(&state, output) })
     }
 
     /// The blocks of all context sources, each under its name, and then the instructions.

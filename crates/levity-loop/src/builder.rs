@@ -7,7 +7,7 @@ use levity_core::{
     Approver, ContextSource, Hints, Limits, Model, Options, Resolver, Tool, ToolCx, ToolError, ToolOutput,
     ToolSource, ToolSpec, Toolbox, Workspace,
 };
-use levity_runtime::Runtime;
+use levity_runtime::{MemoryJournal, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ pub struct AgentBuilder {
     model_timeout: Duration,
     max_output: Option<usize>,
     max_concurrent: Option<usize>,
+    audit: bool,
 }
 
 impl AgentBuilder {
@@ -65,6 +66,7 @@ impl AgentBuilder {
             model_timeout: Self::DEFAULT_MODEL_TIMEOUT,
             max_output: None,
             max_concurrent: None,
+            audit: cfg!(feature = "audit"),
         }
     }
 
@@ -262,6 +264,14 @@ impl AgentBuilder {
         self
     }
 
+    /// Folds each run again when it has ended, and fails it when it does not come out the same. That tells a
+    /// planner or a reflector that is not deterministic, before a crash does; it is for tests. A run without a
+    /// journal is kept in memory for it.
+    pub fn audited(mut self) -> Self {
+        self.audit = true;
+        self
+    }
+
     /// What drives the runs: its journal, its clock.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
@@ -275,6 +285,9 @@ impl AgentBuilder {
     pub fn build(mut self) -> Result<Agent> {
         self.check()?;
         self.spec.has_tools = self.tool_count > 0;
+        if self.audit && !self.runtime.journal().keeps() {
+            self.runtime = self.runtime.with_journal(MemoryJournal::new());
+        }
         let world = self.runtime.world().clone();
         let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
         if let Some(time) = self.tool_timeout {
@@ -305,6 +318,7 @@ impl AgentBuilder {
             limits: self.limits,
             context: self.context,
             context_budget: self.context_budget,
+            audit: self.audit,
         }))
     }
 

@@ -79,14 +79,14 @@ impl Fork {
     }
 
     fn into_job(self) -> Job<AgentMachine> {
-        let (agent, output) = (self.agent.clone(), self.output);
-        let mut job =
-            Job::fork(self.from, self.after, self.agent.executor(), move |kind, state| async move {
-                AgentMachine::check_kind(&kind)?;
-                let machine = agent.restore_as(&state, output)?;
-                let system = agent.gather().await.map_err(|error| error.to_string())?;
-                Ok(machine.with_system(system))
-            });
+        let (agent, output, again) = (self.agent.clone(), self.output.clone(), self.output);
+        let job = Job::fork(self.from, self.after, self.agent.executor(), move |kind, state| async move {
+            AgentMachine::check_kind(&kind)?;
+            let machine = agent.restore_as(&state, output)?;
+            let system = agent.gather().await.map_err(|error| error.to_string())?;
+            Ok(machine.with_system(system))
+        });
+        let mut job = self.agent.audited(job, again);
         if let Some(run) = self.id {
             job = job.id(run);
         }

@@ -71,11 +71,12 @@ impl Resume {
     }
 
     fn into_job(self) -> Job<AgentMachine> {
-        let (agent, output) = (self.agent.clone(), self.output);
-        let mut job = Job::resume(self.run, self.agent.executor(), move |kind, state| {
+        let (agent, output, again) = (self.agent.clone(), self.output.clone(), self.output);
+        let job = Job::resume(self.run, self.agent.executor(), move |kind, state| {
             AgentMachine::check_kind(kind)?;
             agent.restore_as(state, output)
         });
+        let mut job = self.agent.audited(job, again);
         if let Some(limits) = self.limits {
             job = job.limits(limits);
         }

@@ -153,7 +153,8 @@ impl Run {
     }
 
     fn into_job(self) -> Job<AgentMachine> {
-        let mut job = self.agent.job(self.goal, self.history, self.output).limits(self.limits);
+        let job = self.agent.job(self.goal, self.history, self.output.clone()).limits(self.limits);
+        let mut job = self.agent.audited(job, self.output);
         if let Some(run) = self.id {
             job = job.id(run);
         }

@@ -17,13 +17,16 @@ use crate::events::Hub;
 use crate::fork::Fork;
 use crate::meter::Meter;
 use crate::replay::{changes, setup_of};
-use crate::runtime::Shared;
+use crate::runtime::{LaterRestore, Shared};
 use crate::state::State;
 
+mod audit;
 mod child;
 mod lost;
 mod orders;
 mod park;
+
+pub(crate) use audit::Audit;
 
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
@@ -43,6 +46,8 @@ pub(crate) struct Driver<M> {
     deadline: Option<BoxFuture<'static, ()>>,
     /// What a fork begins with.
     unwritten: Vec<Record>,
+    /// How the run is looked over at its end.
+    audit: Option<Audit<M>>,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
@@ -91,6 +96,8 @@ pub(crate) struct Around {
     pub(crate) origin: Option<Digest>,
     /// Whether the run is left in its journal when all it does is wait.
     pub(crate) park: bool,
+    /// Whether the runs below it are looked over at their ends.
+    pub(crate) audit: bool,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -132,6 +139,7 @@ impl<M: Machine + 'static> Driver<M> {
             questions: Vec::new(),
             lookups: Vec::new(),
             parked: Vec::new(),
+            audit: None,
             end_children: CancelToken::new(),
             deadline: None,
         }))
@@ -141,8 +149,18 @@ impl<M: Machine + 'static> Driver<M> {
         Box::pin(self.drive())
     }
 
+    /// Has the run looked over once it has ended; `restore` builds its machine again.
+    pub(crate) fn audited(mut self: Box<Self>, restore: Option<LaterRestore<M>>) -> Box<Self> {
+        self.audit = restore.map(|restore| Audit::new(restore, self.state.seq));
+        self
+    }
+
     pub(crate) async fn drive(mut self: Box<Self>) -> Driven<M> {
-        match self.steps().await {
+        let driven = match self.steps().await {
+            Ok(()) => self.check().await,
+            stopped => stopped,
+        };
+        match driven {
             Ok(()) => Ok(self.state.machine),
             Err(error) => Err((Some(self.state.machine), error)),
         }
@@ -262,9 +280,12 @@ impl<M: Machine + 'static> Driver<M> {
             (self.state.seq..).zip(entries).map(|(seq, entry)| Record::new(seq, at, entry)).collect();
         self.log.append(&records).await?;
         let watched = self.around.hub.as_ref().filter(|hub| hub.is_watched());
-        let mut told = watched.map(|_| Vec::new());
+        let mut told = (watched.is_some() || self.audit.is_some()).then(Vec::new);
         for record in records {
             self.state.apply(record, told.as_mut())?;
+        }
+        if let Some((audit, told)) = self.audit.as_mut().zip(told.as_ref()) {
+            audit.hear(told);
         }
         if let Some(hub) = watched {
             told.into_iter().flatten().for_each(|event| hub.publish(event));

@@ -117,7 +117,7 @@ impl Journal for NoJournal {
     }
 }
 
-struct NoLog;
+pub(crate) struct NoLog;
 
 #[async_trait]
 impl RunLog for NoLog {

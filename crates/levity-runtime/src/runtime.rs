@@ -121,10 +121,20 @@ impl Runtime {
             Err((machine, error)) => return (run, Err((machine, error))),
         };
         let (shared, meter, park) = (self.shared.clone(), meter(limits), job.park);
-        let around =
-            Around { shared, executor: job.executor, meter, hub, cancel: None, depth: 0, origin: None, park };
+        let audit = job.audit.is_some();
+        let around = Around {
+            shared,
+            executor: job.executor,
+            meter,
+            hub,
+            cancel: None,
+            depth: 0,
+            origin: None,
+            park,
+            audit,
+        };
         let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
-            Ok(driver) => driver.drive().await,
+            Ok(driver) => driver.audited(job.audit).drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
         };
         (run, driven)
@@ -261,7 +271,8 @@ struct Ready<M> {
     fork: Option<Fork>,
 }
 
-type LaterRestore<M> = Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, Result<M, String>> + Send>;
+pub(crate) type LaterRestore<M> =
+    Box<dyn FnOnce(MachineKind, Value) -> BoxFuture<'static, Result<M, String>> + Send>;
 
 /// How a run is forked.
 struct ForkPlan<M> {
@@ -286,6 +297,7 @@ pub struct Job<M> {
     id: Option<RunId>,
     watcher: Option<Watcher>,
     park: bool,
+    audit: Option<LaterRestore<M>>,
 }
 
 impl<M> Job<M> {
@@ -298,6 +310,7 @@ impl<M> Job<M> {
             id: None,
             watcher: None,
             park: false,
+            audit: None,
         }
     }
 
@@ -307,7 +320,7 @@ impl<M> Job<M> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         let origin = Origin::Later(Box::pin(machine));
-        Self { origin, executor, limits: None, id: None, watcher: None, park: false }
+        Self { origin, executor, limits: None, id: None, watcher: None, park: false, audit: None }
     }
 
     /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
@@ -323,6 +336,7 @@ impl<M> Job<M> {
             id: Some(run),
             watcher: None,
             park: false,
+            audit: None,
         }
     }
 
@@ -342,7 +356,7 @@ impl<M> Job<M> {
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
         let origin = Origin::Fork(ForkPlan { from, after, restore });
-        Self { origin, executor, limits: None, id: None, watcher: None, park: false }
+        Self { origin, executor, limits: None, id: None, watcher: None, park: false, audit: None }
     }
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
@@ -365,6 +379,16 @@ impl<M> Job<M> {
 }
 
 impl<M> Job<M> {
+    /// Folds the run again from its journal when it has ended, and those below it, and fails when one does not
+    /// come out the same: it tells a machine that is not deterministic. `restore` builds the machine again.
+    pub fn audit<F>(mut self, restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<M, String>> + Send + 'static,
+    {
+        self.audit = Some(Box::new(move |kind, state| Box::pin(restore(kind, state))));
+        self
+    }
+
     /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it then ends
     /// with [`Error::Parked`], and it takes up nothing but its place in the journal until it is resumed.
     pub fn park(mut self) -> Self {

@@ -35,6 +35,8 @@
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
 //! - `test`: the test kit, as `levity::test`.
+//! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
+//!   tests; see `AgentBuilder::audited`.
 
 pub use levity_core as core;
 pub use levity_loop as agent;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{Around, Came, Driver, Performed};
 use crate::error::Error;
 use crate::meter::Meter;
+use crate::runtime::LaterRestore;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left under way.
@@ -22,7 +23,8 @@ impl<M: Machine + 'static> Driver<M> {
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
         let origin = Digest::of(&self.state.opened).with_json(&child);
-        let (park, what) = (parent.park, child.clone());
+        let (park, audit, what) = (parent.park, parent.audit, child.clone());
+        let again = audit.then(|| restore(executor.clone(), what.clone()));
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
         Box::pin(async move {
@@ -42,9 +44,10 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let meter = Arc::new(Meter::new(child.limits, Some(above)));
             let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
-            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin, park };
+            let around =
+                Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin, park, audit };
             let ended = match Driver::new(run, child.machine, open, None, around, line) {
-                Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
+                Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
@@ -56,6 +59,16 @@ impl<M: Machine + 'static> Driver<M> {
             (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
         })
     }
+}
+
+/// Builds a child's machine again, to look its run over.
+fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn Machine>> {
+    Box::new(move |_, state| {
+        Box::pin(async move {
+            let again = executor.child(&child, Some(&state)).await;
+            again.map(|child| child.machine).map_err(|error| error.explain())
+        })
+    })
 }
 
 /// What came of making a child.

@@ -1,0 +1,70 @@
+//! Runs that are folded again once they have ended, to see whether they come out the same.
+
+use levity_core::{Entry, Event, Machine, Record};
+use serde_json::Value;
+
+use super::Driver;
+use crate::error::{Divergence, Error};
+use crate::journal::NoLog;
+use crate::replay::replay;
+use crate::runtime::LaterRestore;
+
+/// What a run tells while it is driven, and how its machine is built again.
+pub(crate) struct Audit<M> {
+    restore: LaterRestore<M>,
+    told: Vec<Event>,
+    /// The first record that was written here.
+    from: u64,
+}
+
+impl<M> Audit<M> {
+    pub(crate) fn new(restore: LaterRestore<M>, from: u64) -> Self {
+        Self { restore, told: Vec::new(), from }
+    }
+
+    pub(super) fn hear(&mut self, events: &[Event]) {
+        self.told.extend_from_slice(events);
+    }
+}
+
+impl<M: Machine + 'static> Driver<M> {
+    /// Folds the run again from its journal, and compares what was told and where the machine stands.
+    pub(super) async fn check(&mut self) -> Result<(), Error> {
+        let Some(audit) = self.audit.take().filter(|_| self.keeps()) else { return Ok(()) };
+        // It has ended, and some journals are read only while nobody drives the run.
+        drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
+        let run = self.state.run.clone();
+        let records = self.around.shared.journal.read(&run).await?;
+        let Some(Record { entry: Entry::Opened(opened), .. }) = records.first() else { return Ok(()) };
+        let restored = (audit.restore)(opened.machine.clone(), opened.state.clone()).await;
+        let restored = restored.map_err(|reason| Error::Restore { run: run.clone(), reason })?;
+        let again = replay(&run, &records, |_, _| Ok(restored))?;
+        let events: Vec<Event> = again.events.into_iter().filter(|event| event.seq >= audit.from).collect();
+        let pairs = audit.told.iter().map(Some).chain([None]).zip(events.iter().map(Some).chain([None]));
+        let differs = pairs.into_iter().find(|(told, again)| as_json(*told) != as_json(*again));
+        if let Some((told, again)) = differs {
+            let seq = told.or(again).map_or(0, |event| event.seq);
+            let what = format!("it told {} and tells {} now", name(told), name(again));
+            return Err(Divergence::new(&run, seq, None, what).into());
+        }
+        if again.machine.save() != self.state.machine.save() {
+            let what = "its machine does not come to the same state";
+            return Err(Divergence::new(&run, self.state.seq, None, what).into());
+        }
+        Ok(())
+    }
+}
+
+fn as_json(event: Option<&Event>) -> Option<String> {
+    event.and_then(|event| serde_json::to_string(event).ok())
+}
+
+/// What an event is called; what it says may be nobody's business.
+fn name(event: Option<&Event>) -> String {
+    let kind = event.and_then(|event| serde_json::to_value(&event.kind).ok());
+    match kind {
+        Some(Value::String(name)) => format!("`{name}`"),
+        Some(Value::Object(map)) => format!("`{}`", map.keys().next().map_or("", String::as_str)),
+        _ => "nothing more".to_owned(),
+    }
+}
