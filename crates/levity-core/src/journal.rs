@@ -1,3 +1,4 @@
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -5,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, RunId, Status,
+    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Money, Outcome, RunId, Status,
     Timestamp,
 };
 
@@ -102,6 +103,9 @@ pub enum Entry {
         /// A limit that was near from the start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wrap: Option<Limit>,
+        /// A limit of which little was left from the start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        low: Option<Limit>,
         /// What the run may use.
         limits: Limits,
         /// Which run of its parent a child belongs to, and what it was told to do.
@@ -129,6 +133,8 @@ pub enum Entry {
     Commanded(Command),
     /// A limit is near: the run is to finish.
     Wrapped(Limit),
+    /// Little is left of what a limit allows.
+    Low(Limit),
     /// A limit was passed: the run ends.
     Stopped(Limit),
     /// The run ended; always the last record.
@@ -153,12 +159,49 @@ pub struct Spent {
     pub tool_calls: u64,
     /// Tokens sent and received.
     pub tokens: u64,
+    /// Money, as far as prices are known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost: Money,
+    /// The tokens that this money was for; nobody knows what the others cost.
+    #[serde(skip_serializing_if = "is_none")]
+    pub priced: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(money: &Money) -> bool {
+    *money == Money::ZERO
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Spent {
-    /// So much.
+    /// So much, of which nobody knows what it costs.
     pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
-        Self { model_calls, tool_calls, tokens }
+        Self { model_calls, tool_calls, tokens, ..Self::default() }
+    }
+
+    /// So many tokens, for this much where it is known.
+    pub fn on(tokens: u64, cost: Option<Money>) -> Self {
+        let priced = if cost.is_some() { tokens } else { 0 };
+        Self { tokens, cost: cost.unwrap_or_default(), priced, ..Self::default() }
+    }
+
+    /// The tokens of which nobody knows what they cost.
+    pub fn unpriced(&self) -> u64 {
+        self.tokens.saturating_sub(self.priced)
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.cost += other.cost;
+        self.priced = self.priced.saturating_add(other.priced);
     }
 }
 

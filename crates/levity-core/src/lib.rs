@@ -35,10 +35,12 @@ mod machine;
 mod memory;
 mod message;
 mod model;
+mod money;
 mod request;
 mod response;
 mod tool;
 mod world;
+mod worst;
 
 pub use approve::{Approver, Ask, Decision};
 pub use cancel::{CancelGuard, CancelToken};
@@ -61,6 +63,7 @@ pub use message::{
     Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
 };
 pub use model::{Abilities, Model, ModelCard};
+pub use money::{Money, Price};
 pub use request::{Options, OutputSchema, Request, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use tool::{
@@ -68,6 +71,7 @@ pub use tool::{
     Toolbox,
 };
 pub use world::{Timestamp, World};
+pub use worst::{Reserved, Worst};
 
 #[doc(hidden)]
 pub mod __private;

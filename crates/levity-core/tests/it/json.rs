@@ -8,9 +8,9 @@ use levity_core::{
     Abilities, Ask, Bytes, ChildRun, Command, Content, Context, ContextBlock, ConversationId, Decision,
     Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event, EventKind,
     Failure, Finish, Hints, History, Limit, Limits, MachineKind, Media, Message, ModelCall, ModelCard,
-    ModelError, ModelErrorKind, Offer, Opaque, Options, Outcome, OutputSchema, Part, Phase, Record, Request,
-    Response, Role, RunId, RunSummary, Stats, Status, Timestamp, ToolCall, ToolChoice, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage, Workspace,
+    ModelError, ModelErrorKind, Money, Offer, Opaque, Options, Outcome, OutputSchema, Part, Phase, Price,
+    Record, Request, Reserved, Response, Role, RunId, RunSummary, Spent, Stats, Status, Timestamp, ToolCall,
+    ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage, Workspace,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -103,6 +103,7 @@ fn model_errors() -> Vec<ModelError> {
         ModelErrorKind::Transport,
         ModelErrorKind::Malformed,
         ModelErrorKind::Server,
+        ModelErrorKind::Unpriced,
     ]
     .map(|kind| {
         ModelError::new(kind, "no reply").with_status(429).with_request_id("q1").with_source("closed")
@@ -228,6 +229,8 @@ fn requests_and_responses() {
     check_form(&usage, json!({}));
     (usage.cached, usage.reasoning) = (Some(0), Some(u64::MAX));
     check_form(&usage, json!({"cached": 0, "reasoning": u64::MAX}));
+    (usage.cache_written, usage.cost) = (Some(1), Some(Money::from_dollars(1.5)));
+    check(&usage);
     let extra: Vec<_> = request().options.extra.keys().cloned().collect();
     assert_eq!(extra, ["z", "a"], "fields keep their order");
 }
@@ -253,6 +256,9 @@ fn cards_and_specs() {
     check(&card);
     (card.window, card.max_output) = (Some(128_000), Some(4_096));
     check(&card);
+    let price = Price::new(3.0, 15.0).with_cached(0.3);
+    check(&card.with_price(price.with_cache_write(3.75)));
+    check(&Limits::new().money(Money::MAX).assumed_price(price).low(200));
     check(&ToolSpec::new("add", "Adds."));
     for tool in &*request().tools {
         check(&**tool);
@@ -289,6 +295,7 @@ fn effects_and_outcomes() {
 
 fn records() -> Vec<Entry> {
     let mut note = EffectNote::new(EffectKind::Ask, "add", EffectClass::Idempotent);
+    note.reserved = Some(Reserved::new(700, Some(Money::from_nanos(5))));
     note.inputs = vec![("tools".into(), Digest::of(&json!([1]))), ("empty".into(), Digest::EMPTY)];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
@@ -297,10 +304,18 @@ fn records() -> Vec<Entry> {
             machine: machine.clone(),
             state: state.clone(),
             wrap: None,
-            limits: Limits::new().tokens(5),
+            low: Some(Limit::Money),
+            limits: Limits::new().tokens(5).money(Money::from_dollars(0.5)).low(20),
             origin: Some(Digest::EMPTY),
         },
-        Entry::Opened { machine, state, wrap: Some(Limit::Tokens), limits: Limits::default(), origin: None },
+        Entry::Opened {
+            machine,
+            state,
+            wrap: Some(Limit::Tokens),
+            low: None,
+            limits: Limits::default(),
+            origin: None,
+        },
         Entry::Started {
             effect: EffectId::new(1),
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),
@@ -311,6 +326,7 @@ fn records() -> Vec<Entry> {
         Entry::Commanded(Command::Cancel { reason: "enough".into() }),
         Entry::Commanded(Command::Say { message: Arc::new(message()) }),
         Entry::Wrapped(Limit::Turns),
+        Entry::Low(Limit::Money),
         Entry::Stopped(Limit::ModelCalls),
     ];
     entries.extend(outcomes().into_iter().map(|outcome| Entry::finished(EffectId::new(1), outcome)));
@@ -328,6 +344,9 @@ fn journals() {
         &record(Entry::Ended(Status::Complete)),
         json!({"seq": 0, "at": 5, "entry": {"ended": "complete"}}),
     );
+    check(&Spent::on(700, Some(Money::from_nanos(5))));
+    let old: Spent = serde_json::from_value(json!({"model_calls": 1, "tool_calls": 0, "tokens": 9})).unwrap();
+    assert_eq!((old, old.unpriced()), (Spent::new(1, 0, 9), 9), "what has no price is not free");
     let run = RunId::new("r1");
     assert_eq!(RunSummary::of(&run, &[]), None);
     let all = [record(Entry::Wrapped(Limit::Turns)), record(Entry::Ended(Status::Complete))];
@@ -365,6 +384,7 @@ fn events() -> Vec<EventKind> {
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::LimitNear(Limit::WallTime),
+        EventKind::LimitLow(Limit::Money),
         EventKind::LimitPassed(Limit::ToolCalls),
         EventKind::Custom { name: "handoff".into(), data: json!({"to": "b"}) },
         EventKind::Delta { effect, delta: Delta::Text("a".into()) },

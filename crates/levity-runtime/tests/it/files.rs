@@ -50,6 +50,7 @@ fn opened() -> Entry {
         machine: MachineKind::new("calls", 1),
         state: json!({"count": 1}),
         wrap: None,
+        low: None,
         limits: Limits::default(),
         origin: None,
     }

@@ -81,6 +81,7 @@ pub(super) fn opened() -> Entry {
         machine: MachineKind::new("sample", 1),
         state,
         wrap: None,
+        low: None,
         limits: Limits::default(),
         origin: None,
     }
