@@ -61,7 +61,8 @@ async fn every_limit_ends_in_a_marked_answer() {
     let limits = Limits::new();
     check(limits.model_calls(3), 2, Status::BestEffort(Limit::ModelCalls), 3).await;
     check(limits.tool_calls(2), 2, Status::BestEffort(Limit::ToolCalls), 3).await;
-    check(limits.tokens(400), 2, Status::BestEffort(Limit::Tokens), 3).await;
+    // Each call takes 120 tokens and could take some 4,000: the request as bytes, and a reply.
+    check(limits.tokens(4_500), 2, Status::BestEffort(Limit::Tokens), 3).await;
     check(limits, 2, Status::Complete, 3).await;
 }
 

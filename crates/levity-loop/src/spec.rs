@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_core::{Options, Workspace};
 
-use crate::strategy::{NoPlan, NoReflection, Planner, Reflector};
+use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
 /// What an agent's machine goes by, the same for all its runs.
 pub(crate) struct AgentSpec {
@@ -20,6 +20,8 @@ pub(crate) struct AgentSpec {
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
     pub(crate) workspace: Workspace,
+    /// What to do once little is left.
+    pub(crate) when_low: Low,
 }
 
 impl Default for AgentSpec {
@@ -36,6 +38,7 @@ impl Default for AgentSpec {
             reflector: Arc::new(NoReflection),
             delegates: BTreeSet::new(),
             workspace: Workspace::default(),
+            when_low: Low::default(),
         }
     }
 }

@@ -18,7 +18,10 @@ use crate::meter::Meter;
 use crate::runtime::Shared;
 use crate::state::State;
 
+mod budget;
 mod child;
+
+pub(crate) use budget::{Before, before};
 
 /// How much the host may say before the model is called again.
 const MAX_SAID: usize = 256;
@@ -33,6 +36,7 @@ pub(crate) struct Driver<M> {
     questions: Vec<Question>,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
+    budget: budget::Budget,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
@@ -59,6 +63,8 @@ pub(crate) struct Around {
     pub(crate) depth: usize,
     /// What tells a child that is this one's from another of the same id.
     pub(crate) origin: Option<Digest>,
+    /// What earlier processes have used.
+    pub(crate) before: Before,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -74,8 +80,8 @@ impl<M: Machine + 'static> Driver<M> {
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
+        around.count(&state.run, &open.records);
         for record in open.records {
-            recount(&around.meter, &record.entry);
             if let Err(divergence) = state.apply(record, None) {
                 return Err((state.machine, divergence.into()));
             }
@@ -90,6 +96,7 @@ impl<M: Machine + 'static> Driver<M> {
             questions: Vec::new(),
             end_children: CancelToken::new(),
             deadline: None,
+            budget: budget::Budget::default(),
         }))
     }
 
@@ -137,9 +144,9 @@ impl<M: Machine + 'static> Driver<M> {
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let (machine, wrap) = (self.state.machine.kind(), self.around.meter.near());
-            let limits = *self.around.meter.limits();
+            let (low, limits) = (self.around.meter.low(), *self.around.meter.limits());
             let origin = self.around.origin;
-            self.record(vec![Entry::Opened { machine, state, wrap, limits, origin }]).await?;
+            self.record(vec![Entry::Opened { machine, state, wrap, low, limits, origin }]).await?;
         }
         // A child is only driven by a run that is not paused, and nobody else can let a run without a line
         // go on.
@@ -172,6 +179,7 @@ impl<M: Machine + 'static> Driver<M> {
     /// Ends what is under way, lets the children write their ends, and writes this run's.
     async fn end(&mut self) -> Result<(), Error> {
         self.effects.clear();
+        self.budget.clear();
         self.end_children.cancel();
         for id in self.state.left_under_way() {
             if let Some(Effect::Child(child)) = self.state.take_left(id) {
@@ -189,7 +197,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn is_stuck(&self) -> bool {
         let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
-        idle && !self.state.paused
+        idle && !self.state.paused && self.budget.waiting().is_empty()
     }
 
     /// Writes entries down, then folds them in, then tells those who watch.
@@ -217,6 +225,7 @@ impl<M: Machine + 'static> Driver<M> {
         while !self.state.paused && self.state.machine.ending().is_none() {
             let executor = self.around.executor.clone();
             self.state.prepare(|effect| executor.prepare(effect));
+            self.budget.reset();
             let left = self.state.left_under_way();
             let ready = self.state.startable();
             let mut entries = Vec::with_capacity(left.len() + ready.len());
@@ -226,7 +235,7 @@ impl<M: Machine + 'static> Driver<M> {
                 return Ok(());
             }
             self.record(entries).await?;
-            while let Some((id, effect)) = self.state.next_to_launch() {
+            while let Some((id, effect)) = self.state.next_to_launch(self.budget.waiting()) {
                 self.launch(id, effect);
             }
         }
@@ -244,10 +253,11 @@ impl<M: Machine + 'static> Driver<M> {
         if !may_repeat(effect, note.class) {
             return Some(Entry::finished(id, Outcome::Unknown));
         }
-        Some(match self.around.meter.admit(note.kind) {
-            Ok(()) => Entry::Started { effect: id, note: note.clone() },
-            Err(limit) => Entry::finished(id, Outcome::Refused(limit)),
-        })
+        let mut note = note.clone();
+        match self.budget.take(&self.around, id, effect, &mut note) {
+            Ok(()) => Some(Entry::Started { effect: id, note }),
+            Err(outcome) => Some(Entry::finished(id, outcome?)),
+        }
     }
 
     fn nobody_answers(&self, effect: &Effect) -> bool {
@@ -278,11 +288,11 @@ impl<M: Machine + 'static> Driver<M> {
         if effect.kind() == EffectKind::Child && self.around.depth >= self.around.meter.depth() {
             return refused(Outcome::Refused(Limit::Depth));
         }
-        if let Err(limit) = self.around.meter.admit(effect.kind()) {
-            return refused(Outcome::Refused(limit));
-        }
         let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
         note.alone = prepared.alone;
+        if let Err(outcome) = self.budget.take(&self.around, id, effect, &mut note) {
+            return refused(outcome?);
+        }
         if keeps {
             note.inputs = self.state.fingerprint.inputs(effect);
             note.inputs.extend(prepared.inputs);
@@ -323,7 +333,7 @@ impl<M: Machine + 'static> Driver<M> {
             let seq = self.state.running.iter().find(|running| running.id == id).map_or(0, |r| r.seq);
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
-        EffectCx::new(run, id, live)
+        EffectCx::new(run, id, live).with_max_output(self.budget.max_output(id))
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
@@ -341,6 +351,7 @@ impl<M: Machine + 'static> Driver<M> {
             order = next_order(&mut self.line) => self.take_order(order),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
+            () = self.budget.freed() => (Vec::new(), Vec::new()),
         })
     }
 
@@ -390,18 +401,14 @@ impl<M: Machine + 'static> Driver<M> {
             let (outcome, spent) = performed?;
             self.questions.retain(|question| question.ask.effect != effect);
             // An answer that comes after somebody else's is no answer.
-            let Some(outcome) = outcome else { continue };
+            let Some(mut outcome) = outcome else { continue };
             if !self.state.running.iter().any(|running| running.id == effect) {
                 continue;
             }
-            let entry = Entry::Finished { effect, outcome, spent };
-            settle(&self.around.meter, &entry);
-            entries.push(entry);
+            self.budget.settle(&self.around, effect, &mut outcome);
+            entries.push(Entry::Finished { effect, outcome, spent });
         }
-        // The machine must know before it asks for the next call.
-        if let Some(limit) = self.around.meter.near().filter(|_| !self.state.wrapped) {
-            entries.insert(0, Entry::Wrapped(limit));
-        }
+        entries.splice(0..0, self.warnings());
         Ok(entries)
     }
 }
@@ -425,21 +432,6 @@ fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
 fn nobody_to_ask() -> Outcome {
     let reason = "nobody is there to ask: the run was started without a handle or an approver";
     Outcome::Decision(Decision::deny(reason))
-}
-
-fn settle(meter: &Meter, entry: &Entry) {
-    if let Entry::Finished { outcome: Outcome::Model(Ok(response)), .. } = entry {
-        meter.settle(&response.usage);
-    }
-}
-
-/// Counts again what an earlier process has used.
-fn recount(meter: &Meter, entry: &Entry) {
-    match entry {
-        Entry::Started { note, .. } => meter.recount(note.kind),
-        Entry::Finished { spent: Some(spent), .. } => meter.add(spent),
-        _ => settle(meter, entry),
-    }
 }
 
 async fn parent_cancelled(cancel: Option<&CancelToken>) {

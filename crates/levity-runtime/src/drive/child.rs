@@ -22,6 +22,7 @@ impl<M: Machine + 'static> Driver<M> {
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
         let origin = Digest::of(&self.state.opened).with_json(&child);
+        let before = parent.before.clone();
         Box::pin(async move {
             let performed = tokio::select! {
                 biased;
@@ -37,7 +38,8 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let meter = Arc::new(Meter::new(child.limits, Some(above)));
             let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
-            let around = Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin };
+            let around =
+                Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin, before };
             let ended = match Driver::new(run, child.machine, open, around, line) {
                 Ok(driver) => driver.boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
