@@ -94,7 +94,9 @@ pub struct Price {
     /// A million tokens sent that the provider had in its cache; as other input unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<Money>,
-    /// A million tokens sent that the provider put into its cache; as other input unless set.
+    /// A million tokens sent that the provider put into its cache; as other input unless set. Where money is
+    /// limited and it is set, input counts at the dearest rate when the provider does not say how much of
+    /// it that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Reserved, Spent, Usage, Worst};
+use levity_core::{Money, Price, Reserved, Spent, Usage, Worst};
 
 use super::{Amount, Meter};
 
@@ -13,7 +13,7 @@ const ANSWER: u64 = 1_024;
 #[must_use]
 pub(crate) struct Reservation {
     meter: Arc<Meter>,
-    worst: Worst,
+    pub(super) worst: Worst,
     output: u64,
     open: bool,
 }
@@ -57,9 +57,10 @@ impl Reservation {
         let most = |tokens: u64| tokens.saturating_mul(self.worst.sends);
         let input = known(usage.input, most(self.worst.input));
         let output = known(usage.output, most(self.output));
+        let unsaid = usage.input.is_none() || usage.estimated;
         usage.estimated |= usage.input.is_none() || usage.output.is_none();
         (usage.input, usage.output) = (Some(input), Some(output));
-        usage.cost = usage.cost.or_else(|| Some(self.worst.price?.cost(usage)));
+        usage.cost = usage.cost.or_else(|| Some(cost(self.worst.price?, usage, unsaid)));
     }
 
     fn close(&mut self, spent: &Spent, next: Option<Amount>) {
@@ -75,6 +76,16 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.close(&in_full(self.reserved()), None);
+    }
+}
+
+/// What a call cost. Input of which it is not known what the provider's cache did with it has the dearest
+/// rate.
+fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
+    let unsaid = unsaid || (price.cache_write.is_some() && usage.cache_written.is_none());
+    match (usage.input, usage.output) {
+        (Some(input), Some(output)) if unsaid => price.most(input, output),
+        _ => price.cost(usage),
     }
 }
 
