@@ -85,7 +85,13 @@ struct Provider {
 
 impl Provider {
     fn new(till: &Till, manner: Manner) -> Self {
-        Self { card: card().with_price(till_price()), till: till.clone(), manner, calls: vec![("add", 1)], turns: usize::MAX }
+        Self {
+            card: card().with_price(till_price()),
+            till: till.clone(),
+            manner,
+            calls: vec![("add", 1)],
+            turns: usize::MAX,
+        }
     }
 
     fn calling(mut self, name: &'static str, times: usize, turns: usize) -> Self {

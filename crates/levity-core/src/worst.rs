@@ -130,3 +130,6 @@ impl Reserved {
         Self { tokens, cost }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,9 @@ impl ToolsDigest {
 /// The most tokens that the tools on offer can be to the model they were last offered to, counted anew only
 /// when they change.
 #[derive(Default)]
-pub(crate) struct ToolsWorst(Mutex<Option<(Arc<[Arc<ToolSpec>]>, Arc<str>, u64)>>);
+pub(crate) struct ToolsWorst(Mutex<Option<Counted>>);
+
+type Counted = (Arc<[Arc<ToolSpec>]>, Arc<str>, u64);
 
 impl ToolsWorst {
     fn of(&self, specs: Arc<[Arc<ToolSpec>]>, slot: &Arc<str>, model: &dyn Model) -> u64 {

@@ -256,7 +256,7 @@ impl<M: Machine + 'static> Driver<M> {
         let mut note = note.clone();
         match self.budget.take(&self.around, id, effect, &mut note) {
             Ok(()) => Some(Entry::Started { effect: id, note }),
-            Err(outcome) => Some(Entry::finished(id, outcome?)),
+            Err(outcome) => Some(Entry::finished(id, *outcome?)),
         }
     }
 
@@ -291,7 +291,7 @@ impl<M: Machine + 'static> Driver<M> {
         let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
         note.alone = prepared.alone;
         if let Err(outcome) = self.budget.take(&self.around, id, effect, &mut note) {
-            return refused(outcome?);
+            return refused(*outcome?);
         }
         if keeps {
             note.inputs = self.state.fingerprint.inputs(effect);

@@ -62,7 +62,7 @@ impl Budget {
         id: EffectId,
         effect: &Effect,
         note: &mut EffectNote,
-    ) -> Result<(), Option<Outcome>> {
+    ) -> Result<(), Option<Box<Outcome>>> {
         let reservation = match reserve(around, effect) {
             Ok(reservation) => reservation,
             Err(Held::Never(outcome)) => return Err(Some(outcome)),
@@ -74,7 +74,7 @@ impl Budget {
         };
         if let Err(limit) = around.meter.admit(effect.kind()) {
             reservation.into_iter().for_each(Reservation::release);
-            return Err(Some(Outcome::Refused(limit)));
+            return Err(Some(Box::new(Outcome::Refused(limit))));
         }
         note.reserved = reservation.as_ref().map(Reservation::reserved);
         self.reservations.extend(reservation.map(|reservation| (id, reservation)));
@@ -111,7 +111,7 @@ impl<M: Machine + 'static> Driver<M> {
 }
 
 enum Held {
-    Never(Outcome),
+    Never(Box<Outcome>),
     Wait(watch::Receiver<()>),
 }
 
@@ -120,7 +120,8 @@ fn reserve(around: &Around, effect: &Effect) -> Result<Option<Reservation>, Held
     if effect.kind() != EffectKind::Model || !meter.is_budget() {
         return Ok(None);
     }
-    let unknown = |what| Held::Never(Outcome::Model(Err(ModelError::new(ModelErrorKind::Unpriced, what))));
+    let never = |outcome| Held::Never(Box::new(outcome));
+    let unknown = |what| never(Outcome::Model(Err(ModelError::new(ModelErrorKind::Unpriced, what))));
     let Some(mut worst) = around.executor.worst(effect) else {
         let what =
             format!("nobody knows what a call of `{}` can take, and the run has a budget", effect.name());
@@ -136,7 +137,7 @@ fn reserve(around: &Around, effect: &Effect) -> Result<Option<Reservation>, Held
         return Err(unknown(what));
     }
     meter.reserve(worst).map(Some).map_err(|refusal| match refusal {
-        Refusal::Limit(limit) => Held::Never(Outcome::Refused(limit)),
+        Refusal::Limit(limit) => never(Outcome::Refused(limit)),
         Refusal::Wait(freed) => Held::Wait(freed),
     })
 }
