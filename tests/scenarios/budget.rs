@@ -1,6 +1,6 @@
 //! Budgets: whatever models do within what they were allowed, no run and its children spend more than they may.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ const MANNERS: [Manner; 5] =
 #[derive(Clone, Default)]
 struct Till {
     charged: Arc<Mutex<Money>>,
+    tokens: Arc<AtomicU64>,
     calls: Arc<AtomicUsize>,
     under_way: Arc<AtomicUsize>,
     most_at_once: Arc<AtomicUsize>,
@@ -123,6 +124,7 @@ impl Provider {
             _ => (most, allowed),
         };
         *self.till.charged.lock().unwrap() += till_price().most(input, output);
+        self.till.tokens.fetch_add(input + output, Ordering::SeqCst);
         (input, output)
     }
 }
@@ -206,6 +208,24 @@ async fn sixty_four_children_never_pass_one_limit_on_money() {
     assert!(till.most_at_once.load(Ordering::SeqCst) > 16, "they run side by side where there is room");
     let till = spends_no_more(64, 0, 1.5, Manner::Greedy).await;
     assert!(till.charged() > dollars(1.3), "only {} of $1.50 was used", till.charged());
+}
+
+#[tokio::test]
+async fn tokens_are_kept_to_like_money() {
+    for manner in MANNERS {
+        for limit in [500, 20_000, 100_000, 1_000_000] {
+            let till = Till::default();
+            let agent = tree(&till, manner, 8, 8).limits(Limits::new().tokens(limit)).build().unwrap();
+            let end = agent.run("Count").await;
+            let tokens = till.tokens.load(Ordering::SeqCst);
+            assert!(tokens <= limit, "{manner:?}: {tokens} of {limit}");
+            let typed = matches!(
+                end,
+                Ok(_) | Err(levity::Error::Limit { limit: Limit::Tokens, .. } | levity::Error::Model { .. })
+            );
+            assert!(typed, "{manner:?}, {limit}: {}", end.unwrap_err());
+        }
+    }
 }
 
 #[tokio::test]
