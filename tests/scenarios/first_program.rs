@@ -1,3 +1,4 @@
+use levity::agent::Low;
 use levity::core::{EventKind, Finish, Phase, Role, Status};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
@@ -125,7 +126,12 @@ fn what_contradicts_itself_is_found_in_build() {
     check(builder().tool(add).tool(add), "two tools are named `add`; rename one with `.tool_as(..)`");
     check(builder().max_turns(0), "`max_turns` is 0");
     check(builder().single_tool(), "`single_tool` is set and there is no tool");
-    check(builder().model_for("writer", ScriptedModel::new()), "there are `planner` and `reflector`");
+    check(
+        builder().model_for("writer", ScriptedModel::new()),
+        "there are `planner`, `reflector` and `cheap`",
+    );
+    check(builder().model_for("cheap", ScriptedModel::new()), "add `.when_low(Low::Switch)`");
+    check(builder().when_low(Low::Switch), "add `.model_for(\"cheap\", ..)`");
 }
 
 #[tokio::test]

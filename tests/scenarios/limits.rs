@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{add, assert_whole, broken};
 
 fn busy() -> Turn {
-    Turn::new().text("One more.").call("add", json!({"a": 1, "b": 1})).usage(100, 20)
+    Turn::new().text("One more.").call("add", json!({"a": 1, "b": 1})).usage(3_000, 200)
 }
 
 /// A model that calls a tool `calls` times and would then answer.
@@ -61,7 +61,8 @@ async fn every_limit_ends_in_a_marked_answer() {
     let limits = Limits::new();
     check(limits.model_calls(3), 2, Status::BestEffort(Limit::ModelCalls), 3).await;
     check(limits.tool_calls(2), 2, Status::BestEffort(Limit::ToolCalls), 3).await;
-    check(limits.tokens(400), 2, Status::BestEffort(Limit::Tokens), 3).await;
+    // After two calls of 3,200 there is room for one more, with a reply of 1,024, and not for two.
+    check(limits.tokens(11_000), 2, Status::BestEffort(Limit::Tokens), 3).await;
     check(limits, 2, Status::Complete, 3).await;
 }
 

@@ -1,6 +1,7 @@
 //! Whole scenarios, through the facade, as a program that depends on levity would meet them.
 
 mod bad_input;
+mod budget;
 mod cancel;
 mod control;
 mod crash;

@@ -104,6 +104,7 @@ fn tell(record: &Record) -> Option<String> {
         Entry::Commanded(Command::Cancel { reason }) => format!("the host cancels: {reason}"),
         Entry::Commanded(Command::Pause) => "the host pauses".to_owned(),
         Entry::Commanded(Command::Resume) => "the host resumes".to_owned(),
+        Entry::Low(limit) => format!("little is left of the limit on {limit}"),
         Entry::Wrapped(limit) => format!("the limit on {limit} is near"),
         Entry::Stopped(limit) => format!("the limit on {limit} is passed"),
         Entry::Ended(status) => format!("ended: {status}"),

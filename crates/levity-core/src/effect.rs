@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Response, RunId,
-    Timestamp, ToolCall, ToolResult,
+    Ask, CallId, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Reserved, Response,
+    RunId, Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -259,12 +259,24 @@ pub struct EffectNote {
     /// Fingerprints of what went in, by name; a replay compares them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<(String, Digest)>,
+    /// What was set aside for it, where money or tokens are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Reserved>,
 }
 
 impl EffectNote {
     /// A note without fingerprints.
     pub fn new(kind: EffectKind, name: impl Into<Arc<str>>, class: EffectClass) -> Self {
-        Self { kind, name: name.into(), class, alone: false, call: None, until: None, inputs: Vec::new() }
+        Self {
+            kind,
+            name: name.into(),
+            class,
+            alone: false,
+            call: None,
+            until: None,
+            inputs: Vec::new(),
+            reserved: None,
+        }
     }
 }
 

@@ -97,6 +97,8 @@ pub enum ModelErrorKind {
     Malformed,
     /// A fault of the provider that none of the other kinds describes.
     Server,
+    /// The run's money is limited, and nobody knows what the model costs; it was not called.
+    Unpriced,
 }
 
 impl ModelErrorKind {
@@ -105,6 +107,17 @@ impl ModelErrorKind {
         matches!(
             self,
             Self::RateLimited { .. } | Self::Overloaded | Self::Timeout | Self::Transport | Self::Server
+        )
+    }
+}
+
+impl ModelErrorKind {
+    /// Whether the provider may charge for the request all the same. One that it turned down costs nothing;
+    /// one that was cut off, or answered with something else than a refusal, may.
+    pub fn may_cost(self) -> bool {
+        !matches!(
+            self,
+            Self::RateLimited { .. } | Self::Auth | Self::BadRequest | Self::ContextTooLong | Self::Unpriced
         )
     }
 }

@@ -172,6 +172,8 @@ pub enum EventKind {
     Resumed,
     /// A limit is near: the run finishes with what there is.
     LimitNear(Limit),
+    /// Little is left of what a limit allows: less than the share that was set.
+    LimitLow(Limit),
     /// A limit was passed.
     LimitPassed(Limit),
     /// The run ended.

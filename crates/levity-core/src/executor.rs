@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, Resolution,
-    RunId, ToolError,
+    RunId, ToolError, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -22,6 +22,14 @@ use crate::{
 pub trait Executor: Send + Sync {
     /// What the runtime must know before it begins.
     fn prepare(&self, effect: &Effect) -> Prepared;
+
+    /// The most that a call of a model can take. Only asked where money or tokens are limited; without an
+    /// answer, the call is refused there.
+    ///
+    /// Like `prepare`, it does no I/O and returns at once.
+    fn worst(&self, _: &Effect) -> Option<Worst> {
+        None
+    }
 
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
@@ -123,18 +131,28 @@ pub struct EffectCx {
     pub again: bool,
     /// Takes fleeting events.
     pub live: Live,
+    /// How many tokens a reply may have, where money or tokens are limited: the model must be told. Counts
+    /// that it does not give are then left out, since they are filled in with the most.
+    pub max_output: Option<u64>,
 }
 
 impl EffectCx {
     /// A context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
-        Self { run, effect, again: false, live }
+        Self { run, effect, again: false, live, max_output: None }
     }
 
     /// Says whether an earlier process had begun this effect and did not finish it.
     #[must_use]
     pub fn with_again(mut self, again: bool) -> Self {
         self.again = again;
+        self
+    }
+
+    /// Says how many tokens a reply may have.
+    #[must_use]
+    pub fn with_max_output(mut self, tokens: Option<u64>) -> Self {
+        self.max_output = tokens;
         self
     }
 }

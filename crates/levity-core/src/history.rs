@@ -39,11 +39,14 @@ struct Inner {
     messages: Vec<Arc<Message>>,
     ids: HashSet<CallId>,
     size: usize,
+    most_tokens: u64,
 }
 
 impl Inner {
     fn push(&mut self, message: Arc<Message>) {
-        self.size = self.size.saturating_add(message.size());
+        let (size, most_tokens) = message.measure();
+        self.size = self.size.saturating_add(size);
+        self.most_tokens = self.most_tokens.saturating_add(most_tokens);
         self.messages.push(message);
     }
 }
@@ -67,6 +70,12 @@ impl History {
     /// How many bytes of text its messages have together; known without looking at them.
     pub fn size(&self) -> usize {
         self.inner.size
+    }
+
+    /// The most tokens that its messages can be, as [`Worst::of`](crate::Worst::of) counts them; known
+    /// without looking at them.
+    pub fn most_tokens(&self) -> u64 {
+        self.inner.most_tokens
     }
 
     /// Whether there are none.

@@ -1,3 +1,4 @@
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -5,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Outcome, Post, RunId, RunQuery,
-    RunSummary, Status, Timestamp,
+    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Money, Outcome, Post, RunId,
+    RunQuery, RunSummary, Status, Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -184,6 +185,8 @@ pub enum Entry {
     Commanded(Command),
     /// A limit is near: the run is to finish.
     Wrapped(Limit),
+    /// Little is left of what a limit allows.
+    Low(Limit),
     /// A limit was passed: the run ends.
     Stopped(Limit),
     /// The run ended; always the last record.
@@ -201,6 +204,9 @@ pub struct Opened {
     /// A limit that was near from the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap: Option<Limit>,
+    /// A limit of which little was left from the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<Limit>,
     /// What the run may use.
     pub limits: Limits,
     /// Which run of its parent a child belongs to, and what it was told to do.
@@ -217,7 +223,7 @@ pub struct Opened {
 impl Opened {
     /// A run of this machine.
     pub fn new(machine: MachineKind, state: Value, limits: Limits) -> Self {
-        Self { machine, state, wrap: None, limits, origin: None, setup: Vec::new(), forked: None }
+        Self { machine, state, wrap: None, low: None, limits, origin: None, setup: Vec::new(), forked: None }
     }
 }
 
@@ -256,12 +262,49 @@ pub struct Spent {
     pub tool_calls: u64,
     /// Tokens sent and received.
     pub tokens: u64,
+    /// Money, as far as prices are known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost: Money,
+    /// The tokens that this money was for; nobody knows what the others cost.
+    #[serde(skip_serializing_if = "is_none")]
+    pub priced: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(money: &Money) -> bool {
+    *money == Money::ZERO
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Spent {
-    /// So much.
+    /// So much, of which nobody knows what it costs.
     pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
-        Self { model_calls, tool_calls, tokens }
+        Self { model_calls, tool_calls, tokens, ..Self::default() }
+    }
+
+    /// So many tokens, for this much where it is known.
+    pub fn on(tokens: u64, cost: Option<Money>) -> Self {
+        let priced = if cost.is_some() { tokens } else { 0 };
+        Self { tokens, cost: cost.unwrap_or_default(), priced, ..Self::default() }
+    }
+
+    /// The tokens of which nobody knows what they cost.
+    pub fn unpriced(&self) -> u64 {
+        self.tokens.saturating_sub(self.priced)
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.cost += other.cost;
+        self.priced = self.priced.saturating_add(other.priced);
     }
 }
 

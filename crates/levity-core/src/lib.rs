@@ -36,11 +36,13 @@ mod machine;
 mod memory;
 mod message;
 mod model;
+mod money;
 mod request;
 mod response;
 mod runs;
 mod tool;
 mod world;
+mod worst;
 
 pub use approve::{Approver, Ask, Decision};
 pub use cancel::{CancelGuard, CancelToken};
@@ -65,6 +67,7 @@ pub use message::{
     Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
 };
 pub use model::{Abilities, Model, ModelCard};
+pub use money::{Money, Price};
 pub use request::{Options, OutputSchema, Request, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
@@ -73,6 +76,7 @@ pub use tool::{
     Toolbox,
 };
 pub use world::{Timestamp, World};
+pub use worst::{Reserved, Worst};
 
 #[doc(hidden)]
 pub mod __private;

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Money, Price};
+
 /// How much a run and all its children may use together; what is `None` is not limited.
 ///
 /// ```
@@ -18,8 +20,20 @@ pub struct Limits {
     pub model_calls: Option<u64>,
     /// Calls of tools; by default [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS).
     pub tool_calls: Option<u64>,
-    /// Tokens sent and received; not limited by default.
+    /// Tokens sent and received; not limited by default. What a call may take at most is reserved before it
+    /// is made, so they are never more.
     pub tokens: Option<u64>,
+    /// Money; not limited by default. What a call may cost at most is reserved before it is made, so it is
+    /// never more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub money: Option<Money>,
+    /// What a model is taken to cost whose card has no price. Without it, a run whose money is limited does
+    /// not call such a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumed_price: Option<Price>,
+    /// At how many percent left of its money or tokens the run is told that they are low; never by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<u8>,
     /// Time from the start to the end; not limited by default.
     pub wall_time: Option<Duration>,
     /// How many runs may stand above a child; [`DEFAULT_DEPTH`](Self::DEFAULT_DEPTH) by default.
@@ -40,6 +54,9 @@ impl Limits {
             model_calls: Some(Self::DEFAULT_MODEL_CALLS),
             tool_calls: Some(Self::DEFAULT_TOOL_CALLS),
             tokens: None,
+            money: None,
+            assumed_price: None,
+            low: None,
             wall_time: None,
             depth: Self::DEFAULT_DEPTH,
         }
@@ -63,6 +80,27 @@ impl Limits {
     #[must_use]
     pub const fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
+        self
+    }
+
+    /// Limits the money.
+    #[must_use]
+    pub const fn money(mut self, money: Money) -> Self {
+        self.money = Some(money);
+        self
+    }
+
+    /// Says what a model is taken to cost whose card has no price.
+    #[must_use]
+    pub const fn assumed_price(mut self, price: Price) -> Self {
+        self.assumed_price = Some(price);
+        self
+    }
+
+    /// Tells the run once only so many percent of its money or tokens are left; more than 100 is 100.
+    #[must_use]
+    pub const fn low(mut self, percent: u8) -> Self {
+        self.low = Some(if percent > 100 { 100 } else { percent });
         self
     }
 
@@ -100,6 +138,8 @@ pub enum Limit {
     ToolCalls,
     /// Tokens.
     Tokens,
+    /// Money.
+    Money,
     /// Time.
     WallTime,
     /// Nesting of runs.
@@ -113,6 +153,7 @@ impl fmt::Display for Limit {
             Self::ModelCalls => "model calls",
             Self::ToolCalls => "tool calls",
             Self::Tokens => "tokens",
+            Self::Money => "money",
             Self::WallTime => "time",
             Self::Depth => "depth of child runs",
         })

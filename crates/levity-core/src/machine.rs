@@ -98,6 +98,8 @@ pub enum Input {
     Say(Arc<Message>),
     /// A limit is near: finish with what there is.
     Wrap(Limit),
+    /// Little is left of what a limit allows; comes once, before the beginning if it is so from the start.
+    Low(Limit),
     /// A limit is passed: end now.
     Stop(Limit),
     /// The host wants no more: end now.

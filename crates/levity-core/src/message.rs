@@ -78,7 +78,16 @@ impl Message {
 
     /// How many bytes of text it has: words, thoughts, arguments, results.
     pub fn size(&self) -> usize {
-        self.parts.iter().map(Part::size).sum()
+        self.measure().0
+    }
+
+    /// How many bytes of text it has, and how many tokens it can be at most.
+    pub(crate) fn measure(&self) -> (usize, u64) {
+        let all = self.parts.iter().map(Part::measure);
+        let (text, beside) = all.fold((0_usize, 0_u64), |(text, beside), (more, aside)| {
+            (text.saturating_add(more), beside.saturating_add(aside).saturating_add(PART_TOKENS))
+        });
+        (text, beside.saturating_add(text as u64).saturating_add(MESSAGE_TOKENS))
     }
 
     /// The tool calls, in order.
@@ -97,6 +106,10 @@ impl Message {
         })
     }
 }
+
+/// What stands around a message and around a part of one, in tokens: roles, marks, separators.
+const MESSAGE_TOKENS: u64 = 16;
+const PART_TOKENS: u64 = 16;
 
 impl From<&str> for Message {
     fn from(text: &str) -> Self {
@@ -151,14 +164,21 @@ impl Part {
         Self::Thinking(Thinking::new(text))
     }
 
-    fn size(&self) -> usize {
-        match self {
-            Self::Text(part) => part.text.len(),
-            Self::Thinking(part) => part.text.len(),
-            Self::ToolCall(call) => call.name.len() + json_size(&call.args),
-            Self::ToolResult(result) => result.size(),
-            Self::Media(_) | Self::Opaque(_) => 0,
-        }
+    /// How many bytes of text it has, and how many tokens all else in it can be.
+    fn measure(&self) -> (usize, u64) {
+        let (text, beside) = match self {
+            Self::Text(part) => (part.text.len(), 0),
+            Self::Thinking(part) => (part.text.len(), 0),
+            Self::ToolCall(call) => {
+                let raw = call.raw.as_ref().map_or(0, String::len) + call.id.as_str().len();
+                (call.name.len() + json_size(&call.args), raw as u64)
+            }
+            Self::ToolResult(result) => (result.size(), result.beside()),
+            Self::Media(media) => (0, media.most_tokens()),
+            Self::Opaque(_) => (0, 0),
+        };
+        let opaque = self.opaque().map_or(0, |opaque| json_size(&opaque.data) as u64);
+        (text, beside.saturating_add(opaque))
     }
 
     /// Fastens provider data to this part, replacing what was there.
@@ -290,6 +310,23 @@ impl Media {
     /// Something the provider fetches itself.
     pub fn url(mime: impl Into<String>, url: impl Into<String>) -> Self {
         Self { mime: mime.into(), source: MediaSource::Url(url.into()), name: None, opaque: None }
+    }
+}
+
+impl Media {
+    /// More than any provider we know of counts for one image.
+    const IMAGE_TOKENS: u64 = 40_000;
+    /// What stands at a URL may be of any length; this is as much as the largest windows have.
+    const UNSEEN_TOKENS: u64 = 1 << 21;
+
+    /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no less than
+    /// an image; 2,097,152 where the bytes are elsewhere.
+    fn most_tokens(&self) -> u64 {
+        match &self.source {
+            _ if self.mime.starts_with("image/") => Self::IMAGE_TOKENS,
+            MediaSource::Bytes(bytes) => Self::IMAGE_TOKENS.max(bytes.as_slice().len() as u64),
+            MediaSource::Url(_) => Self::UNSEEN_TOKENS,
+        }
     }
 }
 
@@ -450,6 +487,16 @@ impl ToolResult {
             0 => self.value.as_ref().map_or(0, json_size),
             size => size,
         }
+    }
+
+    /// How many tokens all in it that is not text can be.
+    fn beside(&self) -> u64 {
+        let media = self.content.iter().map(|content| match content {
+            Content::Text(_) => PART_TOKENS,
+            Content::Media(media) => media.most_tokens(),
+        });
+        let named = (self.call.as_str().len() + self.name.len()) as u64;
+        media.fold(named, u64::saturating_add)
     }
 
     /// Whether the call failed.

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Deltas, ModelError, Request, Response};
+use crate::{Deltas, ModelError, Price, Request, Response, Worst};
 
 /// A language model: a request in, a stream of reply pieces out.
 ///
@@ -11,6 +11,7 @@ use crate::{Deltas, ModelError, Request, Response};
 /// - A model sends each request once; retries belong to a wrapper.
 /// - `complete` gives what folding `stream` gives.
 /// - No input makes it panic.
+/// - `worst` is never less than what a call takes, as long as the provider keeps to `max_tokens`.
 ///
 /// `levity_test::conformance::model` checks an implementation.
 ///
@@ -45,6 +46,16 @@ pub trait Model: Send + Sync {
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         self.stream(request).await?.fold().await
     }
+
+    /// The most that `request` can take; only asked where money or tokens are limited. By default it is
+    /// what [`Worst::of`] says: right for text, far above what is likely. Override it to count better; a
+    /// wrapper that may send a request more than once, or to another model, says so here.
+    ///
+    /// It does no I/O and costs what is new in the request. It may be asked about a request in pieces, whose
+    /// bounds are added up.
+    fn worst(&self, request: &Request) -> Worst {
+        Worst::of(self.card(), request)
+    }
 }
 
 macro_rules! forward_model {
@@ -62,6 +73,10 @@ macro_rules! forward_model {
 
             async fn complete(&self, request: Request) -> Result<Response, ModelError> {
                 (**self).complete(request).await
+            }
+
+            fn worst(&self, request: &Request) -> Worst {
+                (**self).worst(request)
             }
         }
     )*};
@@ -83,6 +98,9 @@ pub struct ModelCard {
     /// How many tokens a reply may have, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
+    /// What it costs, where known. Unknown is not free: see [`Limits::assumed_price`](crate::Limits).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// What it can do.
     #[serde(default)]
     pub abilities: Abilities,
@@ -96,8 +114,30 @@ impl ModelCard {
             id: id.into(),
             window: None,
             max_output: None,
+            price: None,
             abilities: Abilities::default(),
         }
+    }
+
+    /// Sets how many tokens a request and its reply may have together.
+    #[must_use]
+    pub fn with_window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
+        self
+    }
+
+    /// Sets how many tokens a reply may have.
+    #[must_use]
+    pub fn with_max_output(mut self, tokens: u64) -> Self {
+        self.max_output = Some(tokens);
+        self
+    }
+
+    /// Sets what it costs.
+    #[must_use]
+    pub fn with_price(mut self, price: Price) -> Self {
+        self.price = Some(price);
+        self
     }
 
     /// Sets what it can do.

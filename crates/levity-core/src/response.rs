@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, Message, ModelError, ModelErrorKind, Opaque, Part, Role, Text, Thinking, ToolCall};
+use crate::{
+    CallId, Message, ModelError, ModelErrorKind, Money, Opaque, Part, Role, Text, Thinking, ToolCall,
+};
 
 /// A model's whole reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,9 +78,15 @@ pub struct Usage {
     /// Tokens sent that the provider had in its cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached: Option<u64>,
+    /// Tokens sent that the provider put into its cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_written: Option<u64>,
     /// Tokens received that were reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
+    /// What it cost, as far as prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
     /// Whether some of it is an estimate, since the provider did not say.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
@@ -100,7 +108,9 @@ impl Usage {
         self.input = newer.input.or(self.input);
         self.output = newer.output.or(self.output);
         self.cached = newer.cached.or(self.cached);
+        self.cache_written = newer.cache_written.or(self.cache_written);
         self.reasoning = newer.reasoning.or(self.reasoning);
+        self.cost = newer.cost.or(self.cost);
         self.estimated |= newer.estimated;
     }
 }
@@ -114,7 +124,10 @@ impl AddAssign for Usage {
         self.input = add(self.input, other.input);
         self.output = add(self.output, other.output);
         self.cached = add(self.cached, other.cached);
+        self.cache_written = add(self.cache_written, other.cache_written);
         self.reasoning = add(self.reasoning, other.reasoning);
+        let nanos = |cost: Option<Money>| cost.map(Money::nanos);
+        self.cost = add(nanos(self.cost), nanos(other.cost)).map(Money::from_nanos);
         self.estimated = self.estimated || other.estimated;
     }
 }
@@ -123,7 +136,8 @@ impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
         let about = if self.estimated { "about " } else { "" };
-        write!(f, "{about}{} tokens in, {} out", count(self.input), count(self.output))
+        write!(f, "{about}{} tokens in, {} out", count(self.input), count(self.output))?;
+        self.cost.map_or(Ok(()), |cost| write!(f, ", {cost}"))
     }
 }
 

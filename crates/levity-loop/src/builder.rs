@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, Inner};
 use crate::error::{Error, Result};
-use crate::executor::{AgentExecutor, SLOTS, ToolsDigest};
+use crate::executor::{AgentExecutor, CHEAP, SLOTS, ToolsDigest, ToolsWorst};
 use crate::spec::AgentSpec;
-use crate::strategy::{Planner, Reflector};
+use crate::strategy::{Low, Planner, Reflector};
 use crate::wait;
 
 /// Puts an [`Agent`] together. Everything but the model has a default.
@@ -200,9 +200,16 @@ impl AgentBuilder {
         self
     }
 
-    /// Another model for a purpose: `planner` or `reflector`.
+    /// Another model for a purpose: `planner`, `reflector`, or `cheap` for [`Low::Switch`].
     pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
         self.slots.insert(slot.into(), Arc::new(model));
+        self
+    }
+
+    /// What to do once only [`Limits::low`] percent of the money or the tokens are left;
+    /// [`Low::Answer`] by default.
+    pub fn when_low(mut self, low: Low) -> Self {
+        self.spec.when_low = low;
         self
     }
 
@@ -310,6 +317,7 @@ impl AgentBuilder {
             world,
             model_timeout: self.model_timeout,
             digest: ToolsDigest::default(),
+            tools_worst: ToolsWorst::default(),
         };
         Ok(Agent::new(Inner {
             spec: Arc::new(self.spec),
@@ -334,8 +342,19 @@ impl AgentBuilder {
             return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
         }
         if let Some(slot) = self.slots.keys().find(|slot| !SLOTS[1..].contains(&slot.as_str())) {
-            let problem = format!("has no slot `{slot}`; there are `planner` and `reflector`");
+            let problem = format!("has no slot `{slot}`; there are `planner`, `reflector` and `cheap`");
             return wrong("model_for", &problem);
+        }
+        let cheap = self.slots.contains_key(CHEAP);
+        if cheap && self.spec.when_low != Low::Switch {
+            return wrong(
+                "model_for",
+                "has a `cheap` model that nothing calls; add `.when_low(Low::Switch)`",
+            );
+        }
+        if !cheap && self.spec.when_low == Low::Switch {
+            let problem = "is to switch, and there is nothing to switch to; add `.model_for(\"cheap\", ..)`";
+            return wrong("when_low", problem);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
-    Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun, ToolSpec,
-    World, idempotency_key,
+    Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun,
+    ToolSpec, World, Worst, idempotency_key,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
@@ -19,8 +19,11 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::notes;
 
-/// What models are called for; the last two fall back on the first.
-pub(crate) const SLOTS: [&str; 3] = ["main", "planner", "reflector"];
+/// What models are called for; all fall back on the first.
+pub(crate) const SLOTS: [&str; 4] = ["main", "planner", "reflector", CHEAP];
+
+/// The slot of the model that is called once little money or few tokens are left.
+pub(crate) const CHEAP: &str = "cheap";
 
 /// How the models stand in an agent's setup.
 pub(crate) const MODEL: &str = "model ";
@@ -39,6 +42,7 @@ pub(crate) struct AgentExecutor {
     pub(crate) world: Arc<dyn World>,
     pub(crate) model_timeout: Duration,
     pub(crate) digest: ToolsDigest,
+    pub(crate) tools_worst: ToolsWorst,
 }
 
 /// The fingerprint of the tools on offer, made anew only when they change.
@@ -61,17 +65,41 @@ impl ToolsDigest {
     }
 }
 
-impl AgentExecutor {
-    async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
-        let model = match self.slots.get(&*call.slot) {
-            Some(model) => model,
-            None if SLOTS.contains(&&*call.slot) => &self.model,
-            None => {
-                let message = format!("the agent has no model for `{}`", call.slot);
-                return Outcome::Model(Err(ModelError::new(ModelErrorKind::BadRequest, message)));
+/// The most tokens that the tools on offer can be to the model they were last offered to, counted anew only
+/// when they change.
+#[derive(Default)]
+pub(crate) struct ToolsWorst(Mutex<Option<Counted>>);
+
+type Counted = (Arc<[Arc<ToolSpec>]>, Arc<str>, u64);
+
+impl ToolsWorst {
+    fn of(&self, specs: Arc<[Arc<ToolSpec>]>, slot: &Arc<str>, model: &dyn Model) -> u64 {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((then, to, tokens)) if Arc::ptr_eq(then, &specs) && to == slot => *tokens,
+            _ => {
+                let tokens = model.worst(&Request::new().with_tools(specs.clone())).input;
+                *known = Some((specs, slot.clone(), tokens));
+                tokens
             }
+        }
+    }
+}
+
+impl AgentExecutor {
+    fn model_for(&self, slot: &str) -> Option<&Arc<dyn Model>> {
+        self.slots.get(slot).or_else(|| SLOTS.contains(&slot).then_some(&self.model))
+    }
+
+    async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
+        let Some(model) = self.model_for(&call.slot) else {
+            let message = format!("the agent has no model for `{}`", call.slot);
+            return Outcome::Model(Err(ModelError::new(ModelErrorKind::BadRequest, message)));
         };
         let mut request = call.request;
+        if let Some(tokens) = cx.max_output {
+            Arc::make_mut(&mut request.options).max_tokens = Some(tokens);
+        }
         if call.offer == Offer::All {
             request.tools = self.tools.specs();
         }
@@ -83,7 +111,11 @@ impl AgentExecutor {
         // Nothing is made for the time limit until the model makes one wait.
         let limit = pin!(async { self.world.sleep(self.model_timeout).await });
         Outcome::Model(match select(pin!(reply), limit).await {
-            Either::Left((Ok(reply), _)) => reply.map(|response| estimated(response, &sent)),
+            // Where what is not known counts as the most, an estimate would hide that it is not known.
+            Either::Left((Ok(reply), _)) if cx.max_output.is_some() => reply,
+            Either::Left((Ok(reply), _)) => {
+                reply.map(|response| priced(estimated(response, &sent), &**model))
+            }
             Either::Left((Err(_), _)) => {
                 Err(ModelError::new(ModelErrorKind::Malformed, "the model panicked: a fault in its code"))
             }
@@ -143,6 +175,20 @@ impl Executor for AgentExecutor {
             }
             _ => Prepared::new(EffectClass::ReadOnly),
         }
+    }
+
+    fn worst(&self, effect: &Effect) -> Option<Worst> {
+        let Effect::Model(call) = effect else { return None };
+        // What has no model fails before anything is sent.
+        let Some(model) = self.model_for(&call.slot) else {
+            return Some(Worst::new(0).with_output(0).with_price(Price::new(0.0, 0.0)));
+        };
+        let mut worst = model.worst(&call.request);
+        if call.offer == Offer::All {
+            let tools = self.tools_worst.of(self.tools.specs(), &call.slot, &**model);
+            worst.input = worst.input.saturating_add(tools).min(model.card().window.unwrap_or(u64::MAX));
+        }
+        Some(worst)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
@@ -233,6 +279,13 @@ fn shape_in_words(mut request: Request) -> Request {
         None => shape,
     };
     request.with_system(system)
+}
+
+/// Says what the reply cost, where the model's price is known.
+fn priced(mut response: Response, model: &dyn Model) -> Response {
+    let usage = &mut response.usage;
+    usage.cost = usage.cost.or_else(|| Some(model.card().price?.cost(usage)));
+    response
 }
 
 /// Fills in token counts that the provider did not give: a quarter of the bytes, marked as a guess.

@@ -46,6 +46,6 @@ pub use machine::AgentMachine;
 pub use resume::Resume;
 pub use run::{AgentRun, Run, TypedRun};
 pub use strategy::{
-    Goal, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
+    Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
     Reflection, Reflector, Turn,
 };

@@ -68,6 +68,9 @@ struct State {
     failures: BTreeMap<String, Failed>,
     edited: BTreeMap<CallId, Value>,
     wrap: Option<Limit>,
+    /// Whether the cheap model is called.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cheap: bool,
     enough: bool,
     announced: bool,
     offered: bool,
@@ -130,6 +133,7 @@ impl AgentMachine {
             failures: BTreeMap::new(),
             edited: BTreeMap::new(),
             wrap: None,
+            cheap: false,
             enough: false,
             announced: false,
             offered: false,
@@ -241,8 +245,8 @@ impl AgentMachine {
                 self.state.stats.model_calls += 1;
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
-            (Waiting::Plan | Waiting::Reply | Waiting::Reflection, Outcome::Refused(limit)) => {
-                self.stop(Status::Partial(limit), step);
+            (waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection), Outcome::Refused(limit)) => {
+                self.refused(&waiting, limit, step);
             }
             (waiting, Outcome::Model(Ok(response))) => self.replied(&waiting, response, step),
             (Waiting::Tool(_), Outcome::Tool(result)) => self.answered(result, step),
@@ -323,6 +327,7 @@ impl Machine for AgentMachine {
             Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
             Input::Say(message) => self.state.said.push(Arc::new(plain(&message))),
             Input::Wrap(limit) => self.state.wrap = self.state.wrap.or(Some(limit)),
+            Input::Low(limit) => self.low(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit), step),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }, step),
             _ => {}

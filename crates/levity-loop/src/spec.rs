@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use levity_core::{Digest, Options, Workspace};
 
-use crate::strategy::{NoPlan, NoReflection, Planner, Reflector};
+use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
 /// What an agent's machine goes by, the same for all its runs.
 pub(crate) struct AgentSpec {
@@ -21,6 +21,8 @@ pub(crate) struct AgentSpec {
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
     pub(crate) workspace: Workspace,
+    /// What to do once little is left.
+    pub(crate) when_low: Low,
     /// How long the model may wait at a time, if it may.
     pub(crate) longest_wait: Option<Duration>,
 }
@@ -53,6 +55,7 @@ impl Default for AgentSpec {
             delegates: BTreeSet::new(),
             workspace: Workspace::default(),
             longest_wait: None,
+            when_low: Low::default(),
         }
     }
 }

@@ -130,6 +130,18 @@ pub(crate) fn steps(text: &str) -> Vec<String> {
     text.lines().map(strip).filter(|step| !step.is_empty()).take(32).collect()
 }
 
+/// What an agent does once only the set share of its money or tokens is left; see
+/// [`Limits::low`](levity_core::Limits::low).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Low {
+    /// It answers from what it knows: no more tools, and the answer is marked best effort.
+    #[default]
+    Answer,
+    /// It goes on with the model of the slot `cheap`, for every purpose.
+    Switch,
+}
+
 /// Looks at what a turn has brought.
 ///
 /// That all calls failed, and that a call fails again and again, is noticed without any reflector.

@@ -21,12 +21,15 @@ use crate::runtime::{LaterRestore, Shared};
 use crate::state::State;
 
 mod audit;
+mod budget;
 mod child;
 mod lost;
 mod orders;
 mod park;
 
 pub(crate) use audit::Audit;
+
+pub(crate) use budget::{Before, before};
 
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
@@ -48,6 +51,7 @@ pub(crate) struct Driver<M> {
     unwritten: Vec<Record>,
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
+    budget: budget::Budget,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
@@ -98,6 +102,8 @@ pub(crate) struct Around {
     pub(crate) park: bool,
     /// Whether the runs below it are looked over at their ends.
     pub(crate) audit: bool,
+    /// What earlier processes have used.
+    pub(crate) before: Before,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -115,7 +121,7 @@ impl<M: Machine + 'static> Driver<M> {
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
         let OpenRun { records, log, .. } = open;
-        records.iter().for_each(|record| recount(&around.meter, &record.entry));
+        around.count(&state.run, &records);
         let setup = setup_of(&records);
         let folded = match fork {
             Some(fork) => fork.fold(&mut state, records, &*around.executor),
@@ -142,6 +148,7 @@ impl<M: Machine + 'static> Driver<M> {
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
+            budget: budget::Budget::default(),
         }))
     }
 
@@ -207,6 +214,7 @@ impl<M: Machine + 'static> Driver<M> {
             let limits = *self.around.meter.limits();
             let mut opened = Opened::new(self.state.machine.kind(), state, limits);
             opened.wrap = self.around.meter.near();
+            opened.low = self.around.meter.low();
             opened.origin = self.around.origin;
             if self.keeps() {
                 opened.setup = self.around.executor.setup();
@@ -247,6 +255,7 @@ impl<M: Machine + 'static> Driver<M> {
     /// Ends what is under way, lets the children write their ends, and writes this run's.
     async fn end(&mut self) -> Result<(), Error> {
         self.effects.clear();
+        self.budget.clear();
         self.end_children.cancel();
         for id in self.state.left_under_way() {
             if let Some(Effect::Child(child)) = self.state.take_left(id) {
@@ -267,7 +276,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn is_stuck(&self) -> bool {
         let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
-        idle && !self.state.paused
+        idle && !self.state.paused && self.budget.waiting().is_empty()
     }
 
     /// Writes entries down, then folds them in, then tells those who watch.
@@ -298,6 +307,7 @@ impl<M: Machine + 'static> Driver<M> {
         while !self.state.paused && self.state.machine.ending().is_none() {
             let executor = self.around.executor.clone();
             self.state.prepare(|effect| executor.prepare(effect));
+            self.budget.reset();
             let left = self.state.left_under_way();
             let ready = self.state.startable();
             let mut entries = Vec::with_capacity(left.len() + ready.len());
@@ -307,7 +317,7 @@ impl<M: Machine + 'static> Driver<M> {
                 return Ok(());
             }
             self.record(entries).await?;
-            while let Some((id, effect)) = self.state.next_to_launch() {
+            while let Some((id, effect)) = self.state.next_to_launch(self.budget.waiting()) {
                 self.launch(id, effect);
             }
         }
@@ -326,12 +336,13 @@ impl<M: Machine + 'static> Driver<M> {
         if self.nobody_answers(effect) {
             return Some(Entry::finished(id, nobody_to_ask()));
         }
-        Some(match self.around.meter.admit(note.kind) {
-            Ok(()) => Entry::Started { effect: id, note: note.clone() },
+        let mut note = note.clone();
+        match self.budget.take(&self.around, id, effect, &mut note) {
+            Ok(()) => Some(Entry::Started { effect: id, note }),
             // A limit keeps it from being undone, too, so what it did may still be there.
-            Err(_) if note.class.needs_undo() => Entry::finished(id, Outcome::Unknown),
-            Err(limit) => Entry::finished(id, Outcome::Refused(limit)),
-        })
+            Err(Some(_)) if note.class.needs_undo() => Some(Entry::finished(id, Outcome::Unknown)),
+            Err(outcome) => Some(Entry::finished(id, *outcome?)),
+        }
     }
 
     fn nobody_answers(&self, effect: &Effect) -> bool {
@@ -364,14 +375,14 @@ impl<M: Machine + 'static> Driver<M> {
         if effect.kind() == EffectKind::Child && self.around.depth >= self.around.meter.depth() {
             return refused(Outcome::Refused(Limit::Depth));
         }
-        if let Err(limit) = self.around.meter.admit(effect.kind()) {
-            return refused(Outcome::Refused(limit));
-        }
         let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
         note.alone = prepared.alone;
         note.call = effect.call().cloned();
         if let Effect::Wait(wait) = effect {
             note.until = Some(self.around.shared.world.now().after(wait.time));
+        }
+        if let Err(outcome) = self.budget.take(&self.around, id, effect, &mut note) {
+            return refused(*outcome?);
         }
         if keeps {
             note.inputs = self.state.fingerprint.inputs(effect);
@@ -427,7 +438,7 @@ impl<M: Machine + 'static> Driver<M> {
             let world = self.around.shared.world.clone();
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
-        EffectCx::new(run, id, live).with_again(again)
+        EffectCx::new(run, id, live).with_again(again).with_max_output(self.budget.max_output(id))
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
@@ -447,6 +458,7 @@ impl<M: Machine + 'static> Driver<M> {
             posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
+            () = self.budget.freed() => (Vec::new(), Vec::new()),
         })
     }
 
@@ -463,7 +475,7 @@ impl<M: Machine + 'static> Driver<M> {
         done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
         for (effect, performed) in done {
-            let (outcome, spent) = match performed? {
+            let (mut outcome, spent) = match performed? {
                 Came::Finished(outcome, spent) => (outcome, spent),
                 Came::Withdrawn => continue,
                 Came::Resolved(resolution) => {
@@ -480,14 +492,10 @@ impl<M: Machine + 'static> Driver<M> {
             if !self.state.running.iter().any(|running| running.id == effect) {
                 continue;
             }
-            let entry = Entry::Finished { effect, outcome, spent };
-            settle(&self.around.meter, &entry);
-            entries.push(entry);
+            self.budget.settle(&self.around, effect, &mut outcome);
+            entries.push(Entry::Finished { effect, outcome, spent });
         }
-        // The machine must know before it asks for the next call.
-        if let Some(limit) = self.around.meter.near().filter(|_| !self.state.wrapped) {
-            entries.insert(0, Entry::Wrapped(limit));
-        }
+        entries.splice(0..0, self.warnings());
         Ok(entries)
     }
 }
@@ -511,21 +519,6 @@ fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
 fn nobody_to_ask() -> Outcome {
     let reason = "nobody is there to ask: the run was started without a handle or an approver";
     Outcome::Decision(Decision::deny(reason))
-}
-
-fn settle(meter: &Meter, entry: &Entry) {
-    if let Entry::Finished { outcome: Outcome::Model(Ok(response)), .. } = entry {
-        meter.settle(&response.usage);
-    }
-}
-
-/// Counts again what an earlier process has used.
-fn recount(meter: &Meter, entry: &Entry) {
-    match entry {
-        Entry::Started { note, .. } => meter.recount(note.kind),
-        Entry::Finished { spent: Some(spent), .. } => meter.add(spent),
-        _ => settle(meter, entry),
-    }
 }
 
 async fn parent_cancelled(cancel: Option<&CancelToken>) {

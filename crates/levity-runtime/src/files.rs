@@ -221,6 +221,8 @@ impl Drop for FileLog {
 /// Whether a record must be on the disk before anybody goes by it.
 fn must_wait(record: &Record) -> bool {
     match &record.entry {
+        // Money that may have been spent, and runs that may have spent some, must not be forgotten.
+        Entry::Started { note, .. } if note.reserved.is_some() || note.kind == EffectKind::Child => true,
         Entry::Started { note, .. } => note.kind == EffectKind::Tool && !note.class.may_repeat(),
         _ => true,
     }

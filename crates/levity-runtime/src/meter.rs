@@ -1,27 +1,55 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{EffectKind, Limit, Limits, Spent, Usage};
+use levity_core::{EffectKind, Limit, Limits, Money, Price, Reserved, Spent, Worst};
+use tokio::sync::watch;
+
+mod reservation;
+
+pub(crate) use reservation::{Reservation, in_full};
 
 /// Counts what a run and its children use, against its limits and those of all runs above it.
+///
+/// Whoever takes something locks the meters from its own up to the topmost, in this order, and holds them
+/// until all are changed: so nothing is ever taken here and not above.
 #[derive(Debug)]
 pub(crate) struct Meter {
     limits: Limits,
     used: Mutex<Used>,
     parent: Option<Arc<Meter>>,
+    /// Where money or tokens are limited, here or above: tells those who wait that some were given back.
+    freed: Option<Arc<watch::Sender<()>>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
-    model_calls: u64,
-    tool_calls: u64,
+    spent: Spent,
+    /// What calls under way may take at most.
+    held: Amount,
+    /// What one more call like the last would take, and the worst case of an answer after it.
+    next: Amount,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
     tokens: u64,
-    /// What the last model call took: the next one takes about as much.
-    last: u64,
+    cost: Money,
+}
+
+/// Why nothing was reserved.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// What has been spent leaves no room.
+    Limit(Limit),
+    /// What calls under way may take leaves no room yet; something is sent when some is given back.
+    Wait(watch::Receiver<()>),
 }
 
 impl Meter {
     pub(crate) fn new(limits: Limits, parent: Option<Arc<Self>>) -> Self {
-        Self { limits, used: Mutex::default(), parent }
+        let limited = limits.tokens.is_some() || limits.money.is_some();
+        let above = parent.as_ref().and_then(|parent| parent.freed.clone());
+        let freed = above.or_else(|| limited.then(|| Arc::new(watch::Sender::new(()))));
+        Self { limits, used: Mutex::default(), parent, freed }
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -34,100 +62,221 @@ impl Meter {
         self.limits.depth.min(above)
     }
 
-    /// What has been used so far, here and below.
-    pub(crate) fn spent(&self) -> Spent {
-        let used = self.used();
-        Spent::new(used.model_calls, used.tool_calls, used.tokens)
+    /// Whether money or tokens are limited, here or above.
+    pub(crate) fn is_budget(&self) -> bool {
+        self.freed.is_some()
     }
 
-    /// Counts what a child has used that ended in an earlier process, here and above.
+    /// Whether money is limited, here or above.
+    pub(crate) fn counts_money(&self) -> bool {
+        self.limits.money.is_some() || self.parent.as_ref().is_some_and(|parent| parent.counts_money())
+    }
+
+    /// What a model is taken to cost whose price is not known, as the nearest limits have it.
+    pub(crate) fn assumed_price(&self) -> Option<Price> {
+        self.limits.assumed_price.or_else(|| self.parent.as_ref()?.assumed_price())
+    }
+
+    /// What has been used so far, here and below.
+    pub(crate) fn spent(&self) -> Spent {
+        self.used().spent
+    }
+
+    /// Counts something here and above, whatever the limits say.
     pub(crate) fn add(&self, spent: &Spent) {
         let mut used = self.used();
-        used.model_calls = used.model_calls.saturating_add(spent.model_calls);
-        used.tool_calls = used.tool_calls.saturating_add(spent.tool_calls);
-        used.tokens = used.tokens.saturating_add(spent.tokens);
-        drop(used);
+        self.count(&mut used, spent);
         if let Some(parent) = &self.parent {
             parent.add(spent);
         }
     }
 
-    /// Counts an effect that began in an earlier process, whatever the limits say.
-    pub(crate) fn recount(&self, kind: EffectKind) {
-        match kind {
-            EffectKind::Model => self.add(&Spent::new(1, 0, 0)),
-            EffectKind::Tool => self.add(&Spent::new(0, 1, 0)),
-            _ => {}
+    /// Counts here what the runs above have counted already.
+    pub(crate) fn add_here(&self, spent: &Spent) {
+        self.count(&mut self.used(), spent);
+    }
+
+    fn count(&self, used: &mut Used, spent: &Spent) {
+        used.spent += *spent;
+        let unpriced = spent.unpriced();
+        if self.limits.money.is_some() && unpriced > 0 {
+            // Tokens of a time when money was not limited: by rule, or more than anybody has.
+            let dearest = |price: Price| price.most(unpriced, 0).max(price.most(0, unpriced));
+            used.spent.cost += self.assumed_price().map_or(Money::MAX, dearest);
+            used.spent.priced = used.spent.priced.saturating_add(unpriced);
         }
     }
 
     /// Counts an effect that is about to begin; nothing is counted when a limit forbids it.
     pub(crate) fn admit(&self, kind: EffectKind) -> Result<(), Limit> {
-        self.take(kind)?;
-        if let Some(Err(limit)) = self.parent.as_ref().map(|parent| parent.admit(kind)) {
-            self.give_back(kind);
-            return Err(limit);
-        }
-        Ok(())
-    }
-
-    fn take(&self, kind: EffectKind) -> Result<(), Limit> {
         let mut used = self.used();
         let over = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used >= limit);
         match kind {
-            EffectKind::Model if over(used.model_calls, self.limits.model_calls) => Err(Limit::ModelCalls),
-            EffectKind::Model if over(used.tokens, self.limits.tokens) => Err(Limit::Tokens),
-            EffectKind::Tool if over(used.tool_calls, self.limits.tool_calls) => Err(Limit::ToolCalls),
-            EffectKind::Model => {
-                used.model_calls += 1;
-                Ok(())
+            EffectKind::Model if over(used.spent.model_calls, self.limits.model_calls) => {
+                return Err(Limit::ModelCalls);
             }
-            EffectKind::Tool => {
-                used.tool_calls += 1;
-                Ok(())
+            EffectKind::Tool if over(used.spent.tool_calls, self.limits.tool_calls) => {
+                return Err(Limit::ToolCalls);
             }
-            _ => Ok(()),
-        }
-    }
-
-    fn give_back(&self, kind: EffectKind) {
-        let mut used = self.used();
-        match kind {
-            EffectKind::Model => used.model_calls -= 1,
-            EffectKind::Tool => used.tool_calls -= 1,
             _ => {}
         }
+        if let Some(parent) = &self.parent {
+            parent.admit(kind)?;
+        }
+        used.spent += begun(kind);
+        Ok(())
     }
 
-    /// Counts the tokens of a model call, here and above.
-    pub(crate) fn settle(&self, usage: &Usage) {
+    /// Sets aside what a call of a model can take at most, here and above.
+    ///
+    /// Its reply may be as long as what has been spent allows. When only calls under way stand in the way of
+    /// that, it has to wait for them.
+    pub(crate) fn reserve(self: &Arc<Self>, worst: Worst) -> Result<Reservation, Refusal> {
+        // Before the look at what there is, so that nothing given back after it is missed.
+        let freed = self.freed.as_ref().map(|freed| freed.subscribe());
+        let wanted = worst.output.unwrap_or(Worst::DEFAULT_OUTPUT);
+        let room = Room { wanted, later: Some(wanted), now: Some(wanted), limit: Limit::Tokens };
+        match (self.hold(&worst, room), freed) {
+            (Ok(output), _) => Ok(Reservation::new(self.clone(), worst, output)),
+            (Err(None), Some(freed)) => Err(Refusal::Wait(freed)),
+            (Err(limit), _) => Err(Refusal::Limit(limit.unwrap_or(Limit::Tokens))),
+        }
+    }
+
+    /// How long the reply may be; the limit that forbids any, or `None` when it has to wait.
+    fn hold(&self, worst: &Worst, room: Room) -> Result<u64, Option<Limit>> {
         let mut used = self.used();
-        used.last = usage.total();
-        used.tokens = used.tokens.saturating_add(usage.total());
-        drop(used);
+        let room = room.within(worst, &self.limits, &used);
+        let output = match &self.parent {
+            Some(parent) => parent.hold(worst, room)?,
+            None => room.decide()?,
+        };
+        used.held.add(worst.reserved(output).into());
+        Ok(output)
+    }
+
+    /// Takes back what was held, here and above, and counts what was used of it.
+    fn settle(&self, held: Amount, spent: &Spent, next: Option<Amount>) {
+        let mut used = self.used();
+        used.held.sub(held);
+        self.count(&mut used, spent);
+        used.next = next.unwrap_or(used.next);
         if let Some(parent) = &self.parent {
-            parent.settle(usage);
+            parent.settle(held, spent, next);
         }
     }
 
     /// The limit that leaves room for one more model call at most, here or above.
     pub(crate) fn near(&self) -> Option<Limit> {
-        let used = *self.used();
+        let Used { spent, next, .. } = *self.used();
         let left = |used: u64, limit: Option<u64>| limit.map(|limit| limit.saturating_sub(used));
-        if left(used.model_calls, self.limits.model_calls).is_some_and(|left| left <= 1) {
+        if left(spent.model_calls, self.limits.model_calls).is_some_and(|left| left <= 1) {
             return Some(Limit::ModelCalls);
         }
-        if left(used.tool_calls, self.limits.tool_calls) == Some(0) {
+        if left(spent.tool_calls, self.limits.tool_calls) == Some(0) {
             return Some(Limit::ToolCalls);
         }
-        // A next call as large as the last one, and then another, would be too much.
-        if left(used.tokens, self.limits.tokens).is_some_and(|left| left < used.last.saturating_mul(2)) {
+        if left(spent.tokens, self.limits.tokens).is_some_and(|left| left < next.tokens) {
             return Some(Limit::Tokens);
         }
+        if self.limits.money.is_some_and(|money| money.saturating_sub(spent.cost) < next.cost) {
+            return Some(Limit::Money);
+        }
         self.parent.as_ref().and_then(|parent| parent.near())
+    }
+
+    /// The limit of which no more than the set share is left, here or above.
+    pub(crate) fn low(&self) -> Option<Limit> {
+        let spent = self.used().spent;
+        let is_low = |used: u64, limit: Option<u64>| match (limit, self.limits.low) {
+            (Some(limit), Some(low)) => {
+                u128::from(limit.saturating_sub(used)) * 100 <= u128::from(limit) * u128::from(low)
+            }
+            _ => false,
+        };
+        if is_low(spent.cost.nanos(), self.limits.money.map(Money::nanos)) {
+            return Some(Limit::Money);
+        }
+        if is_low(spent.tokens, self.limits.tokens) {
+            return Some(Limit::Tokens);
+        }
+        self.parent.as_ref().and_then(|parent| parent.low())
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What is counted of an effect when it begins.
+pub(crate) fn begun(kind: EffectKind) -> Spent {
+    match kind {
+        EffectKind::Model => Spent::new(1, 0, 0),
+        EffectKind::Tool => Spent::new(0, 1, 0),
+        _ => Spent::default(),
+    }
+}
+
+/// How long a reply may be, from the meters looked at so far; `None` when not even the request fits.
+struct Room {
+    wanted: u64,
+    /// Once no call is under way.
+    later: Option<u64>,
+    /// While those under way may still take all they reserved.
+    now: Option<u64>,
+    /// The limit that narrows it most.
+    limit: Limit,
+}
+
+impl Room {
+    fn within(mut self, worst: &Worst, limits: &Limits, used: &Used) -> Self {
+        let (spent, held) = (&used.spent, &used.held);
+        let tokens = limits.tokens.map(|limit| limit.saturating_sub(spent.tokens));
+        let money = limits.money.map(|limit| limit.saturating_sub(spent.cost));
+        for (limit, room) in
+            [(Limit::Tokens, worst.affordable(tokens, None)), (Limit::Money, worst.affordable(None, money))]
+        {
+            if room < self.later {
+                (self.later, self.limit) = (room, limit);
+            }
+        }
+        let tokens = tokens.map(|tokens| tokens.saturating_sub(held.tokens));
+        let money = money.map(|money| money.saturating_sub(held.cost));
+        self.now = self.now.min(worst.affordable(tokens, money));
+        self
+    }
+
+    fn decide(self) -> Result<u64, Option<Limit>> {
+        match self.later {
+            Some(later) if later >= self.wanted.min(Worst::LEAST_OUTPUT) => {
+                if self.now < self.later {
+                    Err(None)
+                } else {
+                    Ok(later)
+                }
+            }
+            _ => Err(Some(self.limit)),
+        }
+    }
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.cost += other.cost;
+    }
+
+    fn sub(&mut self, other: Self) {
+        self.tokens = self.tokens.saturating_sub(other.tokens);
+        self.cost = self.cost.saturating_sub(other.cost);
+    }
+}
+
+impl From<Reserved> for Amount {
+    fn from(reserved: Reserved) -> Self {
+        Self { tokens: reserved.tokens, cost: reserved.cost.unwrap_or_default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{Around, Driven, Driver, meter};
+use crate::drive::{Around, Driven, Driver, before, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
@@ -122,17 +122,12 @@ impl Runtime {
         };
         let (shared, meter, park) = (self.shared.clone(), meter(limits), job.park);
         let audit = job.audit.is_some();
-        let around = Around {
-            shared,
-            executor: job.executor,
-            meter,
-            hub,
-            cancel: None,
-            depth: 0,
-            origin: None,
-            park,
-            audit,
+        let before = match before(&*shared.journal, &run, &open.records).await {
+            Ok(before) => before,
+            Err(error) => return (run, Err((Some(machine), error.into()))),
         };
+        let (executor, cancel, origin) = (job.executor, None, None);
+        let around = Around { shared, executor, meter, hub, cancel, depth: 0, origin, park, audit, before };
         let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => driver.audited(job.audit).drive().await,
             Err((machine, error)) => Err((Some(machine), error)),

@@ -2,7 +2,7 @@ use std::collections::{HashSet, VecDeque};
 
 use levity_core::{
     CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind,
-    Input, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
+    Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
 };
 
 use crate::error::Divergence;
@@ -19,6 +19,8 @@ pub(crate) struct State<M> {
     pub(crate) running: Vec<Running>,
     pub(crate) paused: bool,
     pub(crate) wrapped: bool,
+    /// Whether the machine knows that little is left.
+    pub(crate) low: bool,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) ended: bool,
     /// Words of the host since the last call of a model.
@@ -68,6 +70,7 @@ impl<M: Machine> State<M> {
             running: Vec::with_capacity(1),
             paused: false,
             wrapped: false,
+            low: false,
             fingerprint: Fingerprint::default(),
             ended: false,
             said: 0,
@@ -112,11 +115,12 @@ impl<M: Machine> State<M> {
             return Err(self.diverged(None, "the run had ended before it"));
         }
         match entry {
-            Entry::Opened(Opened { machine, wrap, .. }) => {
+            Entry::Opened(Opened { machine, wrap, low, .. }) => {
                 self.opened = at;
                 self.wrapped = wrap.is_some();
                 told.push(EventKind::RunStarted { machine });
                 told.extend(wrap.map(EventKind::LimitNear));
+                low.into_iter().for_each(|limit| self.tell_low(limit, told));
                 self.machine.apply(Input::Begin { run: self.run.clone(), wrap }, &mut self.step);
             }
             Entry::Started { effect, note } => self.start(effect, note, watched, told)?,
@@ -137,6 +141,7 @@ impl<M: Machine> State<M> {
                 told.push(EventKind::LimitNear(limit));
                 self.machine.apply(Input::Wrap(limit), &mut self.step);
             }
+            Entry::Low(limit) => self.tell_low(limit, told),
             Entry::Stopped(limit) => {
                 told.push(EventKind::LimitPassed(limit));
                 self.machine.apply(Input::Stop(limit), &mut self.step);
@@ -151,6 +156,12 @@ impl<M: Machine> State<M> {
             _ => return Err(self.diverged(None, "it is of a kind that this version does not know")),
         }
         Ok(())
+    }
+
+    fn tell_low(&mut self, limit: Limit, told: &mut Vec<EventKind>) {
+        self.low = true;
+        told.push(EventKind::LimitLow(limit));
+        self.machine.apply(Input::Low(limit), &mut self.step);
     }
 
     fn obey(&mut self, command: Command, told: &mut Vec<EventKind>) {
@@ -303,9 +314,10 @@ impl<M: Machine> State<M> {
         (self.machine, open)
     }
 
-    /// An effect that has begun and that nobody performs yet.
-    pub(crate) fn next_to_launch(&mut self) -> Option<(EffectId, Effect)> {
-        self.running.iter_mut().find_map(|running| Some((running.id, running.effect.take()?)))
+    /// An effect that has begun, that nobody performs yet and that does not wait for anything.
+    pub(crate) fn next_to_launch(&mut self, waiting: &[EffectId]) -> Option<(EffectId, Effect)> {
+        let mut ready = self.running.iter_mut().filter(|running| !waiting.contains(&running.id));
+        ready.find_map(|running| Some((running.id, running.effect.take()?)))
     }
 
     pub(crate) fn diverged(&self, effect: Option<EffectId>, what: impl Into<String>) -> Divergence {

@@ -56,7 +56,7 @@ pub use {schemars, serde, serde_json};
 pub mod prelude {
     pub use levity_core::{
         Approver, Ask, CancelToken, Deadline, Decision, Event, EventKind, Hints, Limits, Message, Model,
-        Progress, RunId, Tool, ToolCx, ToolError, ToolOutput,
+        Money, Progress, RunId, Tool, ToolCx, ToolError, ToolOutput,
     };
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]

@@ -8,9 +8,10 @@ use levity_core::{
     Abilities, Ask, Bytes, ChildRun, Command, Content, Context, ContextBlock, ConversationId, Decision,
     Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event, EventKind,
     Failure, Finish, Forked, Hints, History, Limit, Limits, MachineKind, Media, Message, ModelCall,
-    ModelCard, ModelError, ModelErrorKind, Offer, Opaque, Opened, Options, Outcome, OutputSchema, Part,
-    Phase, Record, Request, Response, Role, RunId, RunSummary, Stats, Status, Timestamp, ToolCall,
-    ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage, Workspace,
+    ModelCard, ModelError, ModelErrorKind, Money, Offer, Opaque, Opened, Options, Outcome, OutputSchema,
+    Part, Phase, Price, Record, Request, Reserved, Response, Role, RunId, RunSummary, Spent, Stats, Status,
+    Timestamp, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec,
+    Usage, Workspace,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -103,6 +104,7 @@ fn model_errors() -> Vec<ModelError> {
         ModelErrorKind::Transport,
         ModelErrorKind::Malformed,
         ModelErrorKind::Server,
+        ModelErrorKind::Unpriced,
     ]
     .map(|kind| {
         ModelError::new(kind, "no reply").with_status(429).with_request_id("q1").with_source("closed")
@@ -228,6 +230,8 @@ fn requests_and_responses() {
     check_form(&usage, json!({}));
     (usage.cached, usage.reasoning) = (Some(0), Some(u64::MAX));
     check_form(&usage, json!({"cached": 0, "reasoning": u64::MAX}));
+    (usage.cache_written, usage.cost) = (Some(1), Some(Money::from_dollars(1.5)));
+    check(&usage);
     let extra: Vec<_> = request().options.extra.keys().cloned().collect();
     assert_eq!(extra, ["z", "a"], "fields keep their order");
 }
@@ -253,6 +257,9 @@ fn cards_and_specs() {
     check(&card);
     (card.window, card.max_output) = (Some(128_000), Some(4_096));
     check(&card);
+    let price = Price::new(3.0, 15.0).with_cached(0.3);
+    check(&card.with_price(price.with_cache_write(3.75)));
+    check(&Limits::new().money(Money::MAX).assumed_price(price).low(200));
     check(&ToolSpec::new("add", "Adds."));
     for tool in &*request().tools {
         check(&**tool);
@@ -290,6 +297,7 @@ fn effects_and_outcomes() {
 
 fn records() -> Vec<Entry> {
     let mut note = EffectNote::new(EffectKind::Ask, "add", EffectClass::Idempotent);
+    note.reserved = Some(Reserved::new(700, Some(Money::from_nanos(5))));
     note.inputs = vec![("tools".into(), Digest::of(&json!([1]))), ("empty".into(), Digest::EMPTY)];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
@@ -297,6 +305,8 @@ fn records() -> Vec<Entry> {
     let mut full = plain.clone();
     full.origin = Some(Digest::EMPTY);
     full.wrap = Some(Limit::Tokens);
+    full.low = Some(Limit::Money);
+    full.limits = Limits::new().tokens(5).money(Money::from_dollars(0.5)).low(20);
     full.setup = vec![("tool add".into(), Digest::EMPTY)];
     full.forked = Some(Forked::new(RunId::new("r0"), 3));
     let mut waits = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);
@@ -316,6 +326,7 @@ fn records() -> Vec<Entry> {
         Entry::Commanded(Command::Cancel { reason: "enough".into() }),
         Entry::Commanded(Command::Say { message: Arc::new(message()) }),
         Entry::Wrapped(Limit::Turns),
+        Entry::Low(Limit::Money),
         Entry::Stopped(Limit::ModelCalls),
     ];
     entries.extend(outcomes().into_iter().map(|outcome| Entry::finished(EffectId::new(1), outcome)));
@@ -333,6 +344,9 @@ fn journals() {
         &record(Entry::Ended(Status::Complete)),
         json!({"seq": 0, "at": 5, "entry": {"ended": "complete"}}),
     );
+    check(&Spent::on(700, Some(Money::from_nanos(5))));
+    let old: Spent = serde_json::from_value(json!({"model_calls": 1, "tool_calls": 0, "tokens": 9})).unwrap();
+    assert_eq!((old, old.unpriced()), (Spent::new(1, 0, 9), 9), "what has no price is not free");
     let run = RunId::new("r1");
     assert_eq!(RunSummary::of(&run, &[]), None);
     let all = [record(Entry::Wrapped(Limit::Turns)), record(Entry::Ended(Status::Complete))];
@@ -370,6 +384,7 @@ fn events() -> Vec<EventKind> {
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::LimitNear(Limit::WallTime),
+        EventKind::LimitLow(Limit::Money),
         EventKind::LimitPassed(Limit::ToolCalls),
         EventKind::Custom { name: "handoff".into(), data: json!({"to": "b"}) },
         EventKind::Delta { effect, delta: Delta::Text("a".into()) },

@@ -9,7 +9,9 @@ use levity_core::{
     ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
+use crate::executor::CHEAP;
 use crate::notes;
+use crate::strategy::Low;
 use crate::wait;
 
 use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
@@ -31,7 +33,32 @@ impl AgentMachine {
         if let Some(output) = &self.output {
             request = request.with_output(output.schema.clone());
         }
-        self.want(Waiting::Reply, |_| Effect::Model(ModelCall::new("main", request, offer)), step);
+        let slot = self.slot("main");
+        self.want(Waiting::Reply, |_| Effect::Model(ModelCall::new(slot, request, offer)), step);
+    }
+
+    /// The model for a purpose; the cheap one for all once it was switched to.
+    pub(super) fn slot(&self, purpose: &'static str) -> &'static str {
+        if self.state.cheap { CHEAP } else { purpose }
+    }
+
+    /// Little is left of what a limit allows.
+    pub(super) fn low(&mut self, limit: Limit) {
+        match self.spec.when_low {
+            Low::Answer => self.state.wrap = self.state.wrap.or(Some(limit)),
+            Low::Switch => self.state.cheap = true,
+        }
+    }
+
+    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: without a
+    /// question on the side, without tools.
+    pub(super) fn refused(&mut self, waiting: &Waiting, limit: Limit, step: &mut Step) {
+        let is_last = *waiting == Waiting::Reply && !self.state.offered;
+        if is_last || !matches!(limit, Limit::Tokens | Limit::Money) {
+            return self.stop(Status::Partial(limit), step);
+        }
+        self.state.wrap = self.state.wrap.or(Some(limit));
+        self.act(step);
     }
 
     pub(super) fn closing(&self) -> Option<Closing> {

@@ -36,7 +36,7 @@ impl AgentMachine {
 
     /// Asks a model on the side: the question does not enter the history.
     pub(super) fn consult(&mut self, waiting: Waiting, slot: &'static str, prompt: String, step: &mut Step) {
-        let mut request = self.request();
+        let (slot, mut request) = (self.slot(slot), self.request());
         request = request.with_message(Message::system(prompt));
         self.want(waiting, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
     }

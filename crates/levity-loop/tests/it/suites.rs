@@ -45,6 +45,10 @@ impl Executor for Shared {
         self.0.prepare(effect)
     }
 
+    fn worst(&self, effect: &Effect) -> Option<levity_core::Worst> {
+        self.0.worst(effect)
+    }
+
     async fn execute(&self, effect: Effect, cx: levity_core::EffectCx) -> levity_core::Outcome {
         self.0.execute(effect, cx).await
     }

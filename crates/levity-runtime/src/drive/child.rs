@@ -27,6 +27,7 @@ impl<M: Machine + 'static> Driver<M> {
         let again = audit.then(|| restore(executor.clone(), what.clone()));
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
+        let before = parent.before.clone();
         Box::pin(async move {
             let made = make(&*executor, &*shared.journal, &run, &child, origin, old);
             let performed = tokio::select! {
@@ -44,8 +45,18 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let meter = Arc::new(Meter::new(child.limits, Some(above)));
             let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
-            let around =
-                Around { shared, executor, meter: meter.clone(), hub, cancel, depth, origin, park, audit };
+            let around = Around {
+                shared,
+                executor,
+                meter: meter.clone(),
+                hub,
+                cancel,
+                depth,
+                origin,
+                park,
+                audit,
+                before,
+            };
             let ended = match Driver::new(run, child.machine, open, None, around, line) {
                 Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),

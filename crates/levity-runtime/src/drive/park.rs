@@ -8,7 +8,8 @@ use crate::state::Running;
 impl<M: Machine + 'static> Driver<M> {
     /// What the run waits for, if it may be left in its journal and does nothing else.
     pub(super) fn only_waits(&self) -> Option<Vec<Waiting>> {
-        let may_park = self.around.park && self.keeps() && !self.state.paused;
+        let may_park =
+            self.around.park && self.keeps() && !self.state.paused && self.budget.waiting().is_empty();
         if !may_park || self.state.running.is_empty() || !self.state.running.iter().all(|r| self.waits(r)) {
             return None;
         }

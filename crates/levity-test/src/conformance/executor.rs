@@ -17,7 +17,7 @@ use super::check::{abandon, calm, calmly, same};
 ///   its call;
 /// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not exist is
 ///   an error;
-/// - `prepare` gives the same each time;
+/// - `prepare` and `worst` give the same each time;
 /// - dropping `execute`, polled or not, is harmless.
 ///
 /// Not checked: that `prepare` does no I/O, and that a dropped effect is cancelled.
@@ -29,6 +29,8 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
         let executor = make();
         let prepare = || calmly(|| executor.prepare(&effect), "executor: `prepare` does not panic");
         same(&prepare(), &prepare(), "executor: `prepare` gives the same each time");
+        let worst = || calmly(|| executor.worst(&effect), "executor: `worst` does not panic");
+        same(&worst(), &worst(), "executor: `worst` gives the same each time");
         match &effect {
             Effect::Child(child) => check_child(&executor, child).await,
             Effect::Ask(ask) if !executor.answers(ask) => {}

@@ -46,6 +46,7 @@ impl Junk {
             3 => Input::Wrap(self.limit()),
             4 if n > 20 => Input::Stop(self.limit()),
             5 if n > 20 => Input::Cancel { reason: ODD_TEXT.into() },
+            7 => Input::Low(self.limit()),
             6 => Input::Finished { effect: EffectId::new(self.below(1 << 40)), outcome: Outcome::Unknown },
             _ => self.finished(wanted),
         }
@@ -146,7 +147,8 @@ impl Junk {
     }
 
     fn limit(&mut self) -> Limit {
-        self.pick([Limit::Turns, Limit::ModelCalls, Limit::Tokens, Limit::WallTime]).unwrap_or(Limit::Depth)
+        self.pick([Limit::Turns, Limit::ModelCalls, Limit::Tokens, Limit::Money, Limit::WallTime])
+            .unwrap_or(Limit::Depth)
     }
 
     fn value(&mut self) -> Value {

@@ -4,7 +4,7 @@ use levity_core::{
 };
 use serde_json::json;
 
-use super::check::{abandon, calm, kept, same};
+use super::check::{abandon, calm, calmly, kept, same};
 use super::samples::{ODD_TEXT, history};
 
 /// Checks a [`Model`].
@@ -18,6 +18,7 @@ use super::samples::{ODD_TEXT, history};
 /// - a future that is dropped before it was polled has sent nothing: the model still answers;
 /// - dropping a future or a stream half-way is harmless;
 /// - no request makes it panic: empty, odd, with media, foreign provider data, unknown tools;
+/// - `worst` is the same each time, and more for more input;
 /// - an error does not repeat what was sent.
 ///
 /// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the provider, and
@@ -74,7 +75,16 @@ async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
     kept(make().complete(plain()).await, "model: a dropped call does not disturb the next");
 }
 
+fn check_worst(model: &impl Model, request: &Request) {
+    let worst = |request| calmly(|| model.worst(request), "model: `worst` does not panic");
+    let first = worst(request);
+    same(&worst(request), &first, "model: `worst` is the same each time");
+    let more = request.clone().with_message(Message::user("And what is 2 + 6?"));
+    assert!(worst(&more).input >= first.input, "model: more input is never less in the worst case");
+}
+
 async fn check_odd(model: &impl Model, request: Request) {
+    check_worst(model, &request);
     let reply = calm(model.complete(request), "model: no request makes it panic").await;
     if let Err(error) = reply {
         check_silent(&error);

@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use levity_core::{Money, Price, Reserved, Spent, Usage, Worst};
+
+use super::{Amount, Meter};
+
+/// How long the reply is taken to be that a run ends with, in tokens.
+const ANSWER: u64 = 1_024;
+
+/// What was set aside for a call of a model under way. Dropped, it counts in full: nobody knows what the
+/// provider did.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Reservation {
+    meter: Arc<Meter>,
+    pub(super) worst: Worst,
+    output: u64,
+    open: bool,
+}
+
+impl Reservation {
+    pub(super) fn new(meter: Arc<Meter>, worst: Worst, output: u64) -> Self {
+        Self { meter, worst, output, open: true }
+    }
+
+    /// How many tokens the reply may have.
+    pub(crate) fn output(&self) -> u64 {
+        self.output
+    }
+
+    pub(crate) fn reserved(&self) -> Reserved {
+        self.worst.reserved(self.output)
+    }
+
+    /// Counts what the call has used and gives the rest back. What is not known is filled in with the most
+    /// that it can be.
+    pub(crate) fn settle(mut self, usage: &mut Usage) {
+        self.fill(usage);
+        let spent = Spent::on(usage.total(), usage.cost);
+        let mut next = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
+        next.add(Amount { tokens: spent.tokens, cost: spent.cost });
+        self.close(&spent, Some(next));
+    }
+
+    /// Gives everything back: the provider charges nothing.
+    pub(crate) fn release(mut self) {
+        self.close(&Spent::default(), None);
+    }
+
+    fn fill(&self, usage: &mut Usage) {
+        let known = |count: Option<u64>, most: u64| match count {
+            Some(count) if !usage.estimated => count,
+            // An estimate is not the provider's word.
+            Some(count) => count.max(most),
+            None => most,
+        };
+        let most = |tokens: u64| tokens.saturating_mul(self.worst.sends);
+        let input = known(usage.input, most(self.worst.input));
+        let output = known(usage.output, most(self.output));
+        let unsaid = usage.input.is_none() || usage.estimated;
+        usage.estimated |= usage.input.is_none() || usage.output.is_none();
+        (usage.input, usage.output) = (Some(input), Some(output));
+        usage.cost = usage.cost.or_else(|| Some(cost(self.worst.price?, usage, unsaid)));
+    }
+
+    fn close(&mut self, spent: &Spent, next: Option<Amount>) {
+        if std::mem::take(&mut self.open) {
+            self.meter.settle(self.reserved().into(), spent, next);
+            if let Some(freed) = &self.meter.freed {
+                freed.send_replace(());
+            }
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.close(&in_full(self.reserved()), None);
+    }
+}
+
+/// What a call cost. Input of which it is not known what the provider's cache did with it has the dearest
+/// rate.
+fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
+    let unsaid = unsaid || (price.cache_write.is_some() && usage.cache_written.is_none());
+    match (usage.input, usage.output) {
+        (Some(input), Some(output)) if unsaid => price.most(input, output),
+        _ => price.cost(usage),
+    }
+}
+
+/// All of it.
+pub(crate) fn in_full(reserved: Reserved) -> Spent {
+    Spent::on(reserved.tokens, reserved.cost)
+}
