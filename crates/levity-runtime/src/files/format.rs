@@ -45,7 +45,7 @@ pub(crate) fn write(
 ) -> Result<(), JournalError> {
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, record).map_err(|error| unreadable(record.seq, error))?;
-    if depth(&bytes[start..]) > DEEP {
+    if is_too_deep(&bytes[start..]) {
         let message =
             format!("record {} is nested deeper than {DEEP} levels, and could not be read again", record.seq);
         return Err(JournalError::new(JournalErrorKind::Refused, message));
@@ -63,6 +63,11 @@ pub(crate) fn write(
 fn without_zeros(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &line[..end]
+}
+
+/// Whether a line is nested so deep that it could not be read again.
+pub(crate) fn is_too_deep(line: &[u8]) -> bool {
+    depth(line) > DEEP
 }
 
 /// How deep the values of a line are nested.

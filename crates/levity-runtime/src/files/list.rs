@@ -16,7 +16,7 @@ use super::bodies::Bodies;
 use super::format;
 
 /// How much is read at first, from either end.
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 4 << 10;
 
 /// What a query says of a run's first record alone: the rest of a file makes the run no older, and no child.
 pub(super) fn by_first(query: &RunQuery) -> RunQuery {

@@ -18,17 +18,17 @@ use crate::driving::{Answers, Calls};
 mod runs;
 
 /// A folder of this test's own, gone with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("files-{}-{number}", std::process::id());
         Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 
-    fn journal(&self) -> FileJournal {
+    pub(crate) fn journal(&self) -> FileJournal {
         FileJournal::new(&self.0).unwrap()
     }
 
@@ -53,11 +53,11 @@ fn run() -> RunId {
     RunId::new("r")
 }
 
-fn opened() -> Entry {
+pub(crate) fn opened() -> Entry {
     Entry::Opened(Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default()))
 }
 
-fn result(text: &str, value: Option<Value>) -> Entry {
+pub(crate) fn result(text: &str, value: Option<Value>) -> Entry {
     let output = value.map_or_else(|| ToolOutput::text(text), ToolOutput::value);
     let result = ToolResult::new(&ToolCall::new("c", "tool", json!({})), Ok(output));
     Entry::finished(EffectId::new(0), Outcome::Tool(result))
@@ -67,7 +67,7 @@ async fn write(journal: &FileJournal, entries: Vec<Entry>) -> Vec<Record> {
     write_to(journal, &run(), entries).await
 }
 
-async fn write_to(journal: &FileJournal, run: &RunId, entries: Vec<Entry>) -> Vec<Record> {
+pub(crate) async fn write_to(journal: &dyn Journal, run: &RunId, entries: Vec<Entry>) -> Vec<Record> {
     let mut open = journal.open(run).await.unwrap();
     let first = open.records.len() as u64;
     let records: Vec<Record> = (first..)

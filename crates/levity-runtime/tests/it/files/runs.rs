@@ -32,7 +32,7 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
         vec![opened(), Entry::Commanded(Command::Pause), Entry::Ended(Status::Complete)],
         vec![opened(), text(70_000), started(1, EffectKind::Ask), text(70_000)],
     ];
-    for len in [0, 10, 16_000, 16_300, 16_384, 16_400, 40_000, 64_000, 70_000] {
+    for len in [0, 10, 3_700, 3_900, 4_000, 4_096, 4_100, 16_300, 16_384, 40_000, 64_000, 70_000] {
         cases.push(vec![opened(), text(len), text(len), Entry::Ended(Status::Complete)]);
         cases.push(vec![opened(), text(100), failed(len)]);
         cases.push(vec![opened(), failed(len)]);
