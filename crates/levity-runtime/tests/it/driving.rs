@@ -16,7 +16,7 @@ pub(crate) struct Calls {
     count: u64,
     at_once: bool,
     one_id: bool,
-    done: Vec<Outcome>,
+    pub(crate) done: Vec<Outcome>,
     ending: Option<Ending>,
 }
 
@@ -25,7 +25,7 @@ impl Calls {
         Self { count, at_once: true, one_id: false, done: Vec::new(), ending: None }
     }
 
-    fn one_by_one(count: u64) -> Self {
+    pub(crate) fn one_by_one(count: u64) -> Self {
         Self { at_once: false, ..Self::at_once(count) }
     }
 
@@ -74,7 +74,7 @@ impl Machine for Calls {
 pub(crate) struct Answers {
     alone: bool,
     journal: Option<MemoryJournal>,
-    seen: Mutex<Vec<(u64, usize)>>,
+    pub(crate) seen: Mutex<Vec<(u64, usize)>>,
 }
 
 #[async_trait]

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::driving::{Answers, Calls};
 
+mod crash;
 mod runs;
 
 /// A folder of this test's own, gone with it.
