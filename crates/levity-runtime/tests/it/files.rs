@@ -17,6 +17,7 @@ use crate::driving::{Answers, Calls};
 
 mod crash;
 mod runs;
+mod upgrade;
 
 /// A folder of this test's own, gone with it.
 pub(crate) struct Folder(pub(crate) PathBuf);
