@@ -13,3 +13,4 @@ mod resume;
 mod strategies;
 mod support;
 mod typed;
+mod upgrade;
