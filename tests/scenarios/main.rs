@@ -17,4 +17,5 @@ mod stops;
 mod strategies;
 mod support;
 mod typed;
+mod upgrade;
 mod wait;

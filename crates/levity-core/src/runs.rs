@@ -68,6 +68,7 @@ impl RunSummary {
             Entry::Commanded(Command::Pause) => self.paused = true,
             Entry::Commanded(Command::Resume) => self.paused = false,
             Entry::Ended(status) => {
+                self.paused = false;
                 self.waiting.clear();
                 self.status = Some(status.clone());
             }

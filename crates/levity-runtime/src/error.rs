@@ -46,6 +46,15 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// What was to be imported is not as it was exported.
+    #[error("line {line} of the export cannot be taken in")]
+    Archive {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        #[source]
+        cause: JournalError,
+    },
     /// The machine does not want what the journal says it wanted.
     #[error(transparent)]
     Diverged(#[from] Divergence),

@@ -10,10 +10,12 @@ use levity_core::{
 };
 
 mod bodies;
-mod format;
+pub(crate) mod format;
+mod list;
+mod remove;
 mod sha256;
 
-use bodies::Bodies;
+use bodies::{Bodies, Kept, Texts};
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///
@@ -87,10 +89,28 @@ impl FileJournal {
         Ok(self.dir.join(format!("{id}.jsonl")))
     }
 
+    /// Removes long texts that no run names any more, and says how many there were.
+    ///
+    /// [`remove`](Journal::remove) leaves them, since other runs may name them, too. This reads every
+    /// file of the folder, so it is best done after removing many runs. Runs may go on meanwhile: a text that
+    /// is about to be named is not removed.
+    ///
+    /// # Errors
+    /// `Busy` when a long text is being written at this moment; `Io` when a file cannot be read, since nobody
+    /// knows what it names. In neither case is a text removed that a run needs.
+    pub async fn sweep(&self) -> Result<usize, JournalError> {
+        let bodies = self.bodies();
+        on_thread(move || bodies.sweep()).await
+    }
+
+    fn bodies(&self) -> Bodies {
+        Bodies::new(&self.dir, self.durability)
+    }
+
     fn open_now(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let path = self.path(run)?;
         let mut file = lock(&path, run)?;
-        let bodies = Bodies::new(&self.dir, self.durability);
+        let bodies = self.bodies();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| failed(&path, "read", error))?;
         let read = format::read(run, &path, &bytes, &bodies)?;
@@ -118,22 +138,35 @@ impl FileJournal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(&path, "read", error)),
         };
-        Ok(format::read(run, &path, &bytes, &Bodies::new(&self.dir, self.durability))?.records)
+        Ok(format::read(run, &path, &bytes, &self.bodies())?.records)
     }
 
     fn list_now(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        let bodies = self.bodies();
+        let asked = |run: &RunId| query.below.as_ref().is_none_or(|above| run.is_within(above));
+        let (files, by_first) = (self.files(asked)?, list::by_first(query));
+        // One that has gone meanwhile, or cannot be read, does not hide the others.
+        let found = files.iter().filter_map(|(run, path)| list::summary(run, path, &by_first, &bodies));
+        Ok(query.select(found))
+    }
+
+    /// The files of the runs that are asked for.
+    fn files(&self, asked: impl Fn(&RunId) -> bool) -> Result<Vec<(RunId, PathBuf)>, JournalError> {
         let unread = |error| failed(&self.dir, "read", error);
-        let mut runs = Vec::new();
-        let bodies = Bodies::new(&self.dir, self.durability);
+        let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(unread)? {
-            let path = entry.map_err(unread)?.path();
-            let named = path.extension().is_some_and(|extension| extension == "jsonl");
-            if named && fs::metadata(&path).is_ok_and(|there| there.is_file()) {
-                // One that has gone meanwhile, or cannot be read, does not hide the others.
-                runs.extend(fs::read(&path).ok().and_then(|bytes| format::summary(&path, &bytes, &bodies)));
+            let entry = entry.map_err(unread)?;
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| name.strip_suffix(".jsonl")).map(RunId::new);
+            let Some(run) = run.filter(&asked) else { continue };
+            let path = entry.path();
+            let plain = entry.file_type().is_ok_and(|kind| kind.is_file())
+                || fs::metadata(&path).is_ok_and(|there| there.is_file());
+            if plain {
+                files.push((run, path));
             }
         }
-        Ok(query.select(runs))
+        Ok(files)
     }
 }
 
@@ -152,6 +185,13 @@ impl Journal for FileJournal {
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let (journal, query) = (self.clone(), query.clone());
         on_thread(move || journal.list_now(&query)).await
+    }
+
+    /// Removes the file of a run and those of all runs below it. Long texts stay until
+    /// [`sweep`](FileJournal::sweep). After a crash half-way, it can be called again.
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        let (journal, run) = (self.clone(), run.clone());
+        on_thread(move || journal.remove_now(&run)).await
     }
 }
 
@@ -178,7 +218,14 @@ impl RunLog for FileLog {
             return Err(JournalError::new(JournalErrorKind::Io, message));
         }
         let new = self.len == 0;
-        self.write(records)?;
+        let mut bytes = if new { format::header(&self.run) } else { Vec::new() };
+        let mut aside = Texts::new();
+        for record in records {
+            format::write(record, Some(&mut aside), &mut bytes)?;
+        }
+        let kept = self.keep(aside).await?;
+        self.write(&bytes)?;
+        drop(kept);
         if self.durability == Durability::Synced && records.iter().any(must_wait) {
             let (file, dir) = (self.file.clone(), new.then(|| self.dir.clone()));
             let synced =
@@ -191,13 +238,21 @@ impl RunLog for FileLog {
 }
 
 impl FileLog {
-    /// Hands all of it to the system at once; what is written in part is taken back.
-    fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        let mut bytes = if self.len == 0 { format::header(&self.run) } else { Vec::new() };
-        for record in records {
-            format::write(record, &self.bodies, &mut bytes)?;
+    /// Keeps long texts, and holds them until they are named in the file.
+    async fn keep(&self, aside: Texts) -> Result<Option<Kept>, JournalError> {
+        if aside.is_empty() {
+            return Ok(None);
         }
-        if let Err(error) = (&*self.file).write_all(&bytes) {
+        let bodies = self.bodies.clone();
+        on_thread(move || bodies.keep(&aside).map(Some)).await
+    }
+
+    /// Hands all of it to the system at once; what is written in part is taken back.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        if !is_at(&self.file, &self.path, Some(self.len)) {
+            return Err(JournalError::fenced(&self.run));
+        }
+        if let Err(error) = (&*self.file).write_all(bytes) {
             // If this fails too, the torn line is cut off when the run is opened again.
             let _ = self.file.set_len(self.len);
             return Err(failed(&self.path, "written", error));
@@ -211,7 +266,7 @@ impl Drop for FileLog {
     /// A run that was only looked for leaves no file behind. The lock is given back by hand: a thread that
     /// still waits for the disk holds the file as well.
     fn drop(&mut self) {
-        if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path) {
+        if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path, Some(0)) {
             let _ = fs::remove_file(&self.path);
         }
         let _ = self.file.unlock();
@@ -230,9 +285,18 @@ fn must_wait(record: &Record) -> bool {
 
 /// Opens a file and makes sure that nobody else does.
 fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
+    let found = try_lock(path, run, OpenOptions::new().read(true).append(true).create(true))?;
+    found.ok_or_else(|| failed(path, "opened", io::ErrorKind::NotFound.into()))
+}
+
+/// The same, and `None` when it is not there.
+fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>, JournalError> {
     loop {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let file = file.map_err(|error| failed(path, "opened", error))?;
+        let file = match how.open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(path, "opened", error)),
+        };
         if !file.metadata().is_ok_and(|there| there.is_file()) {
             let message = format!("the journal `{}` is not a plain file", path.display());
             return Err(JournalError::new(JournalErrorKind::Refused, message));
@@ -243,23 +307,26 @@ fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
             Err(TryLockError::Error(error)) => return Err(failed(path, "locked", error)),
         }
         // Whoever held the lock before may have taken the file away in the meantime.
-        if is_at(&file, path) {
-            return Ok(file);
+        if is_at(&file, path, None) {
+            return Ok(Some(file));
         }
     }
 }
 
+/// Whether a file is still where it was opened, and of this length.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        (Ok(open), Ok(there)) => {
+            (open.dev(), open.ino()) == (there.dev(), there.ino()) && len.is_none_or(|len| len == there.len())
+        }
         (_, there) => !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
     }
 }
 
 #[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> bool {
+fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
     true
 }
 

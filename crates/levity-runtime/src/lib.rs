@@ -7,6 +7,7 @@
 //! - Time and ids come from a [`World`](levity_core::World), limits from [`Limits`](levity_core::Limits).
 //! - A run is one task; dropping its handle, or its future, stops it and all it owns.
 //! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
+//! - [`export`] and [`import`] move runs between journals, and [`remove_ended_before`] drops old ones.
 //! - [`replay`] folds a journal without performing anything and tells the same events.
 //!
 //! ```
@@ -20,6 +21,7 @@
 //! those asked for before it, and those asked for after it wait for it, also while a person decides
 //! whether it may run.
 
+mod archive;
 mod control;
 mod drive;
 mod error;
@@ -36,6 +38,7 @@ mod state;
 mod tell;
 mod world;
 
+pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
 pub use error::{ControlError, Divergence, Error};
 pub use events::{Events, Watcher};

@@ -1,7 +1,8 @@
 //! Long texts, kept beside the runs' files under the SHA-256 of what they say.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
 use levity_core::{JournalError, JournalErrorKind};
@@ -17,8 +18,17 @@ const QUOTED: &str = "$quoted";
 /// Texts that are longer are put aside.
 const LONG: usize = 16 << 10;
 
+/// Texts to be kept, by their names.
+pub(crate) type Texts = BTreeMap<String, String>;
+
+/// Keeps texts from being swept away before they are named.
+#[derive(Debug)]
+pub(super) struct Kept {
+    _lock: File,
+}
+
 #[derive(Clone, Debug)]
-pub(super) struct Bodies {
+pub(crate) struct Bodies {
     dir: PathBuf,
     durability: Durability,
 }
@@ -38,35 +48,12 @@ impl Bodies {
         line.get("$aside").unwrap_or(line)
     }
 
-    /// A record with its long texts replaced by names.
-    pub(super) fn put_aside(&self, record: Value) -> Result<Value, JournalError> {
-        let mut marked = Map::new();
-        marked.insert("$aside".to_owned(), self.shorten(record)?);
-        Ok(Value::Object(marked))
-    }
-
     /// The record as it was.
     pub(super) fn put_back(&self, marked: Value) -> Result<Value, JournalError> {
         match marked {
             Value::Object(mut map) => self.lengthen(map.remove("$aside").unwrap_or_default()),
             other => Ok(other),
         }
-    }
-
-    fn shorten(&self, value: Value) -> Result<Value, JournalError> {
-        Ok(match value {
-            Value::String(text) if text.len() > LONG => named(BODY, Value::String(self.keep(&text)?)),
-            Value::Array(items) => {
-                Value::Array(items.into_iter().map(|item| self.shorten(item)).collect::<Result<_, _>>()?)
-            }
-            Value::Object(map) => {
-                let quote = map.contains_key(BODY) || map.contains_key(QUOTED);
-                let short = map.into_iter().map(|(key, value)| Ok((key, self.shorten(value)?)));
-                let short = Value::Object(short.collect::<Result<_, JournalError>>()?);
-                if quote { named(QUOTED, short) } else { short }
-            }
-            other => other,
-        })
     }
 
     fn lengthen(&self, value: Value) -> Result<Value, JournalError> {
@@ -90,32 +77,108 @@ impl Bodies {
         }
     }
 
-    /// Keeps a text and returns its name. What is there already is not written again.
-    fn keep(&self, text: &str) -> Result<String, JournalError> {
-        let name = sha256(text.as_bytes());
-        let path = self.dir.join(&name);
-        // Room that a power cut left unwritten has the right length, too.
-        if fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
-            return Ok(name);
+    /// Keeps texts. Until what it returns is dropped, none of them is swept away, so whoever is going to
+    /// name them in a file holds it until the name is there.
+    pub(super) fn keep(&self, texts: &Texts) -> Result<Kept, JournalError> {
+        let failed = |error| failed(&self.dir, "written", error);
+        self.make_dir().map_err(failed)?;
+        let lock = self.lock_file().map_err(failed)?;
+        lock.lock_shared().map_err(failed)?;
+        for (name, text) in texts {
+            let path = self.dir.join(name);
+            // What is there already is not written again. Room that a power cut left unwritten has the right
+            // length, too.
+            let there = fs::read(&path).is_ok_and(|there| there == text.as_bytes());
+            let kept = if there { self.sync(&path) } else { self.write(&path, text) };
+            kept.map_err(|error| super::failed(&path, "written", error))?;
         }
-        self.write(&path, text).map_err(|error| failed(&path, "written", error))?;
-        Ok(name)
+        if self.durability == Durability::Synced {
+            sync_dir(&self.dir).map_err(failed)?;
+        }
+        Ok(Kept { _lock: lock })
+    }
+
+    fn make_dir(&self) -> io::Result<()> {
+        if self.dir.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.dir)?;
+        self.dir.parent().map_or(Ok(()), sync_dir)
+    }
+
+    /// Writers of texts share its lock, and whoever sweeps has it alone.
+    fn lock_file(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).append(true).create(true).open(self.dir.join("lock"))
+    }
+
+    /// Removes the texts that no file beside the folder names, and says how many there were.
+    pub(super) fn sweep(&self) -> Result<usize, JournalError> {
+        if !self.dir.is_dir() {
+            return Ok(0);
+        }
+        let failed = |error| failed(&self.dir, "swept", error);
+        let lock = self.lock_file().map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = "long texts are being written, so none was swept away; sweep again later";
+                return Err(JournalError::new(JournalErrorKind::Busy, message));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // From here on nobody can have written a text without having named it.
+        let mut unnamed = self.all().map_err(failed)?;
+        self.spare_named(&mut unnamed).map_err(failed)?;
+        for name in &unnamed {
+            fs::remove_file(self.dir.join(name)).map_err(failed)?;
+        }
+        Ok(unnamed.iter().filter(|name| is_name(name)).count())
+    }
+
+    /// All texts, and what is left of texts that were not written to their end.
+    fn all(&self) -> io::Result<HashSet<String>> {
+        let mut names = HashSet::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let name = entry?.file_name();
+            let ours = |name: &&str| is_name(name.split_once('.').map_or(*name, |(start, _)| start));
+            names.extend(name.to_str().filter(ours).map(str::to_owned));
+        }
+        Ok(names)
+    }
+
+    /// Takes out what any file beside the folder names, whatever else is in that file.
+    fn spare_named(&self, names: &mut HashSet<String>) -> io::Result<()> {
+        let Some(journal) = self.dir.parent() else { return Ok(()) };
+        for entry in fs::read_dir(journal)? {
+            let path = entry?.path();
+            let file = match fs::metadata(&path) {
+                Ok(there) if there.is_file() => File::open(&path),
+                _ => continue,
+            };
+            match file {
+                Ok(file) => words(BufReader::new(file), |word| _ = names.remove(word))?,
+                // A run that was removed meanwhile needs nothing. One that cannot be read may.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file that is either whole or not there.
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        if !self.dir.is_dir() {
-            fs::create_dir_all(&self.dir)?;
-            self.dir.parent().map_or(Ok(()), sync_dir)?;
-        }
         let unique = format!("tmp-{}-{:p}", std::process::id(), &text);
         let temporary = path.with_extension(unique);
         let written = self.fill(&temporary, text).and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
-            return written;
         }
-        if self.durability == Durability::Synced { sync_dir(&self.dir) } else { Ok(()) }
+        written
+    }
+
+    /// Whoever wrote it may not have waited for the disk.
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        if self.durability == Durability::Synced { File::open(path)?.sync_data() } else { Ok(()) }
     }
 
     fn fill(&self, path: &Path, text: &str) -> io::Result<()> {
@@ -129,7 +192,7 @@ impl Bodies {
             let message = format!("the text `{name}` of the journal {what}");
             JournalError::new(JournalErrorKind::Damaged, message)
         };
-        if name.len() != 64 || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_name(name) {
             return Err(damaged("has a name that no text has"));
         }
         let text = fs::read_to_string(self.dir.join(name));
@@ -139,6 +202,64 @@ impl Bodies {
         }
         Ok(text)
     }
+}
+
+/// A record with its long texts replaced by names; the texts are added to `aside`.
+pub(super) fn put_aside(record: Value, aside: &mut Texts) -> Value {
+    named("$aside", shorten(record, aside))
+}
+
+fn shorten(value: Value, aside: &mut Texts) -> Value {
+    match value {
+        Value::String(text) if text.len() > LONG => {
+            let name = sha256(text.as_bytes());
+            aside.insert(name.clone(), text);
+            named(BODY, Value::String(name))
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| shorten(item, aside)).collect()),
+        Value::Object(map) => {
+            let quote = map.contains_key(BODY) || map.contains_key(QUOTED);
+            let short = map.into_iter().map(|(key, value)| (key, shorten(value, aside)));
+            let short = Value::Object(short.collect());
+            if quote { named(QUOTED, short) } else { short }
+        }
+        other => other,
+    }
+}
+
+/// Whether this is the name of a text.
+fn is_name(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Finds all words in a file that could be the name of a text.
+fn words(mut file: impl BufRead, mut found: impl FnMut(&str)) -> io::Result<()> {
+    let mut word = String::new();
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        for byte in bytes {
+            if byte.is_ascii_hexdigit() {
+                // A longer word is no name, and need not be kept.
+                if word.len() <= 64 {
+                    word.push(char::from(*byte));
+                }
+            } else {
+                if word.len() == 64 {
+                    found(&word);
+                }
+                word.clear();
+            }
+        }
+        let read = bytes.len();
+        file.consume(read);
+    }
+    if word.len() == 64 {
+        found(&word);
+    }
+    Ok(())
 }
 
 fn named(key: &str, value: Value) -> Value {

@@ -1,12 +1,12 @@
-//! What is in a run's file, line by line.
+//! What is in a run's file, line by line. An export has the same lines.
 
 use std::path::Path;
 
-use levity_core::{JournalError, JournalErrorKind, Record, RunId, RunSummary};
+use levity_core::{JournalError, JournalErrorKind, Record, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::bodies::Bodies;
+use super::bodies::{Bodies, Texts, put_aside};
 
 /// The version of the format that is written. Older ones are read, newer ones are refused.
 const FORMAT: u32 = 1;
@@ -23,7 +23,8 @@ struct Header {
     run: RunId,
 }
 
-pub(super) fn header(run: &RunId) -> Vec<u8> {
+/// The first line of a run.
+pub(crate) fn header(run: &RunId) -> Vec<u8> {
     let header = Header { levity_journal: FORMAT, run: run.clone() };
     // A number and a text are always JSON.
     let mut line = serde_json::to_vec(&header).unwrap_or_default();
@@ -31,19 +32,28 @@ pub(super) fn header(run: &RunId) -> Vec<u8> {
     line
 }
 
-pub(super) fn write(record: &Record, bodies: &Bodies, bytes: &mut Vec<u8>) -> Result<(), JournalError> {
+/// Whether a line is meant to be a header: of this version, or of any other.
+pub(crate) fn is_header(line: &[u8]) -> bool {
+    line.starts_with(b"{\"levity_journal\":")
+}
+
+/// The line of a record. Long texts of a long line go to `aside`, if there is one.
+pub(crate) fn write(
+    record: &Record,
+    aside: Option<&mut Texts>,
+    bytes: &mut Vec<u8>,
+) -> Result<(), JournalError> {
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, record).map_err(|error| unreadable(record.seq, error))?;
-    if depth(&bytes[start..]) > DEEP {
+    if is_too_deep(&bytes[start..]) {
         let message =
             format!("record {} is nested deeper than {DEEP} levels, and could not be read again", record.seq);
         return Err(JournalError::new(JournalErrorKind::Refused, message));
     }
-    if bytes.len() - start > LONG {
+    if let Some(aside) = aside.filter(|_| bytes.len() - start > LONG) {
         bytes.truncate(start);
         let record = serde_json::to_value(record).map_err(|error| unreadable(record.seq, error))?;
-        let short = bodies.put_aside(record)?;
-        bytes.extend_from_slice(short.to_string().as_bytes());
+        bytes.extend_from_slice(put_aside(record, aside).to_string().as_bytes());
     }
     bytes.push(b'\n');
     Ok(())
@@ -53,6 +63,11 @@ pub(super) fn write(record: &Record, bodies: &Bodies, bytes: &mut Vec<u8>) -> Re
 fn without_zeros(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &line[..end]
+}
+
+/// Whether a line is nested so deep that it could not be read again.
+pub(crate) fn is_too_deep(line: &[u8]) -> bool {
+    depth(line) > DEEP
 }
 
 /// How deep the values of a line are nested.
@@ -89,55 +104,53 @@ pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> R
     let mut read = Read { records: Vec::new(), good: 0 };
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let Some(first) = lines.next() else { return Ok(read) };
-    if !check_header(run, path, first)? {
+    let whole = check_header(run, first).map_err(|flaw| flaw.of(path, 1))?;
+    if !whole {
         return Ok(read);
     }
     read.good = first.len();
     for line in lines {
-        match record(line, bodies) {
-            Ok(record) if record.seq == read.records.len() as u64 => {
+        let seq = read.records.len() as u64;
+        match record(line, seq, Some(bodies)) {
+            Ok(record) => {
                 read.records.push(record);
                 read.good += line.len();
             }
-            other => {
+            Err(flaw) => {
                 let rest = bytes.get(read.good + line.len()..).unwrap_or_default();
-                let torn = is_torn(line) && !rest.split(|byte| *byte == b'\n').any(is_record);
-                if torn {
+                if is_torn(line) && !rest.split(|byte| *byte == b'\n').any(is_record) {
                     break;
                 }
-                let at = read.records.len() + 2;
-                let error = damaged(path, &format!("line {at} is not record {}", read.records.len()));
-                return Err(match other {
-                    Err(Flaw::Body(error)) => error,
-                    Err(Flaw::Json(flaw)) => error.with_source(flaw),
-                    Ok(_) => error,
-                });
+                return Err(flaw.of(path, read.records.len() + 2));
             }
         }
     }
     Ok(read)
 }
 
-/// Whether the header is whole; an error when the file is another's, or from a newer version.
-fn check_header(run: &RunId, path: &Path, line: &[u8]) -> Result<bool, JournalError> {
-    let found: Header = match serde_json::from_slice(line) {
-        Ok(found) => found,
-        // A beginning of what is written first, and nothing after it.
-        Err(_) if !line.ends_with(b"\n") && header(run).starts_with(without_zeros(line)) => return Ok(false),
-        Err(error) => return Err(damaged(path, "it is not a journal of levity's").with_source(error)),
-    };
-    if found.levity_journal > FORMAT {
-        let message = format!(
-            "the journal `{}` has format {}, and this version reads up to {FORMAT}; use a newer one",
-            name(path),
-            found.levity_journal
-        );
-        return Err(JournalError::new(JournalErrorKind::Version, message));
+/// Whether the header is whole; a flaw when the file is another's, or from a newer version.
+fn check_header(run: &RunId, line: &[u8]) -> Result<bool, Flaw> {
+    // A beginning of what is written first, and nothing after it.
+    if !line.ends_with(b"\n") && header(run).starts_with(without_zeros(line)) {
+        return Ok(false);
     }
-    if found.run != *run {
-        return Err(damaged(path, &format!("it is of run `{}`", found.run)));
+    let found = parse_header(line)?;
+    if found != *run {
+        return Err(Flaw::damaged(format!("it is of run `{found}`")));
     }
     Ok(line.ends_with(b"\n"))
+}
+
+/// The run that a header names.
+pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
+    let found: Header = serde_json::from_slice(line)
+        .map_err(|error| Flaw::damaged("it is not a journal of levity's").because(error))?;
+    if found.levity_journal > FORMAT {
+        let format = found.levity_journal;
+        let what = format!("it has format {format}, and this version reads up to {FORMAT}; use a newer one");
+        return Err(Flaw::version(what));
+    }
+    Ok(found.run)
 }
 
 /// Whether a line was not written to its end. One that is JSON and no record was written by somebody else.
@@ -145,41 +158,106 @@ fn is_torn(line: &[u8]) -> bool {
     !line.ends_with(b"\n") || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err()
 }
 
-enum Flaw {
-    Json(serde_json::Error),
+/// What is wrong with a line.
+#[derive(Debug)]
+pub(crate) enum Flaw {
+    /// The line itself.
+    Line { kind: JournalErrorKind, what: String, cause: Option<serde_json::Error> },
+    /// A text that it names.
     Body(JournalError),
 }
 
-fn record(line: &[u8], bodies: &Bodies) -> Result<Record, Flaw> {
+impl Flaw {
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Self::Line { kind: JournalErrorKind::Damaged, what: what.into(), cause: None }
+    }
+
+    fn version(what: impl Into<String>) -> Self {
+        Self::Line { kind: JournalErrorKind::Version, what: what.into(), cause: None }
+    }
+
+    fn because(self, error: serde_json::Error) -> Self {
+        // What serde says of a value of the wrong type shows the value.
+        let shows = error.is_data() && error.to_string().starts_with("invalid");
+        match self {
+            Self::Line { kind, what, .. } if !shows => Self::Line { kind, what, cause: Some(error) },
+            flaw => flaw,
+        }
+    }
+
+    /// The error for a line of a file.
+    fn of(self, path: &Path, line: usize) -> JournalError {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let place = format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
+        self.into_error(&place)
+    }
+
+    /// The error, with what stands before it.
+    pub(crate) fn into_error(self, place: &str) -> JournalError {
+        match self {
+            Self::Line { kind, what, cause } => {
+                let error = JournalError::new(kind, format!("{place}{what}"));
+                match cause {
+                    Some(cause) => error.with_source(cause),
+                    None => error,
+                }
+            }
+            Self::Body(error) => error,
+        }
+    }
+}
+
+/// The record of this number in a line; without bodies, a line that names one is flawed.
+pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<Record, Flaw> {
+    let other = || Flaw::damaged(format!("it is not record {seq}"));
     // Without its end, a line may be JSON by chance: a number that goes on, say.
     if !line.ends_with(b"\n") {
-        return Err(Flaw::Json(serde::de::Error::custom("the line has no end")));
+        return Err(Flaw::damaged("it has no end"));
     }
-    if !Bodies::are_named_in(line) {
-        return serde_json::from_slice(line).map_err(Flaw::Json);
+    let decoded = if Bodies::are_named_in(line) {
+        let short = serde_json::from_slice(line).map_err(|error| other().because(error))?;
+        let Some(bodies) = bodies else {
+            return Err(Flaw::damaged("it has a text that is kept aside, in a folder that is not here"));
+        };
+        serde_json::from_value(bodies.put_back(short).map_err(Flaw::Body)?)
+    } else {
+        serde_json::from_slice::<Record>(line)
+    };
+    match decoded {
+        Ok(record) if record.seq == seq => Ok(record),
+        Ok(_) => Err(other()),
+        Err(error) => Err(unknown(line, seq, &error).unwrap_or_else(other).because(error)),
     }
-    let short = serde_json::from_slice(line).map_err(Flaw::Json)?;
-    let whole = bodies.put_back(short).map_err(Flaw::Body)?;
-    serde_json::from_value(whole).map_err(Flaw::Json)
+}
+
+/// The flaw of a record that is whole, in its place, and has something that this version does not know;
+/// `None` when it is no such record.
+fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    let record = Bodies::record_in(&line);
+    let in_place = record.get("seq").and_then(Value::as_u64) == Some(seq);
+    if !in_place || record.get("at").and_then(Value::as_u64).is_none() {
+        return None;
+    }
+    let entry = record.get("entry")?;
+    let kind = entry.as_str().or_else(|| entry.as_object()?.keys().next().map(String::as_str));
+    // What serde says of an enum without such a variant. Anything else may have a payload in it.
+    let error = error.to_string();
+    let name = error.strip_prefix("unknown variant `").and_then(|rest| rest.split('`').next());
+    let short = |name: &str| name.chars().take(64).collect::<String>();
+    Some(Flaw::version(match name {
+        Some(name) if kind == Some(name) => {
+            format!("record {seq} is a `{}`, which this version does not know; use a newer one", short(name))
+        }
+        Some(name) => {
+            format!("record {seq} has a `{}`, which this version does not know; use a newer one", short(name))
+        }
+        None => format!("record {seq} is not of a form that this version knows; use a newer one"),
+    }))
 }
 
 fn is_record(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
     let record = Bodies::record_in(&line);
     record.get("seq").is_some() && record.get("entry").is_some()
-}
-
-/// What a list shows of a file; `None` when it holds no run.
-pub(super) fn summary(path: &Path, bytes: &[u8], bodies: &Bodies) -> Option<RunSummary> {
-    let header: Header = serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next()?).ok()?;
-    RunSummary::of(&header.run, &read(&header.run, path, bytes, bodies).ok()?.records)
-}
-
-fn damaged(path: &Path, what: &str) -> JournalError {
-    let message = format!("the journal `{}` cannot be read and is left as it is: {what}", name(path));
-    JournalError::new(JournalErrorKind::Damaged, message)
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

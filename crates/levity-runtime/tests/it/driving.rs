@@ -17,7 +17,7 @@ pub(crate) struct Calls {
     count: u64,
     at_once: bool,
     one_id: bool,
-    done: Vec<Outcome>,
+    pub(crate) done: Vec<Outcome>,
     ending: Option<Ending>,
 }
 
@@ -26,7 +26,7 @@ impl Calls {
         Self { count, at_once: true, one_id: false, done: Vec::new(), ending: None }
     }
 
-    fn one_by_one(count: u64) -> Self {
+    pub(crate) fn one_by_one(count: u64) -> Self {
         Self { at_once: false, ..Self::at_once(count) }
     }
 
@@ -76,7 +76,7 @@ pub(crate) struct Answers {
     alone: bool,
     class: EffectClass,
     journal: Option<MemoryJournal>,
-    seen: Mutex<Vec<(u64, usize)>>,
+    pub(crate) seen: Mutex<Vec<(u64, usize)>>,
     /// What had begun before, in a process that is gone.
     again: Mutex<Vec<u64>>,
 }

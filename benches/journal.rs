@@ -1,0 +1,244 @@
+//! What runs on disk cost: syncing, resuming, room and listing.
+//!
+//! - `cargo bench --bench journal` measures everything, in about a minute.
+//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
+//!
+//! Time is what a clock on the wall says, since most of it is spent waiting for the disk. The files are in
+//! the target folder. `docs/performance.md` says what the figures mean.
+
+#[allow(dead_code, reason = "the other bench uses all of it")]
+mod subject;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use levity::core::{
+    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunQuery, RunState, Timestamp,
+    ToolCall, ToolResult,
+};
+use levity::prelude::*;
+use levity::runtime::Durability;
+use serde_json::json;
+use tokio::runtime;
+use tokio::task::JoinSet;
+
+use subject::{Caller, agent};
+
+/// Runs at once, beside one alone.
+const MANY: usize = 64;
+/// How many times the records of one run alone that many write, at least.
+const GROUP: f64 = 10.0;
+/// What resuming a run of 1,000 turns may take, in milliseconds.
+const RESUME: f64 = 50.0;
+/// What a turn may take in the file beyond what was said in it, in bytes.
+const BEYOND: f64 = 1024.0;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
+    let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+    tokio.block_on(async {
+        sync(if quick { 20 } else { 300 }).await;
+        resume(if quick { 3 } else { 30 }).await;
+        room().await;
+        list(if quick { 500 } else { 10_000 }).await;
+    });
+}
+
+/// A folder of its own, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("bench-{}-{name}", std::process::id());
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn journal(&self, durability: Durability) -> FileJournal {
+        FileJournal::new(&self.0).expect("a folder is made").with_durability(durability)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what the disk takes is real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+/// How many records a second reach the disk: from one run alone, and from many at once.
+async fn sync(records: usize) {
+    println!(
+        "Sync: records that are on the disk before the next one. Goal: {MANY} runs write {GROUP} times as many.\n"
+    );
+    println!("{:40} {:>12} {:>12} {:>8}", "", "one alone/s", "64 at once/s", "ratio");
+    for durability in [Durability::Synced, Durability::Buffered] {
+        let mut ratios = Vec::new();
+        // In turns, so that a busy disk is as bad for one as for the other.
+        for _ in 0..3 {
+            let folder = Folder::new("sync");
+            let journal = folder.journal(durability);
+            let one = rate(&journal, "one", 1, records).await;
+            let many = rate(&journal, "many", MANY, records).await;
+            ratios.push((many / one, one, many));
+        }
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ratio, one, many) = ratios[1];
+        let goal = if durability == Durability::Synced { verdict(ratio >= GROUP) } else { "" };
+        println!("{:40} {one:>12.0} {many:>12.0} {ratio:>8.1} {goal}", format!("{durability:?}"));
+    }
+    println!();
+}
+
+async fn rate(journal: &FileJournal, name: &str, runs: usize, records: usize) -> f64 {
+    let mut logs = Vec::new();
+    for number in 0..runs {
+        let run = RunId::from(format!("{name}-{number}"));
+        let mut open = journal.open(&run).await.expect("a new run is opened");
+        open.log.append(&[record(0)]).await.expect("a record is written");
+        logs.push(open.log);
+    }
+    let start = now();
+    let mut writers = JoinSet::new();
+    for mut log in logs {
+        writers.spawn(async move {
+            for seq in 1..=records {
+                log.append(&[record(seq as u64)]).await.expect("a record is written");
+            }
+        });
+    }
+    while let Some(ended) = writers.join_next().await {
+        ended.expect("no writer panics");
+    }
+    (runs * records) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn record(seq: u64) -> Record {
+    let entry = if seq == 0 {
+        Entry::Opened(Opened::new(MachineKind::new("bench", 1), json!({}), Limits::default()))
+    } else {
+        let call = ToolCall::new(format!("call_{seq}"), "noop", json!({}));
+        let result = ToolResult::new(&call, Ok(levity::core::ToolOutput::text("x".repeat(200))));
+        Entry::finished(EffectId::new(seq), Outcome::Tool(result))
+    };
+    Record::new(seq, Timestamp::from_millis(1_700_000_000_000 + seq), entry)
+}
+
+/// Makes a run of so many tool turns in a folder; what was said in it, as JSON, in bytes.
+async fn make(folder: &Folder, turns: usize) -> usize {
+    let runtime = Runtime::new().with_journal(folder.journal(Durability::Buffered));
+    let agent = agent(Caller::new(turns)).runtime(runtime).build().expect("the agent is sound");
+    let answer = agent.run("Go").id("r").await.expect("the run ends with an answer");
+    assert_eq!(answer.stats().tool_calls, turns as u64);
+    let messages = answer.history().messages().iter();
+    messages.map(|message| serde_json::to_vec(message).expect("a message is JSON").len()).sum()
+}
+
+/// How long it takes until a run of 1,000 turns goes on.
+async fn resume(samples: usize) {
+    const TURNS: usize = 1_000;
+    let folder = Folder::new("resume");
+    make(&folder, TURNS).await;
+    let file = folder.0.join("r.jsonl");
+    let whole = fs::read(&file).expect("the run is there");
+    // The last call of the model has begun, and nothing is known of it.
+    let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+    let cut = &whole[..=ends[ends.len() - 3]];
+    let journal = folder.journal(Durability::Buffered);
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let agent = agent(Caller::new(TURNS)).runtime(runtime).build().expect("the agent is sound");
+    let (mut reads, mut resumes) = (Vec::new(), Vec::new());
+    for _ in 0..samples {
+        fs::write(&file, cut).expect("the run is cut");
+        let start = now();
+        let records = journal.read(&RunId::from("r")).await.expect("it can be read");
+        reads.push(start.elapsed());
+        drop(records);
+        let start = now();
+        let answer = agent.resume("r").await.expect("the run ends with an answer");
+        resumes.push(start.elapsed());
+        assert_eq!((answer.text(), answer.stats().tool_calls), ("done", TURNS as u64));
+    }
+    println!(
+        "Resume: a run of {TURNS} tool turns, {} KiB, median of {samples}. Goal: {RESUME} ms.\n",
+        cut.len() >> 10
+    );
+    println!("{:40} {:>9.1} ms", "reading its records", median(reads));
+    let took = median(resumes);
+    println!("{:40} {took:>9.1} ms {}\n", "resuming it: read, fold, one turn more", verdict(took <= RESUME));
+}
+
+/// How large a file gets.
+async fn room() {
+    println!(
+        "Room: the file of a run of tiny tool turns. Goal: {BEYOND} bytes a turn beyond what was said.\n"
+    );
+    println!(
+        "{:>8} {:>10} {:>12} {:>14} {:>16}",
+        "turns", "bytes", "bytes/turn", "said/turn", "beyond it/turn"
+    );
+    for turns in [25, 50, 100, 200, 400] {
+        let folder = Folder::new("room");
+        let said = make(&folder, turns).await;
+        let bytes = fs::metadata(folder.0.join("r.jsonl")).expect("the run is there").len() as usize;
+        let each = |bytes: usize| bytes as f64 / turns as f64;
+        let beyond = each(bytes - said);
+        println!(
+            "{turns:>8} {bytes:>10} {:>12.0} {:>14.0} {beyond:>16.0} {}",
+            each(bytes),
+            each(said),
+            verdict(beyond <= BEYOND)
+        );
+    }
+    println!();
+}
+
+/// How long it takes to list many runs.
+async fn list(runs: usize) {
+    let folder = Folder::new("list");
+    make(&folder, 20).await;
+    let whole = fs::read_to_string(folder.0.join("r.jsonl")).expect("the run is there");
+    let open: String = whole.split_inclusive('\n').take(40).collect();
+    for number in 1..runs {
+        let (id, text) = (format!("run-{number}"), if number % 10 == 0 { &open } else { &whole });
+        let text = text.replacen("\"run\":\"r\"", &format!("\"run\":\"{id}\""), 1);
+        fs::write(folder.0.join(format!("{id}.jsonl")), text).expect("a run is written");
+    }
+    let journal = folder.journal(Durability::Buffered);
+    println!(
+        "List: {runs} runs of 20 turns in files of {} KiB; every tenth has not ended.\n",
+        whole.len() >> 10
+    );
+    let queries = [
+        ("all of them", RunQuery::new(), runs),
+        ("the newest 20", RunQuery::new().newest_first().limit(20), 20),
+        ("those that have not ended", RunQuery::new().state(RunState::Open), (runs - 1) / 10),
+        ("one and those below it", RunQuery::new().below(RunId::from("run-7")), 1),
+    ];
+    for (name, query, expected) in queries {
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let start = now();
+            let found = journal.list(&query).await.expect("the folder is listed");
+            times.push(start.elapsed());
+            assert_eq!(found.len(), expected, "{name}");
+        }
+        println!("{name:40} {:>9.1} ms", median(times));
+    }
+    println!();
+}

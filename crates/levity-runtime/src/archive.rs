@@ -1,0 +1,247 @@
+//! Runs as bytes, to be moved from one journal to another; and runs that are over, to be dropped.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use levity_core::{
+    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Timestamp,
+};
+
+use crate::error::Error;
+use crate::files::format::{self, Flaw};
+
+/// How large an export may be, in bytes.
+const LARGEST: usize = 256 << 20;
+
+/// How often runs are looked for that were started meanwhile: once for each level of runs below runs.
+const LEVELS: usize = 64;
+
+/// Writes a run and all runs below it down as lines of JSON.
+///
+/// Each run has the lines that it has in a file of [`FileJournal`](crate::FileJournal), with long texts in
+/// their places, and stands before those below it. So the export of a run without others below it is itself a
+/// file that a `FileJournal` reads. `docs/journal.md` describes the format.
+///
+/// A run that goes on meanwhile is exported as it was at some moment: what it had started is in the export
+/// as well.
+///
+/// ```
+/// # use levity_core::{Entry, Journal, Limits, MachineKind, Opened, Record, RunId, Timestamp};
+/// # use levity_runtime::{MemoryJournal, export, import};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_runtime::Error> {
+/// # let (here, run) = (MemoryJournal::new(), RunId::new("monday"));
+/// # let opened = Opened::new(MachineKind::new("agent", 1), serde_json::Value::Null, Limits::default());
+/// # let record = Record::new(0, Timestamp::from_millis(1), Entry::Opened(opened));
+/// # here.open(&run).await?.log.append(&[record]).await?;
+/// let bytes = export(&here, &run).await?;
+/// let there = MemoryJournal::new();
+/// assert_eq!(import(&there, &bytes).await?, [run.clone()]);
+/// assert_eq!(there.records(&run), here.records(&run));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When there is no such run, when it takes more than 256 MiB, or when the journal fails.
+pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, Error> {
+    let mut found = BTreeMap::from([(run.clone(), journal.read(run).await?)]);
+    if found.values().all(Vec::is_empty) {
+        return Err(Error::NotFound(run.clone()));
+    }
+    // A run is read before those below it are looked for: none that it names is missed.
+    for _ in 0..LEVELS {
+        let listed = journal.list(&RunQuery::new().below(run.clone())).await?;
+        let new: Vec<_> =
+            listed.into_iter().map(|run| run.run).filter(|run| !found.contains_key(run)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for run in new {
+            let records = journal.read(&run).await?;
+            found.insert(run, records);
+        }
+    }
+    found.retain(|_, records| !records.is_empty());
+    let mut bytes = Vec::new();
+    for (run, records) in &found {
+        write(run, records, &mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Error> {
+    bytes.extend_from_slice(&format::header(run));
+    for record in records {
+        format::write(record, None, bytes)?;
+        if bytes.len() > LARGEST {
+            let message =
+                format!("run `{run}` and those above it take more than 256 MiB; export fewer at once");
+            return Err(JournalError::new(JournalErrorKind::Refused, message).into());
+        }
+    }
+    Ok(())
+}
+
+/// Takes in what [`export`] has written, and returns the runs that are in it, the first one first.
+///
+/// All of it is looked at before anything is written. A run that is there already with the same records is left
+/// as it is. Runs below others are written first and the first run last, so that after a crash half-way the
+/// same import can be made again.
+///
+/// # Errors
+/// - [`Error::Archive`] when a line is not what it should be: damaged, foreign, or from a newer version;
+/// - [`Error::Exists`] when a run is there with other records;
+/// - [`Error::Journal`] when the journal fails, or keeps nothing.
+pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, Error> {
+    let runs = parse(bytes)?;
+    if !journal.keeps() {
+        let message = "this journal keeps nothing, so nothing can be imported";
+        return Err(JournalError::new(JournalErrorKind::Refused, message).into());
+    }
+    let mut missing = Vec::new();
+    for (run, records) in &runs {
+        match journal.read(run).await? {
+            there if there.is_empty() => missing.push((run, records)),
+            there if there == *records => {}
+            _ => return Err(Error::Exists(run.clone())),
+        }
+    }
+    // Nobody may begin the first run while those below it are being written.
+    let mut missing = missing.into_iter();
+    let first = match missing.next() {
+        Some((run, records)) => Some((run, records, vacant(journal, run).await?)),
+        None => None,
+    };
+    for (run, records) in missing.rev() {
+        vacant(journal, run).await?.log.append(records).await?;
+    }
+    if let Some((_, records, mut open)) = first {
+        open.log.append(records).await?;
+    }
+    Ok(runs.into_keys().collect())
+}
+
+/// A run that has no records yet.
+async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, Error> {
+    let open = journal.open(run).await?;
+    if open.records.is_empty() { Ok(open) } else { Err(Error::Exists(run.clone())) }
+}
+
+/// Removes the runs that ended before this time, with all below them, and says how many there were.
+///
+/// Only runs that no other run started are looked at, and one that somebody has open is left. So is one whose
+/// id another run's id goes on from, such as `monday` beside `monday.two`, unless that has ended as well: it
+/// would be removed together with the first.
+///
+/// # Errors
+/// When the journal fails, or removes no runs; what was removed before stays removed.
+pub async fn remove_ended_before(journal: &dyn Journal, time: Timestamp) -> Result<usize, Error> {
+    let roots = journal.list(&RunQuery::new().roots()).await?;
+    let over = |run: &RunSummary| run.state().is_end() && run.updated < time;
+    let (over, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(over);
+    let kept: BTreeSet<RunId> = kept.into_iter().map(|run| run.run).collect();
+    let mut removed = 0;
+    for run in over.into_iter().map(|run| run.run) {
+        let next = kept.range(RunId::from(format!("{run}."))..).next();
+        if next.is_some_and(|next| next.is_within(&run)) {
+            continue;
+        }
+        match journal.remove(&run).await {
+            Ok(there) => removed += usize::from(there),
+            Err(error) if error.kind() == JournalErrorKind::Busy => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(removed)
+}
+
+/// The runs in an export, each with its records.
+fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, Error> {
+    if bytes.len() > LARGEST {
+        return Err(at(1, Flaw::damaged("an export is of at most 256 MiB")));
+    }
+    let mut runs = Runs::default();
+    let mut last = 0;
+    for (number, line) in (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
+        runs.take(number, line).map_err(|flaw| at(number, flaw))?;
+        last = number;
+    }
+    runs.close().map_err(|flaw| at(last.max(1), flaw))?;
+    runs.check_parents()?;
+    Ok(runs.all.into_iter().map(|(run, (_, records))| (run, records)).collect())
+}
+
+fn at(line: usize, flaw: Flaw) -> Error {
+    Error::Archive { line, cause: flaw.into_error("") }
+}
+
+#[derive(Default)]
+struct Runs {
+    /// The runs, the line on which each begins, and its records.
+    all: BTreeMap<RunId, (usize, Vec<Record>)>,
+    first: Option<RunId>,
+    /// The run whose records are being read.
+    now: Option<RunId>,
+}
+
+impl Runs {
+    fn take(&mut self, number: usize, line: &[u8]) -> Result<(), Flaw> {
+        if self.now.is_none() || format::is_header(line) {
+            if self.now.is_some() {
+                self.close()?;
+            }
+            return self.begin(number, line);
+        }
+        let now = self.now.as_ref().and_then(|now| self.all.get_mut(now));
+        let Some((_, records)) = now else { return Err(Flaw::damaged("it belongs to no run")) };
+        let record = format::record(line, records.len() as u64, None)?;
+        if format::is_too_deep(line) {
+            return Err(Flaw::damaged("it is nested too deep"));
+        }
+        if records.is_empty() != matches!(record.entry, Entry::Opened(_)) {
+            return Err(Flaw::damaged("a run is opened by its first record, and only by that"));
+        }
+        if matches!(records.last(), Some(Record { entry: Entry::Ended(_), .. })) {
+            return Err(Flaw::damaged("the run has ended before it"));
+        }
+        records.push(record);
+        Ok(())
+    }
+
+    fn begin(&mut self, number: usize, line: &[u8]) -> Result<(), Flaw> {
+        if !line.ends_with(b"\n") {
+            return Err(Flaw::damaged("it has no end"));
+        }
+        let run = format::parse_header(line)?;
+        let first = self.first.get_or_insert_with(|| run.clone());
+        if !run.is_within(first) {
+            return Err(Flaw::damaged(format!("run `{run}` is not below `{first}`")));
+        }
+        if self.all.insert(run.clone(), (number, Vec::new())).is_some() {
+            return Err(Flaw::damaged(format!("run `{run}` is here twice")));
+        }
+        self.now = Some(run);
+        Ok(())
+    }
+
+    /// Whether the run that was being read has records.
+    fn close(&self) -> Result<(), Flaw> {
+        match self.now.as_ref().and_then(|now| self.all.get(now)) {
+            Some((_, records)) if !records.is_empty() => Ok(()),
+            Some(_) => Err(Flaw::damaged("the run before it has no records")),
+            None => Err(Flaw::damaged("there is no run in it")),
+        }
+    }
+
+    /// Whether each run that another one started has that one beside it; but for the first.
+    fn check_parents(&self) -> Result<(), Error> {
+        for (run, (number, records)) in &self.all {
+            let child = matches!(records.first(), Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some());
+            let alone = run.parent().is_none_or(|parent| !self.all.contains_key(&parent));
+            if child && alone && self.first.as_ref() != Some(run) {
+                return Err(at(*number, Flaw::damaged(format!("the run that started `{run}` is not here"))));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! What a list shows of a run, from as little of its file as that takes.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use levity_core::{
+    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limits, MachineKind, Opened, Outcome,
+    Record, RunId, RunQuery, RunSummary, Status, Timestamp,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::bodies::Bodies;
+use super::format;
+
+/// How much is read at first, from either end.
+const PIECE: usize = 4 << 10;
+
+/// What a query says of a run's first record alone: the rest of a file makes the run no older, and no child.
+pub(super) fn by_first(query: &RunQuery) -> RunQuery {
+    let mut query = query.clone();
+    query.state = None;
+    query.due = None;
+    query
+}
+
+/// What a list shows of a run; `None` when its file holds none, or one whose first record is not asked for.
+///
+/// The first record says when the run was made and whether it is a child, and the last one how it ended. Only a
+/// run that has not ended is read whole, for what it waits for. A file is shown as far as it can be read.
+pub(super) fn summary(run: &RunId, path: &Path, by_first: &RunQuery, bodies: &Bodies) -> Option<RunSummary> {
+    let mut file = Pieces::open(path).ok()?;
+    let (header, first) = file.first_lines().ok()??;
+    if format::parse_header(header).ok()? != *run {
+        return None;
+    }
+    let start = header.len();
+    let first = Line::parse(first, bodies).filter(|line| line.seq == 0)?;
+    let mut summary = RunSummary::new(run.clone(), first.at);
+    first.add_to(&mut summary);
+    if !by_first.asks_for(&summary) {
+        return None;
+    }
+    let last = file.last_line().ok()?.and_then(|line| Line::parse(&line, bodies));
+    match last.filter(|last| last.entry.ended.is_some()) {
+        Some(last) => {
+            summary.records = last.seq;
+            last.add_to(&mut summary);
+        }
+        None => fold(file.rest(start).ok()?, bodies, &mut summary),
+    }
+    Some(summary)
+}
+
+/// Takes in all lines after the first record, up to one that is not whole.
+fn fold(lines: &[u8], bodies: &Bodies, summary: &mut RunSummary) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n').skip(1) {
+        match Line::parse(line, bodies) {
+            Some(line) if line.seq == summary.records => line.add_to(summary),
+            _ => break,
+        }
+    }
+}
+
+/// A file that is read from both ends.
+struct Pieces {
+    file: File,
+    len: usize,
+    /// What has been read from the beginning on.
+    start: Vec<u8>,
+}
+
+impl Pieces {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        Ok(Self { file, len, start: Vec::new() })
+    }
+
+    /// Reads on from the beginning until there are so many bytes, or all.
+    fn grow(&mut self, to: usize) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.start.len() as u64))?;
+        let more = to.min(self.len).saturating_sub(self.start.len());
+        let read = (&mut self.file).take(more as u64).read_to_end(&mut self.start)?;
+        if read < more {
+            // Somebody has cut it meanwhile.
+            self.len = self.start.len();
+        }
+        Ok(())
+    }
+
+    /// The header and the first record, if both are whole.
+    fn first_lines(&mut self) -> io::Result<Option<(&[u8], &[u8])>> {
+        loop {
+            let mut ends =
+                self.start.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+            if let (Some(header), Some(first)) = (ends.next(), ends.next()) {
+                return Ok(Some((&self.start[..header], &self.start[header..first])));
+            }
+            if self.start.len() >= self.len {
+                return Ok(None);
+            }
+            self.grow(PIECE.max(4 * self.start.len()))?;
+        }
+    }
+
+    /// The last line, if it is whole.
+    fn last_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut size = PIECE;
+        loop {
+            let tail = self.tail(size)?;
+            let Some((b'\n', before)) = tail.split_last().map(|(last, before)| (*last, before)) else {
+                return Ok(None);
+            };
+            if let Some(end) = before.iter().rposition(|byte| *byte == b'\n') {
+                return Ok(Some(tail[end + 1..].to_vec()));
+            }
+            if size >= self.len {
+                return Ok(None);
+            }
+            size = size.saturating_mul(4);
+        }
+    }
+
+    fn tail(&mut self, size: usize) -> io::Result<Vec<u8>> {
+        let from = self.len.saturating_sub(size);
+        if self.start.len() >= self.len {
+            return Ok(self.start[from..self.len].to_vec());
+        }
+        self.file.seek(SeekFrom::Start(from as u64))?;
+        let mut tail = Vec::with_capacity(self.len - from);
+        (&mut self.file).take((self.len - from) as u64).read_to_end(&mut tail)?;
+        Ok(tail)
+    }
+
+    /// All that stands from there on.
+    fn rest(&mut self, from: usize) -> io::Result<&[u8]> {
+        self.grow(self.len)?;
+        Ok(self.start.get(from..).unwrap_or_default())
+    }
+}
+
+/// What a summary needs of a record; everything else is passed over, and long texts are not looked for.
+#[derive(Deserialize)]
+struct Line {
+    seq: u64,
+    at: Timestamp,
+    entry: Kind,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kind {
+    opened: Option<First>,
+    started: Option<Start>,
+    finished: Option<Finish>,
+    commanded: Option<Value>,
+    ended: Option<Status>,
+}
+
+#[derive(Deserialize)]
+struct First {
+    origin: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    effect: EffectId,
+    note: Note,
+}
+
+#[derive(Deserialize)]
+struct Note {
+    kind: EffectKind,
+    until: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Finish {
+    effect: EffectId,
+}
+
+/// A line that names long texts.
+#[derive(Deserialize)]
+struct Aside {
+    #[serde(rename = "$aside")]
+    record: Line,
+}
+
+impl Line {
+    fn parse(line: &[u8], bodies: &Bodies) -> Option<Self> {
+        if !line.ends_with(b"\n") {
+            return None;
+        }
+        if !Bodies::are_named_in(line) {
+            return serde_json::from_slice(line).ok();
+        }
+        if let Ok(aside) = serde_json::from_slice::<Aside>(line) {
+            return Some(aside.record);
+        }
+        // How a run ended may itself be a long text.
+        let whole = bodies.put_back(serde_json::from_slice(line).ok()?).ok()?;
+        serde_json::from_value(whole).ok()
+    }
+
+    /// Lets the summary take in the record, without what it does not look at.
+    fn add_to(self, summary: &mut RunSummary) {
+        let (seq, at) = (self.seq, self.at);
+        match self.entry.into_entry() {
+            Some(entry) => summary.add(&Record::new(seq, at, entry)),
+            None => {
+                summary.updated = at;
+                summary.records += 1;
+            }
+        }
+    }
+}
+
+impl Kind {
+    fn into_entry(self) -> Option<Entry> {
+        if let Some(first) = self.opened {
+            let mut opened = Opened::new(MachineKind::new("", 0), Value::Null, Limits::default());
+            opened.origin = first.origin.map(|_| levity_core::Digest::EMPTY);
+            return Some(Entry::Opened(opened));
+        }
+        if let Some(Start { effect, note: Note { kind, until } }) = self.started {
+            let mut note = EffectNote::new(kind, "", EffectClass::ReadOnly);
+            note.until = until;
+            return Some(Entry::Started { effect, note });
+        }
+        if let Some(finish) = self.finished {
+            return Some(Entry::finished(finish.effect, Outcome::Unknown));
+        }
+        match self.commanded.as_ref().and_then(Value::as_str) {
+            Some("pause") => return Some(Entry::Commanded(Command::Pause)),
+            Some("resume") => return Some(Entry::Commanded(Command::Resume)),
+            _ => {}
+        }
+        self.ended.map(Entry::Ended)
+    }
+}
