@@ -21,8 +21,6 @@ use crate::state::State;
 mod budget;
 mod child;
 
-pub(crate) use budget::{Before, before};
-
 /// How much the host may say before the model is called again.
 const MAX_SAID: usize = 256;
 
@@ -64,7 +62,7 @@ pub(crate) struct Around {
     /// What tells a child that is this one's from another of the same id.
     pub(crate) origin: Option<Digest>,
     /// What earlier processes have used.
-    pub(crate) before: Before,
+    pub(crate) before: budget::Before,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -141,6 +139,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Opens a new run, or goes on with an old one.
     async fn begin(&mut self) -> Result<(), Error> {
+        self.count_below().await?;
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let (machine, wrap) = (self.state.machine.kind(), self.around.meter.near());
@@ -351,7 +350,10 @@ impl<M: Machine + 'static> Driver<M> {
             order = next_order(&mut self.line) => self.take_order(order),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
-            () = self.budget.freed() => (Vec::new(), Vec::new()),
+            () = passed(&mut self.budget.freed) => {
+                self.budget.freed = None;
+                (Vec::new(), Vec::new())
+            }
         })
     }
 
@@ -448,9 +450,9 @@ async fn next_order(line: &mut Option<Line>) -> Order {
     }
 }
 
-async fn passed(deadline: &mut Option<BoxFuture<'static, ()>>) {
-    match deadline {
-        Some(deadline) => deadline.await,
+async fn passed(moment: &mut Option<BoxFuture<'static, ()>>) {
+    match moment {
+        Some(moment) => moment.await,
         None => pending().await,
     }
 }

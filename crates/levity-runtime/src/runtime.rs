@@ -3,6 +3,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
@@ -12,7 +13,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{Around, Driven, Driver, before, meter};
+use crate::drive::{Around, Driven, Driver, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::journal::NoJournal;
@@ -120,12 +121,9 @@ impl Runtime {
             Err((machine, error)) => return (run, Err((machine, error))),
         };
         let (shared, meter) = (self.shared.clone(), meter(limits));
-        let before = match before(&*shared.journal, &run, &open.records).await {
-            Ok(before) => before,
-            Err(error) => return (run, Err((Some(machine), error.into()))),
-        };
-        let (executor, cancel, origin) = (job.executor, None, None);
-        let around = Around { shared, executor, meter, hub, cancel, depth: 0, origin, before };
+        let executor = job.executor;
+        let around =
+            Around { shared, executor, meter, hub, cancel: None, depth: 0, origin: None, before: None };
         let driven = match Driver::new(run.clone(), machine, open, around, line) {
             Ok(driver) => driver.drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
@@ -144,7 +142,8 @@ impl Runtime {
         let machine = match origin {
             Origin::New(machine) => *machine,
             Origin::Later(machine) => {
-                self.prepare(run, machine, limits, &mut line).await.map_err(|error| (None, error))?
+                let time = limits.and_then(|limits| limits.wall_time);
+                self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
             Origin::Stored(restore) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
@@ -165,7 +164,7 @@ impl Runtime {
         &self,
         run: &RunId,
         machine: BoxFuture<'static, Result<M, Cause>>,
-        limits: Option<Limits>,
+        time: Option<Duration>,
         line: &mut Option<Line>,
     ) -> Result<M, Error> {
         let run = run.clone();
@@ -173,7 +172,7 @@ impl Runtime {
         tokio::select! {
             made = machine => made.map_err(|cause| Error::Prepare { run, cause }),
             reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
-            () = passed(&**world, limits) => {
+            () = passed(&**world, time) => {
                 let cause = Cause::new("its time was up before it could begin");
                 Err(Error::Prepare { run, cause })
             }
@@ -188,8 +187,8 @@ async fn cancelled(line: &mut Option<Line>) -> String {
     }
 }
 
-async fn passed(world: &dyn World, limits: Option<Limits>) {
-    match limits.and_then(|limits| limits.wall_time) {
+async fn passed(world: &dyn World, time: Option<Duration>) {
+    match time {
         Some(time) => world.sleep(time).await,
         None => std::future::pending().await,
     }
