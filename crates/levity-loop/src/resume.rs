@@ -21,7 +21,7 @@ use crate::run::{AgentRun, conclude};
 pub struct Resume {
     agent: Agent,
     run: RunId,
-    limits: Option<Limits>,
+    limits: Option<Box<Limits>>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
 }
@@ -33,7 +33,7 @@ impl Resume {
 
     /// What the run may use, in place of what it was made with; what it has used counts.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
+        self.limits = Some(Box::new(limits));
         self
     }
 
@@ -72,7 +72,7 @@ impl Resume {
             agent.restore_as(state, output)
         });
         if let Some(limits) = self.limits {
-            job = job.limits(limits);
+            job = job.limits(*limits);
         }
         if let Some(watcher) = self.watcher {
             job = job.watch(watcher);

@@ -36,7 +36,7 @@ pub struct Run {
     agent: Agent,
     goal: Message,
     history: History,
-    limits: Limits,
+    limits: Option<Box<Limits>>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
@@ -44,8 +44,7 @@ pub struct Run {
 
 impl Run {
     pub(crate) fn new(agent: Agent, goal: Message) -> Self {
-        let limits = agent.limits();
-        Self { agent, goal, history: History::new(), limits, id: None, watcher: None, output: None }
+        Self { agent, goal, history: History::new(), limits: None, id: None, watcher: None, output: None }
     }
 
     /// Goes on from an earlier conversation.
@@ -56,7 +55,7 @@ impl Run {
 
     /// What this run may use, in place of the agent's limits.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = Some(Box::new(limits));
         self
     }
 
@@ -112,7 +111,8 @@ impl Run {
     }
 
     fn into_job(self) -> Job<AgentMachine> {
-        let mut job = self.agent.job(self.goal, self.history, self.output).limits(self.limits);
+        let limits = self.limits.map_or_else(|| self.agent.limits(), |limits| *limits);
+        let mut job = self.agent.job(self.goal, self.history, self.output).limits(limits);
         if let Some(run) = self.id {
             job = job.id(run);
         }

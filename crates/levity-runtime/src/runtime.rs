@@ -120,7 +120,7 @@ impl Runtime {
             Ok(opened) => opened,
             Err((machine, error)) => return (run, Err((machine, error))),
         };
-        let (shared, meter) = (self.shared.clone(), meter(limits));
+        let (shared, meter) = (self.shared.clone(), meter(*limits));
         let executor = job.executor;
         let around =
             Around { shared, executor, meter, hub, cancel: None, depth: 0, origin: None, before: None };
@@ -136,19 +136,19 @@ impl Runtime {
         &self,
         run: &RunId,
         origin: Origin<M>,
-        limits: Option<Limits>,
+        limits: Option<Box<Limits>>,
         mut line: Option<Line>,
-    ) -> Result<(M, OpenRun, Limits, Option<Line>), (Option<M>, Error)> {
+    ) -> Result<(M, OpenRun, Box<Limits>, Option<Line>), (Option<M>, Error)> {
         let machine = match origin {
             Origin::New(machine) => *machine,
             Origin::Later(machine) => {
-                let time = limits.and_then(|limits| limits.wall_time);
+                let time = limits.as_ref().and_then(|limits| limits.wall_time);
                 self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
             Origin::Stored(restore) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
-                let limits = limits.unwrap_or_else(|| limits_of(&open.records));
+                let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
                 return Ok((machine, open, limits, line));
             }
         };
@@ -233,7 +233,8 @@ enum Origin<M> {
 pub struct Job<M> {
     origin: Origin<M>,
     executor: Arc<dyn Executor>,
-    limits: Option<Limits>,
+    /// In a box, since a run that has begun keeps the room of its job.
+    limits: Option<Box<Limits>>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
 }
@@ -270,7 +271,7 @@ impl<M> Job<M> {
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
+        self.limits = Some(Box::new(limits));
         self
     }
 
