@@ -502,6 +502,7 @@ async fn who_waits_for_room_can_be_cancelled_and_paused() {
     let mut calls = 0;
     while let Some(event) = events.next().await {
         calls += usize::from(is_child_call(&event));
+        assert!(!matches!(event.kind, EventKind::Refused { .. }), "who waits is not refused");
     }
     assert_eq!(calls, 0, "only one of three had room");
 }

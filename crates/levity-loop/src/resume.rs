@@ -21,7 +21,7 @@ use crate::run::{AgentRun, conclude};
 pub struct Resume {
     agent: Agent,
     run: RunId,
-    limits: Option<Limits>,
+    limits: Option<Box<Limits>>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
     park: bool,
@@ -34,7 +34,7 @@ impl Resume {
 
     /// What the run may use, in place of what it was made with; what it has used counts.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
+        self.limits = Some(Box::new(limits));
         self
     }
 
@@ -78,7 +78,7 @@ impl Resume {
         });
         let mut job = self.agent.audited(job, again);
         if let Some(limits) = self.limits {
-            job = job.limits(limits);
+            job = job.limits(*limits);
         }
         if let Some(watcher) = self.watcher {
             job = job.watch(watcher);

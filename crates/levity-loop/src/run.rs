@@ -36,7 +36,7 @@ pub struct Run {
     agent: Agent,
     goal: Message,
     history: History,
-    limits: Limits,
+    limits: Option<Box<Limits>>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
@@ -45,12 +45,11 @@ pub struct Run {
 
 impl Run {
     pub(crate) fn new(agent: Agent, goal: Message) -> Self {
-        let limits = agent.limits();
         Self {
             agent,
             goal,
             history: History::new(),
-            limits,
+            limits: None,
             id: None,
             watcher: None,
             output: None,
@@ -66,7 +65,7 @@ impl Run {
 
     /// What this run may use, in place of the agent's limits.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = Some(Box::new(limits));
         self
     }
 
@@ -153,7 +152,8 @@ impl Run {
     }
 
     fn into_job(self) -> Job<AgentMachine> {
-        let job = self.agent.job(self.goal, self.history, self.output.clone()).limits(self.limits);
+        let limits = self.limits.map_or_else(|| self.agent.limits(), |limits| *limits);
+        let job = self.agent.job(self.goal, self.history, self.output.clone()).limits(limits);
         let mut job = self.agent.audited(job, self.output);
         if let Some(run) = self.id {
             job = job.id(run);

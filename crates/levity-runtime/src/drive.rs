@@ -29,8 +29,6 @@ mod park;
 
 pub(crate) use audit::Audit;
 
-pub(crate) use budget::{Before, before};
-
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
 
@@ -103,7 +101,7 @@ pub(crate) struct Around {
     /// Whether the runs below it are looked over at their ends.
     pub(crate) audit: bool,
     /// What earlier processes have used.
-    pub(crate) before: Before,
+    pub(crate) before: budget::Before,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -115,7 +113,7 @@ impl<M: Machine + 'static> Driver<M> {
         run: RunId,
         machine: M,
         open: OpenRun,
-        fork: Option<Fork>,
+        fork: Option<Box<Fork>>,
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
@@ -209,6 +207,7 @@ impl<M: Machine + 'static> Driver<M> {
         if !self.unwritten.is_empty() {
             self.log.append(&std::mem::take(&mut self.unwritten)).await?;
         }
+        self.count_below().await?;
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let limits = *self.around.meter.limits();
@@ -458,7 +457,10 @@ impl<M: Machine + 'static> Driver<M> {
             posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
-            () = self.budget.freed() => (Vec::new(), Vec::new()),
+            () = passed(&mut self.budget.freed) => {
+                self.budget.freed = None;
+                (Vec::new(), Vec::new())
+            }
         })
     }
 
@@ -540,9 +542,9 @@ async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<Post>, Erro
     if keeps { Ok(log.posted().await?) } else { pending().await }
 }
 
-async fn passed(deadline: &mut Option<BoxFuture<'static, ()>>) {
-    match deadline {
-        Some(deadline) => deadline.await,
+async fn passed(moment: &mut Option<BoxFuture<'static, ()>>) {
+    match moment {
+        Some(moment) => moment.await,
         None => pending().await,
     }
 }

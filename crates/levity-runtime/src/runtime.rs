@@ -3,6 +3,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
@@ -12,7 +13,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{Around, Driven, Driver, before, meter};
+use crate::drive::{Around, Driven, Driver, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
@@ -120,14 +121,10 @@ impl Runtime {
             Ok(ready) => ready,
             Err((machine, error)) => return (run, Err((machine, error))),
         };
-        let (shared, meter, park) = (self.shared.clone(), meter(limits), job.park);
-        let audit = job.audit.is_some();
-        let before = match before(&*shared.journal, &run, &open.records).await {
-            Ok(before) => before,
-            Err(error) => return (run, Err((Some(machine), error.into()))),
-        };
-        let (executor, cancel, origin) = (job.executor, None, None);
-        let around = Around { shared, executor, meter, hub, cancel, depth: 0, origin, park, audit, before };
+        let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
+        let (executor, audit) = (job.executor, job.audit.is_some());
+        let (cancel, depth, origin, before) = (None, 0, None, None);
+        let around = Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before };
         let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => driver.audited(job.audit).drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
@@ -140,22 +137,23 @@ impl Runtime {
         &self,
         run: &RunId,
         origin: Origin<M>,
-        limits: Option<Limits>,
+        limits: Option<Box<Limits>>,
         mut line: Option<Line>,
     ) -> Result<Ready<M>, (Option<M>, Error)> {
         let machine = match origin {
             Origin::New(machine) => *machine,
             Origin::Later(machine) => {
-                self.prepare(run, machine, limits, &mut line).await.map_err(|error| (None, error))?
+                let time = limits.as_ref().and_then(|limits| limits.wall_time);
+                self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
             Origin::Stored(restore) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
-                let limits = limits.unwrap_or_else(|| limits_of(&open.records));
+                let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
                 return Ok(Ready { machine, open, limits, line, fork: None });
             }
             Origin::Fork(plan) => {
-                return self.fork(run, plan, limits, line).await.map_err(|error| (None, error));
+                return Box::pin(self.fork(run, plan, limits, line)).await.map_err(|error| (None, error));
             }
         };
         match self.shared.journal.open(run).await {
@@ -171,8 +169,8 @@ impl Runtime {
     async fn fork<M>(
         &self,
         run: &RunId,
-        plan: ForkPlan<M>,
-        limits: Option<Limits>,
+        plan: Box<ForkPlan<M>>,
+        limits: Option<Box<Limits>>,
         line: Option<Line>,
     ) -> Result<Ready<M>, Error> {
         let old = self.shared.journal.read(&plan.from).await?;
@@ -181,7 +179,7 @@ impl Runtime {
             return Err(Error::NotFound(plan.from));
         };
         let mut opened = opened.clone();
-        opened.limits = limits.unwrap_or(opened.limits);
+        opened.limits = limits.map_or(opened.limits, |limits| *limits);
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
         let restored = restored.map_err(|reason| Error::Restore { run: plan.from.clone(), reason });
         let machine = restored?;
@@ -189,9 +187,15 @@ impl Runtime {
         if !open.records.is_empty() {
             return Err(Error::Exists(run.clone()));
         }
-        let limits = opened.limits;
+        let limits = Box::new(opened.limits);
         let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
-        Ok(Ready { machine, open: OpenRun::from_parts(records, open.log), limits, line, fork: Some(fork) })
+        Ok(Ready {
+            machine,
+            open: OpenRun::from_parts(records, open.log),
+            limits,
+            line,
+            fork: Some(Box::new(fork)),
+        })
     }
 
     /// Waits for a machine to be made, no longer than the run may take and only until it is cancelled.
@@ -199,7 +203,7 @@ impl Runtime {
         &self,
         run: &RunId,
         machine: BoxFuture<'static, Result<M, Cause>>,
-        limits: Option<Limits>,
+        time: Option<Duration>,
         line: &mut Option<Line>,
     ) -> Result<M, Error> {
         let run = run.clone();
@@ -207,7 +211,7 @@ impl Runtime {
         tokio::select! {
             made = machine => made.map_err(|cause| Error::Prepare { run, cause }),
             reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
-            () = passed(&**world, limits) => {
+            () = passed(&**world, time) => {
                 let cause = Cause::new("its time was up before it could begin");
                 Err(Error::Prepare { run, cause })
             }
@@ -222,8 +226,8 @@ async fn cancelled(line: &mut Option<Line>) -> String {
     }
 }
 
-async fn passed(world: &dyn World, limits: Option<Limits>) {
-    match limits.and_then(|limits| limits.wall_time) {
+async fn passed(world: &dyn World, time: Option<Duration>) {
+    match time {
         Some(time) => world.sleep(time).await,
         None => std::future::pending().await,
     }
@@ -261,9 +265,9 @@ type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Se
 struct Ready<M> {
     machine: M,
     open: OpenRun,
-    limits: Limits,
+    limits: Box<Limits>,
     line: Option<Line>,
-    fork: Option<Fork>,
+    fork: Option<Box<Fork>>,
 }
 
 pub(crate) type LaterRestore<M> =
@@ -277,7 +281,7 @@ struct ForkPlan<M> {
 }
 
 enum Origin<M> {
-    Fork(ForkPlan<M>),
+    Fork(Box<ForkPlan<M>>),
     New(Box<M>),
     Later(BoxFuture<'static, Result<M, Cause>>),
     Stored(Restore<M>),
@@ -288,7 +292,8 @@ enum Origin<M> {
 pub struct Job<M> {
     origin: Origin<M>,
     executor: Arc<dyn Executor>,
-    limits: Option<Limits>,
+    /// In a box, since a run that has begun keeps the room of its job.
+    limits: Option<Box<Limits>>,
     id: Option<RunId>,
     watcher: Option<Watcher>,
     park: bool,
@@ -350,13 +355,13 @@ impl<M> Job<M> {
         F: Future<Output = Result<M, String>> + Send + 'static,
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
-        let origin = Origin::Fork(ForkPlan { from, after, restore });
+        let origin = Origin::Fork(Box::new(ForkPlan { from, after, restore }));
         Self { origin, executor, limits: None, id: None, watcher: None, park: false, audit: None }
     }
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
+        self.limits = Some(Box::new(limits));
         self
     }
 

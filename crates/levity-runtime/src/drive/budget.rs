@@ -11,6 +11,7 @@ use levity_core::{
 use tokio::sync::watch;
 
 use super::{Around, Driver};
+use crate::error::Error;
 use crate::meter::{Refusal, Reservation, begun, in_full};
 
 /// What calls of models under way have reserved, and what waits for room.
@@ -19,7 +20,8 @@ pub(super) struct Budget {
     reservations: Vec<(EffectId, Reservation)>,
     /// Effects that may begin once others have given back.
     waiting: Vec<EffectId>,
-    freed: Option<watch::Receiver<()>>,
+    /// Resolves when there may be room for them.
+    pub(super) freed: Option<BoxFuture<'static, ()>>,
 }
 
 impl Budget {
@@ -31,16 +33,6 @@ impl Budget {
 
     pub(super) fn waiting(&self) -> &[EffectId] {
         &self.waiting
-    }
-
-    /// Resolves when there may be room for who waits.
-    pub(super) async fn freed(&mut self) {
-        match &mut self.freed {
-            // The sender is gone only when everything is.
-            Some(freed) => drop(freed.changed().await),
-            None => std::future::pending().await,
-        }
-        self.freed = None;
     }
 
     /// How long the reply to an effect under way may be.
@@ -66,8 +58,9 @@ impl Budget {
         let reservation = match reserve(around, effect) {
             Ok(reservation) => reservation,
             Err(Held::Never(outcome)) => return Err(Some(outcome)),
-            Err(Held::Wait(freed)) => {
-                self.freed = Some(freed);
+            Err(Held::Wait(mut freed)) => {
+                // The sender is gone only when everything is.
+                self.freed = Some(Box::pin(async move { drop(freed.changed().await) }));
                 self.waiting.push(id);
                 return Err(None);
             }
@@ -101,6 +94,21 @@ impl Budget {
 }
 
 impl<M: Machine + 'static> Driver<M> {
+    /// Counts what earlier processes have used in all runs below that they left under way. If each were only
+    /// counted when it is driven on, the first could spend what the others have spent already.
+    pub(super) async fn count_below(&mut self) -> Result<(), Error> {
+        let children = self.state.running.iter().filter(|running| running.note.kind == EffectKind::Child);
+        let left: Vec<EffectId> = children.map(|running| running.id).collect();
+        if left.is_empty() || self.around.depth > 0 {
+            return Ok(());
+        }
+        let mut all = BTreeMap::new();
+        let spent = below(&*self.around.shared.journal, &self.state.run, left, &mut all).await?;
+        self.around.meter.add(&spent);
+        self.around.before = Some(Arc::new(all));
+        Ok(())
+    }
+
     /// What the machine must know before it asks for the next call.
     pub(super) fn warnings(&self) -> impl Iterator<Item = Entry> + use<M> {
         let meter = &self.around.meter;
@@ -142,39 +150,27 @@ fn reserve(around: &Around, effect: &Effect) -> Result<Option<Reservation>, Held
     })
 }
 
-/// What earlier processes have used in a run and in each run below it that they left under way, so that all
-/// of it is counted before anything begins.
+/// What earlier processes have used in each run that they left under way, with all below it. The topmost run
+/// has counted it before anything begins.
 pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spent>>>;
 
-/// Reads what earlier processes have used.
-pub(crate) async fn before(
-    journal: &dyn Journal,
-    run: &RunId,
-    records: &[Record],
-) -> Result<Before, JournalError> {
-    if records.is_empty() {
-        return Ok(None);
-    }
-    let mut all = BTreeMap::new();
-    sum(journal, run, records, &mut all).await?;
-    Ok(Some(Arc::new(all)))
-}
-
-fn sum<'a>(
+/// Reads what earlier processes have used in the children `left` of a run.
+fn below<'a>(
     journal: &'a dyn Journal,
     run: &'a RunId,
-    records: &'a [Record],
+    left: Vec<EffectId>,
     all: &'a mut BTreeMap<RunId, Spent>,
 ) -> BoxFuture<'a, Result<Spent, JournalError>> {
     Box::pin(async move {
-        let (mut spent, left) = tally(records);
+        let mut sum = Spent::default();
         for id in left {
             let child = run.child(id);
-            let records = journal.read(&child).await?;
-            spent += sum(journal, &child, &records, all).await?;
+            let (mut spent, left) = tally(&journal.read(&child).await?);
+            spent += below(journal, &child, left, all).await?;
+            sum += spent;
+            all.insert(child, spent);
         }
-        all.insert(run.clone(), spent);
-        Ok(spent)
+        Ok(sum)
     })
 }
 
