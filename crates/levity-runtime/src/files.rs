@@ -14,6 +14,8 @@ mod format;
 mod sha256;
 
 use bodies::Bodies;
+#[cfg(feature = "sqlite")]
+pub(crate) use format::{DEEP, depth};
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///
@@ -219,7 +221,7 @@ impl Drop for FileLog {
 }
 
 /// Whether a record must be on the disk before anybody goes by it.
-fn must_wait(record: &Record) -> bool {
+pub(crate) fn must_wait(record: &Record) -> bool {
     match &record.entry {
         Entry::Started { note, .. } => note.kind == EffectKind::Tool && note.class == EffectClass::AtMostOnce,
         _ => true,
@@ -248,7 +250,7 @@ fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
 }
 
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
@@ -257,7 +259,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> bool {
+pub(crate) fn is_at(_: &File, _: &Path) -> bool {
     true
 }
 
@@ -273,7 +275,7 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
 }
 
 /// Does what may block where it holds up nobody.
-async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+pub(crate) async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Gone> + Send + 'static,
@@ -285,7 +287,7 @@ where
 }
 
 /// The runtime that the work was for is shutting down.
-struct Gone;
+pub(crate) struct Gone;
 
 impl From<Gone> for JournalError {
     fn from(_: Gone) -> Self {

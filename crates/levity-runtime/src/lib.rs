@@ -30,6 +30,8 @@ mod journal;
 mod meter;
 mod replay;
 mod runtime;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod state;
 mod world;
 
@@ -40,4 +42,6 @@ pub use files::{Durability, FileJournal};
 pub use journal::{MemoryJournal, NoJournal};
 pub use replay::{Replay, replay};
 pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteJournal;
 pub use world::SystemWorld;

@@ -5,4 +5,6 @@
 mod driving;
 mod events;
 mod files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod suites;
