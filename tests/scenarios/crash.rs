@@ -41,7 +41,9 @@ fn logs(folder: &Path) -> Vec<String> {
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect();
     logs.sort();
     let text = |path| fs::read_to_string(path).unwrap();
-    logs.into_iter().map(|path| text(path).lines().skip(1).map(|line| format!("{line}\n")).collect()).collect()
+    logs.into_iter()
+        .map(|path| text(path).lines().skip(1).map(|line| format!("{line}\n")).collect())
+        .collect()
 }
 
 async fn sqlite_logs(folder: &Path) -> Vec<String> {
@@ -49,7 +51,9 @@ async fn sqlite_logs(folder: &Path) -> Vec<String> {
     let mut logs = Vec::new();
     for summary in journal.list(&RunQuery::new()).await.unwrap() {
         let records = journal.read(&summary.run).await.unwrap();
-        logs.push(records.iter().map(|record| format!("{}\n", serde_json::to_string(record).unwrap())).collect());
+        logs.push(
+            records.iter().map(|record| format!("{}\n", serde_json::to_string(record).unwrap())).collect(),
+        );
     }
     logs
 }

@@ -131,6 +131,21 @@ impl SqliteJournal {
         Ok(writer.insert(started).clone())
     }
 
+    /// Reads, where it holds up nobody.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Readers) -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let readers = self.store.readers.clone();
+        let room = readers.room().await;
+        let seen = on_thread(move || {
+            let seen = look(&readers);
+            drop(room);
+            seen
+        });
+        seen.await
+    }
+
     /// Takes the run for this owner.
     async fn take(&self, run: &RunId) -> Result<Held, JournalError> {
         let writer = self.writer()?;
@@ -168,20 +183,19 @@ impl Journal for SqliteJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         check_id(run)?;
         let held = self.take(run).await?;
-        let (readers, id) = (self.store.readers.clone(), run.clone());
-        let records = on_thread(move || readers.records(&id)).await?;
+        let records = if held.new { Vec::new() } else { self.read(run).await? };
         let log = SqliteLog::new(run, held, &records);
         Ok(OpenRun::new(records, log))
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
-        let (readers, run) = (self.store.readers.clone(), run.clone());
-        on_thread(move || readers.records(&run)).await
+        let run = run.clone();
+        self.look(move |readers| readers.records(&run)).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
-        let (readers, query) = (self.store.readers.clone(), query.clone());
-        on_thread(move || readers.list(&query)).await
+        let query = query.clone();
+        self.look(move |readers| readers.list(&query)).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {

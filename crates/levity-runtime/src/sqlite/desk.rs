@@ -256,7 +256,7 @@ fn took(
                 desk.forget(key, fence);
                 Err(error.clone())
             }
-            None => Ok(Ok(Held { key, fence, writer })),
+            None => Ok(Ok(Held { key, fence, new: fence == 1, writer })),
         };
         // If nobody waits for it any more, dropping it gives the run back.
         let _ = reply.send(answer);

@@ -1,30 +1,41 @@
 //! What only looks, on connections of its own: nobody who writes is in its way.
 
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{JournalError, Record, RunId, RunQuery, RunSummary, Status, Timestamp};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::file::Place;
 use super::log::state;
 
-/// How many connections are kept for the next who looks.
-const KEPT: usize = 4;
+/// How many may look at the same time, each with a connection; others wait until they may.
+const MOST: usize = 4;
+
+/// A part of a table that is not worth a thread.
+const SMALL: i64 = 5_000;
 
 pub(super) struct Readers {
     place: Arc<Place>,
     idle: Mutex<Vec<Connection>>,
+    room: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn new(place: Arc<Place>) -> Self {
-        Self { place, idle: Mutex::new(Vec::new()) }
+        Self { place, idle: Mutex::new(Vec::new()), room: Arc::new(Semaphore::new(MOST)) }
+    }
+
+    /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
+    pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().acquire_owned().await.ok()
     }
 
     pub(super) fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
+        if idle.len() < MOST {
             idle.push(connection);
         }
     }
@@ -54,8 +65,58 @@ impl Readers {
 
     /// The runs that are asked for.
     pub(super) fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
-        let (sql, values) = select(query);
-        let mut runs = self.look(|connection| {
+        if query.limit.is_some() {
+            return self.part(query, None);
+        }
+        let parts = if is_scan(query) { self.parts()? } else { Vec::new() };
+        let mut runs = match parts.split_first() {
+            None => self.part(query, None)?,
+            Some((first, rest)) => self.side_by_side(query, *first, rest)?,
+        };
+        sort(&mut runs, query.newest_first);
+        Ok(runs)
+    }
+
+    /// Reads parts of the table at the same time.
+    fn side_by_side(
+        &self,
+        query: &RunQuery,
+        first: (i64, i64),
+        rest: &[(i64, i64)],
+    ) -> Result<Vec<RunSummary>, JournalError> {
+        std::thread::scope(|scope| {
+            let read = |part| move || self.part(query, Some(part));
+            let others: Vec<_> = rest.iter().map(|part| scope.spawn(read(*part))).collect();
+            let mut runs = self.part(query, Some(first))?;
+            for other in others {
+                let part = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                runs.extend(part?);
+            }
+            Ok(runs)
+        })
+    }
+
+    /// Into which ranges of keys to cut the table; none when it is small.
+    fn parts(&self) -> Result<Vec<(i64, i64)>, JournalError> {
+        let (first, last) = self.look(|connection| {
+            let ends = "SELECT coalesce(min(key), 0), coalesce(max(key), 0) FROM runs";
+            let mut select = connection.prepare_cached(ends)?;
+            Ok(select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?)
+        })?;
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST) as i64;
+        let length = last.saturating_sub(first) / cores + 1;
+        if length < SMALL || cores == 1 {
+            return Ok(Vec::new());
+        }
+        let start = |part: i64| first.saturating_add(part.saturating_mul(length));
+        let end = |part: i64| if part + 1 == cores { last } else { start(part + 1) - 1 };
+        Ok((0..cores).map(|part| (start(part), end(part))).collect())
+    }
+
+    /// The runs of a range of keys, in any order unless there is a limit.
+    fn part(&self, query: &RunQuery, keys: Option<(i64, i64)>) -> Result<Vec<RunSummary>, JournalError> {
+        let (sql, values) = select(query, keys);
+        self.look(|connection| {
             let mut select = connection.prepare_cached(&sql)?;
             let mut rows = select.query(params_from_iter(values))?;
             let mut runs = Vec::new();
@@ -63,12 +124,14 @@ impl Readers {
                 runs.push(summary(row)?);
             }
             Ok(runs)
-        })?;
-        if query.limit.is_none() {
-            sort(&mut runs, query.newest_first);
-        }
-        Ok(runs)
+        })
     }
+}
+
+/// Whether no index helps to find what is asked for.
+fn is_scan(query: &RunQuery) -> bool {
+    let RunQuery { state, below, since, before, due, .. } = query;
+    state.is_none() && below.is_none() && since.is_none() && before.is_none() && due.is_none()
 }
 
 enum Flaw {
@@ -107,12 +170,16 @@ fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result
 }
 
 /// The question, and the values that belong in it.
-fn select(query: &RunQuery) -> (String, Vec<Value>) {
+fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
     let mut sql = String::from(
         "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs WHERE records > 0",
     );
     let mut values: Vec<Value> = Vec::new();
     let time = |time: Timestamp| Value::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    if let Some((first, last)) = keys {
+        sql.push_str(" AND key BETWEEN ? AND ?");
+        values.extend([first.into(), last.into()]);
+    }
     if let Some(wanted) = query.state {
         sql.push_str(" AND state = ?");
         values.push(state(wanted).into());

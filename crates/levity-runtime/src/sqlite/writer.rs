@@ -84,6 +84,8 @@ fn gone() -> JournalError {
 pub(super) struct Held {
     pub(super) key: i64,
     pub(super) fence: i64,
+    /// Whether there was no such run before.
+    pub(super) new: bool,
     pub(super) writer: Arc<Writer>,
 }
 

@@ -323,6 +323,27 @@ async fn a_thousand_runs_at_once_are_all_whole() {
 }
 
 #[tokio::test]
+async fn a_long_list_has_every_run_once_and_in_order() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let count = 23_456;
+    let fill = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1) \
+                INSERT INTO runs (id, opened, records) SELECT 'r' || n, ?1 - n / 3, n % 10 FROM n";
+    folder.sql().execute(fill, [count]).unwrap();
+    let listed = journal.list(&RunQuery::new()).await.unwrap();
+    let mut expected: Vec<_> = (1..=count)
+        .filter(|n| n % 10 > 0)
+        .map(|n| (Timestamp::from_millis((count - n / 3) as u64), RunId::from(format!("r{n}"))))
+        .collect();
+    expected.sort();
+    assert!(listed.iter().map(|run| (run.opened, run.run.clone())).eq(expected.iter().cloned()));
+    let newest = journal.list(&RunQuery::new().newest_first()).await.unwrap();
+    assert!(newest.iter().eq(listed.iter().rev()));
+    let some = journal.list(&RunQuery::new().newest_first().limit(50)).await.unwrap();
+    assert_eq!(some, newest[..50]);
+}
+
+#[tokio::test]
 async fn one_that_fails_does_not_fail_those_beside_it() {
     let folder = Folder::new();
     let (journal, other) = (folder.journal().with_world(ManualWorld::new()), folder.journal());
