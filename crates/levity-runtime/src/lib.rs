@@ -7,6 +7,7 @@
 //! - Time and ids come from a [`World`](levity_core::World), limits from [`Limits`](levity_core::Limits).
 //! - A run is one task; dropping its handle, or its future, stops it and all it owns.
 //! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
+//! - `SqliteJournal` keeps thousands of them in one file that other processes can look into.
 //! - [`replay`] folds a journal without performing anything and tells the same events.
 //!
 //! ```
@@ -19,6 +20,9 @@
 //! What a machine wants at once is performed at once, but for tools that run alone: such a tool waits for
 //! those asked for before it, and those asked for after it wait for it, also while a person decides
 //! whether it may run.
+//!
+//! # Features
+//! - `sqlite`: `SqliteJournal`.
 
 mod control;
 mod drive;

@@ -34,6 +34,7 @@
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
+//! - `sqlite`: `SqliteJournal`, runs in one SQLite file.
 //! - `test`: the test kit, as `levity::test`.
 
 pub use levity_core as core;
@@ -59,6 +60,8 @@ pub mod prelude {
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]
     pub use levity_macros::tool;
+    #[cfg(feature = "sqlite")]
+    pub use levity_runtime::SqliteJournal;
     pub use levity_runtime::{FileJournal, MemoryJournal, Runtime};
     pub use levity_tools::{Policy, Rule};
 }
