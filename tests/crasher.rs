@@ -1,13 +1,16 @@
-//! A program that the crash tests kill: `crasher FOLDER STOP` works on a run whose journal is in FOLDER.
+//! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal is in
+//! FOLDER, in files or, if STORE is `sqlite`, in `runs.db`.
 //!
-//! With the first record after STOP it says `stopped` and waits to be killed; nothing of that record is
-//! written. It goes on with the run if it finds one. What its tools do is written to `FOLDER/done`.
+//! With the first record after STOP it says `stopped` and waits to be killed, or for a line to read; nothing
+//! of that record is written before. It goes on with the run if it finds one. What its tools do is written
+//! to `FOLDER/done`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
@@ -15,12 +18,12 @@ use levity::core::{
     RunQuery, RunSummary,
 };
 use levity::prelude::*;
-use levity::runtime::{Durability, FileJournal};
+use levity::runtime::{Durability, FileJournal, SqliteJournal};
 use serde_json::{Value, json};
 
 /// A journal that stands still once it has taken so many records.
 struct Standstill {
-    inner: FileJournal,
+    inner: Arc<dyn Journal>,
     left: Arc<AtomicUsize>,
 }
 
@@ -49,7 +52,9 @@ impl RunLog for StandstillLog {
                 self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
             if taken.is_err() {
                 println!("stopped");
-                std::future::pending::<()>().await;
+                if std::io::stdin().lines().next().is_none() {
+                    std::future::pending::<()>().await;
+                }
             }
             self.inner.append(std::slice::from_ref(record)).await?;
         }
@@ -140,8 +145,7 @@ async fn main() -> levity::Result<()> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().unwrap_or_default());
     let stop = args.next().and_then(|stop| stop.parse().ok()).unwrap_or(usize::MAX);
-    let Ok(inner) = FileJournal::new(&folder) else { return Ok(()) };
-    let inner = inner.with_durability(Durability::Buffered);
+    let Some(inner) = store(&folder, args.next().as_deref()) else { return Ok(()) };
     let journal = Standstill { inner: inner.clone(), left: Arc::new(AtomicUsize::new(stop)) };
     let runtime = Runtime::new().with_journal(journal);
     let tools = || Tools(folder.join("done"));
@@ -158,12 +162,26 @@ async fn main() -> levity::Result<()> {
 
     let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
     let answer = match known.iter().any(|summary| summary.run.as_str() == "r") {
-        true => agent.resume("r").await?,
-        false => agent.run("Do it all.").id("r").await?,
+        true => agent.resume("r").await,
+        false => agent.run("Do it all.").id("r").await,
     };
+    let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
     let unknown = answer.history().calls().filter(|(_, result)| result.text().contains("not known")).count();
     println!("{}", json!({"answer": answer.text(), "unknown": unknown, "calls": calls(&answer)}));
     Ok(())
+}
+
+fn store(folder: &PathBuf, name: Option<&str>) -> Option<Arc<dyn Journal>> {
+    if name != Some("sqlite") {
+        return Some(Arc::new(FileJournal::new(folder).ok()?.with_durability(Durability::Buffered)));
+    }
+    std::fs::create_dir_all(folder).ok()?;
+    let journal = SqliteJournal::new(folder.join("runs.db")).ok()?.with_durability(Durability::Buffered);
+    Some(Arc::new(journal.with_lease(Duration::from_millis(300))))
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", causes(cause)))
 }
 
 fn calls(answer: &Answer) -> Value {

@@ -1,10 +1,14 @@
 //! A process that is really killed, at every record in turn, and another that goes on with its run.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use levity::core::{Entry, Journal, JournalErrorKind, Record, RunQuery};
+use levity::prelude::*;
+use levity::runtime::SqliteJournal;
 use serde_json::{Value, json};
 
 fn folder(name: &str) -> PathBuf {
@@ -16,7 +20,46 @@ fn folder(name: &str) -> PathBuf {
 fn crasher(folder: &Path, stop: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crasher"));
     command.arg(folder).arg(stop.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+    if is_sqlite(folder) {
+        command.arg("sqlite");
+    }
     command
+}
+
+/// A folder says by its name how runs are kept in it.
+fn is_sqlite(folder: &Path) -> bool {
+    folder.to_string_lossy().contains("sqlite")
+}
+
+/// The records of each run, as lines of JSON.
+fn logs(folder: &Path) -> Vec<String> {
+    if is_sqlite(folder) {
+        return block_on(sqlite_logs(folder));
+    }
+    let paths = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let mut logs: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect();
+    logs.sort();
+    let text = |path| fs::read_to_string(path).unwrap();
+    logs.into_iter()
+        .map(|path| text(path).lines().skip(1).map(|line| format!("{line}\n")).collect())
+        .collect()
+}
+
+async fn sqlite_logs(folder: &Path) -> Vec<String> {
+    let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let mut logs = Vec::new();
+    for summary in journal.list(&RunQuery::new()).await.unwrap() {
+        let records = journal.read(&summary.run).await.unwrap();
+        logs.push(
+            records.iter().map(|record| format!("{}\n", serde_json::to_string(record).unwrap())).collect(),
+        );
+    }
+    logs
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 /// Lets it run until it stands still, and kills it (SIGKILL); the last line when it ended by itself.
@@ -76,29 +119,33 @@ fn check(folder: &Path, end: &Value, when: &str) {
     assert!(once, "{when}: lead and helper book once each: {done:?}");
     let told_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
     // The helper's own call may be the unknown one; its log says so.
-    let helper = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
-    let logs = helper.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     let unknown_in_logs: usize =
-        logs.map(|path| fs::read_to_string(path).unwrap().matches("\"outcome\":\"unknown\"").count()).sum();
+        logs(folder).iter().map(|log| log.matches("\"outcome\":\"unknown\"").count()).sum();
     assert!(unknown_in_logs >= told_unknown, "{when}");
     assert!(sent.len() + unknown_in_logs >= 2, "{when}: lost in silence: {done:?}");
 }
 
 #[test]
 fn killed_after_every_record_it_ends_the_same_and_sends_nothing_twice() {
-    let whole = folder("whole");
+    kill_after_every_record("files");
+}
+
+#[test]
+fn killed_after_every_record_its_run_in_sqlite_ends_the_same() {
+    kill_after_every_record("sqlite");
+}
+
+fn kill_after_every_record(store: &str) {
+    let whole = folder(&format!("{store}-whole"));
     let end = run_and_kill(&whole, usize::MAX).unwrap();
     check(&whole, &end, "without a kill");
     assert_eq!(sent(&done(&whole)).len(), 2);
-    let records: usize = ["r.jsonl"]
-        .iter()
-        .map(|name| fs::read_to_string(whole.join(name)).unwrap().lines().count() - 1)
-        .sum();
+    let records = logs(&whole)[0].lines().count();
     assert!(records > 20, "{records}");
 
     let (mut killed, mut undone) = (0, 0);
     for stop in 0.. {
-        let folder = folder(&stop.to_string());
+        let folder = folder(&format!("{store}-{stop}"));
         if let Some(end) = run_and_kill(&folder, stop) {
             check(&folder, &end, "after the last record");
             break;
@@ -117,8 +164,8 @@ fn killed_after_every_record_it_ends_the_same_and_sends_nothing_twice() {
 #[test]
 fn killed_again_and_again_it_still_comes_to_its_end() {
     // Fewer records at a time would only be enough to begin again what was under way.
-    for step in [5, 7, 9] {
-        let folder = folder(&format!("again-{step}"));
+    for (store, step) in [("files", 5), ("files", 7), ("files", 9), ("sqlite", 6), ("sqlite", 8)] {
+        let folder = folder(&format!("{store}-again-{step}"));
         let mut kills = 0;
         let end = loop {
             match run_and_kill(&folder, step) {
@@ -130,4 +177,91 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
         check(&folder, &end, &format!("{step} records at a time"));
         let _ = fs::remove_dir_all(folder);
     }
+}
+
+#[cfg(unix)]
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+}
+
+/// Takes a run as soon as it can be had; a process that stands still has to lose its lease first.
+async fn take_over(journal: &SqliteJournal, run: &RunId) -> levity::core::OpenRun {
+    loop {
+        match journal.open(run).await {
+            Ok(open) => return open,
+            Err(error) => assert_eq!(error.kind(), JournalErrorKind::Busy, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
+    let folder = folder("sqlite-paused");
+    let mut child = crasher(&folder, 9).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("stopped"));
+    signal("-STOP", child.id());
+
+    let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let (before, run) = (logs(&folder), RunId::new("r"));
+    let mut open = block_on(take_over(&journal, &run));
+    let next = open.records.len() as u64;
+    let command = levity::core::Command::Cancel { reason: "taken over".to_owned() };
+    let ours = Record::new(next, levity::core::Timestamp::default(), Entry::Commanded(command));
+    block_on(open.log.append(std::slice::from_ref(&ours))).unwrap();
+
+    signal("-CONT", child.id());
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let said = lines.next().unwrap();
+    assert!(said.contains("was taken over by another process"), "{said}");
+    assert!(!child.wait().unwrap().success());
+    drop(open);
+    let after = logs(&folder);
+    let ours = format!("{}\n", serde_json::to_string(&ours).unwrap());
+    assert_eq!(after[0], format!("{}{ours}", before[0]), "only what the new owner wrote was added");
+    let _ = fs::remove_dir_all(folder);
+}
+
+#[cfg(unix)]
+#[test]
+fn when_there_is_no_room_left_nothing_is_lost() {
+    let mut stopped = 0;
+    for blocks in [150, 250, 350, 500, 800] {
+        let folder = folder(&format!("sqlite-full-{blocks}"));
+        // No file may become larger than so many blocks, and writing more is an error and no signal.
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+        let whole = crasher(&folder, usize::MAX);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &script, "sh"]).arg(whole.get_program()).args(whole.get_args());
+        let ended = limited.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(ended.stdout).unwrap();
+        if !ended.status.success() {
+            stopped += 1;
+            assert!(said.contains("the journal `runs.db` could not be written"), "{said}");
+        }
+        let end = run_and_kill(&folder, usize::MAX).unwrap();
+        check(&folder, &end, &format!("with {blocks} blocks"));
+        let _ = fs::remove_dir_all(folder);
+    }
+    assert!(stopped > 1, "there was always room");
+}
+
+#[test]
+fn of_two_processes_that_resume_a_run_one_drives_it() {
+    let folder = folder("sqlite-two");
+    assert!(run_and_kill(&folder, 9).is_none());
+    let resume = || crasher(&folder, usize::MAX).stderr(Stdio::null()).spawn().unwrap();
+    let both = [resume(), resume()].map(|child| child.wait_with_output().unwrap().stdout);
+    let ends = both.map(|said| serde_json::from_slice::<Value>(&said).unwrap());
+    // The other finds it driven, or ended.
+    assert!(ends.iter().any(|end| end["answer"] == "All is done."), "{ends:?}");
+    let refused = |end: &Value| end["error"].as_str().is_some_and(|error| error.contains("driven elsewhere"));
+    for end in ends {
+        assert!(refused(&end) || end["answer"] == "All is done.", "{end}");
+    }
+    let end = run_and_kill(&folder, usize::MAX).unwrap();
+    check(&folder, &end, "after two at once");
+    let _ = fs::remove_dir_all(folder);
 }

@@ -16,6 +16,8 @@ mod remove;
 mod sha256;
 
 use bodies::{Bodies, Kept, Texts};
+#[cfg(feature = "sqlite")]
+pub(crate) use format::{DEEP, depth};
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///
@@ -274,7 +276,7 @@ impl Drop for FileLog {
 }
 
 /// Whether a record must be on the disk before anybody goes by it.
-fn must_wait(record: &Record) -> bool {
+pub(crate) fn must_wait(record: &Record) -> bool {
     match &record.entry {
         // Money that may have been spent, and runs that may have spent some, must not be forgotten.
         Entry::Started { note, .. } if note.reserved.is_some() || note.kind == EffectKind::Child => true,
@@ -315,7 +317,7 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
 
 /// Whether a file is still where it was opened, and of this length.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(there)) => {
@@ -326,7 +328,7 @@ fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
+pub(crate) fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
     true
 }
 
@@ -342,7 +344,7 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
 }
 
 /// Does what may block where it holds up nobody.
-async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+pub(crate) async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Gone> + Send + 'static,
@@ -354,7 +356,7 @@ where
 }
 
 /// The runtime that the work was for is shutting down.
-struct Gone;
+pub(crate) struct Gone;
 
 impl From<Gone> for JournalError {
     fn from(_: Gone) -> Self {

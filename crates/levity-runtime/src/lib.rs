@@ -8,6 +8,7 @@
 //! - A run is one task; dropping its handle, or its future, stops it and all it owns.
 //! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
 //! - [`export`] and [`import`] move runs between journals, and [`remove_ended_before`] drops old ones.
+//! - `SqliteJournal` keeps thousands of them in one file that other processes can look into.
 //! - [`replay`] folds a journal without performing anything and tells the same events.
 //!
 //! ```
@@ -20,6 +21,9 @@
 //! What a machine wants at once is performed at once, but for tools that run alone: such a tool waits for
 //! those asked for before it, and those asked for after it wait for it, also while a person decides
 //! whether it may run.
+//!
+//! # Features
+//! - `sqlite`: `SqliteJournal`.
 
 mod archive;
 mod control;
@@ -34,6 +38,8 @@ mod meter;
 mod replay;
 mod report;
 mod runtime;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod state;
 mod tell;
 mod world;
@@ -47,5 +53,7 @@ pub use journal::{MemoryJournal, NoJournal};
 pub use replay::{Replay, changes, check_setup, replay};
 pub use report::{Comparison, ReportStep, RunReport};
 pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteJournal;
 pub use tell::Told;
 pub use world::SystemWorld;

@@ -34,6 +34,7 @@
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
+//! - `sqlite`: `SqliteJournal`, runs in one SQLite file.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
 //!   tests; see `AgentBuilder::audited`.
@@ -61,6 +62,8 @@ pub mod prelude {
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]
     pub use levity_macros::tool;
+    #[cfg(feature = "sqlite")]
+    pub use levity_runtime::SqliteJournal;
     pub use levity_runtime::{FileJournal, MemoryJournal, Runtime};
     pub use levity_tools::{Policy, Rule};
 }

@@ -15,7 +15,7 @@ const FORMAT: u32 = 1;
 const LONG: usize = 64 << 10;
 
 /// A reader of JSON stops at 128 levels.
-const DEEP: usize = 120;
+pub(crate) const DEEP: usize = 120;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -71,7 +71,7 @@ pub(crate) fn is_too_deep(line: &[u8]) -> bool {
 }
 
 /// How deep the values of a line are nested.
-fn depth(line: &[u8]) -> usize {
+pub(crate) fn depth(line: &[u8]) -> usize {
     let (mut depth, mut deepest, mut text, mut escaped) = (0usize, 0, false, false);
     for byte in line {
         match byte {

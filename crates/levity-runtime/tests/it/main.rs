@@ -6,4 +6,6 @@ mod archive;
 mod driving;
 mod events;
 mod files;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod suites;

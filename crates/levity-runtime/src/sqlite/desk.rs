@@ -1,0 +1,274 @@
+//! What the writer's thread does with the work it is given.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use levity_core::{JournalError, JournalErrorKind};
+use rusqlite::Connection;
+
+use super::file::Place;
+use super::mailbox::Mailbox;
+use super::owner::Owner;
+use super::writer::{Held, Reply, Work, Writer};
+use crate::files::Durability;
+
+/// How often to look for what other processes have left.
+const LOOK: Duration = Duration::from_millis(150);
+
+mod inbox;
+mod rows;
+
+/// Said to whoever asked, once it is known whether all of it was written.
+type Answer = Box<dyn FnOnce(&mut Desk, Option<&JournalError>)>;
+
+pub(super) struct Desk {
+    place: Arc<Place>,
+    owners: PathBuf,
+    /// Opened when there is something to write.
+    connection: Option<Connection>,
+    synced: bool,
+    owner: Option<Owner>,
+    /// When the lease was renewed.
+    renewed: Option<i64>,
+    /// The runs whose logs are alive, and the numbers they were opened under.
+    held: HashMap<i64, i64>,
+    /// Runs that were let go of, when that could not be written.
+    unreleased: Vec<(i64, i64)>,
+    /// Where what is left for runs is wanted.
+    watched: HashMap<i64, Watched>,
+    /// What the file was like when it was last looked at for others' posts.
+    version: Option<i64>,
+    looked: Option<Instant>,
+}
+
+struct Watched {
+    fence: i64,
+    mailbox: Arc<Mailbox>,
+    /// The last post that was brought.
+    last: i64,
+}
+
+impl Desk {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self {
+            owners: place.owners(),
+            place,
+            connection: None,
+            synced: false,
+            owner: None,
+            renewed: None,
+            held: HashMap::new(),
+            unreleased: Vec::new(),
+            watched: HashMap::new(),
+            version: None,
+            looked: None,
+        }
+    }
+
+    /// How long nothing needs to be done; for ever, when nobody has a run.
+    pub(super) fn leisure(&self) -> Option<Duration> {
+        let renew = (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
+        let look = (!self.watched.is_empty()).then_some(LOOK);
+        renew.into_iter().chain(look).min()
+    }
+
+    /// Does all of this in one transaction.
+    pub(super) fn settle(&mut self, works: Vec<Work>) {
+        let alone = works.len() == 1;
+        let mut answers = Vec::with_capacity(works.len());
+        let mut failed = self.begin(&works).err();
+        for work in works {
+            answers.push(match failed {
+                None => self.perform(work, alone, &mut failed),
+                Some(_) => self.refuse(work),
+            });
+        }
+        if failed.is_none() {
+            failed = self.execute("COMMIT").err();
+        }
+        match failed {
+            None => self.unreleased.clear(),
+            Some(_) => self.roll_back(),
+        }
+        for answer in answers {
+            answer(self, failed.as_ref());
+        }
+    }
+
+    /// Begins a transaction that nobody else can come between.
+    fn begin(&mut self, works: &[Work]) -> Result<(), JournalError> {
+        let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
+        if self.connection.is_none() {
+            self.connection = Some(self.place.connect()?);
+            self.synced = !sync;
+        }
+        if self.synced != sync {
+            // A full sync takes along what was written before without one.
+            self.execute(if sync { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
+            self.synced = sync;
+        }
+        self.execute("BEGIN IMMEDIATE")?;
+        self.unreleased.iter().try_for_each(|(key, fence)| self.release(*key, *fence))?;
+        if self.owner.is_none() {
+            let writer = works.iter().find_map(|work| match work {
+                Work::Take { writer, .. } => Some(writer),
+                _ => None,
+            });
+            writer.map_or(Ok(()), |writer| self.appear(writer))?;
+        }
+        if self.is_due() { self.renew() } else { Ok(()) }
+    }
+
+    fn roll_back(&mut self) {
+        let broken = self.connection.as_ref().is_some_and(|connection| {
+            !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err()
+        });
+        if broken {
+            self.connection = None;
+        }
+        self.renewed = None;
+    }
+
+    /// Does one thing; what fails leaves nothing behind. `failed` is set when nothing else can go on either.
+    fn perform(&mut self, work: Work, alone: bool, failed: &mut Option<JournalError>) -> Answer {
+        // What is alone goes with the whole transaction.
+        let mark = if alone { Ok(()) } else { self.execute("SAVEPOINT work") };
+        if let Err(error) = mark {
+            *failed = Some(error);
+            return self.refuse(work);
+        }
+        let (answer, error) = self.apply(work);
+        // Some failures, such as a full disk, end the transaction by themselves.
+        let ended = self.connection.as_ref().is_none_or(Connection::is_autocommit);
+        *failed = match error {
+            Some(error) if alone || ended => Some(error),
+            Some(_) => self.execute("ROLLBACK TO work").and_then(|()| self.execute("RELEASE work")).err(),
+            None if alone => None,
+            None => self.execute("RELEASE work").err(),
+        };
+        answer
+    }
+
+    fn apply(&mut self, work: Work) -> (Answer, Option<JournalError>) {
+        match work {
+            Work::Take { run, writer, reply } => took(self.take(&run), writer, reply),
+            Work::Append { run, key, fence, rows, given, reply, .. } => {
+                answered(reply, self.append(&run, (key, fence), &rows, given))
+            }
+            Work::Release { key, fence } => {
+                self.forget(key, fence);
+                let error = self.release(key, fence).err();
+                (let_go(key, fence, error.is_some()), error)
+            }
+            Work::Remove { run, reply } => answered(reply, self.remove(&run)),
+            Work::Post { run, post, reply } => match self.post(&run, &post) {
+                Ok(key) => (Box::new(move |desk, failed| desk.posted(key, reply, failed)), None),
+                Err(error) => answered(reply, Err(error)),
+            },
+            Work::Watch { key, fence, mailbox } => (self.watch(key, fence, mailbox), None),
+            Work::Settle { reply } => answered(reply, Ok(())),
+        }
+    }
+
+    /// What is left to do for a work when nothing can be written.
+    fn refuse(&mut self, work: Work) -> Answer {
+        match work {
+            Work::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
+            Work::Append { reply, .. } | Work::Post { reply, .. } | Work::Settle { reply } => {
+                answered(reply, Ok(())).0
+            }
+            Work::Remove { reply, .. } => answered(reply, Ok(Ok(false))).0,
+            Work::Release { key, fence } => {
+                self.forget(key, fence);
+                let_go(key, fence, true)
+            }
+            Work::Watch { key, fence, mailbox } => self.watch(key, fence, mailbox),
+        }
+    }
+
+    /// Renews the lease and looks for what others have left, when it is time.
+    pub(super) fn look_around(&mut self) {
+        if !self.unreleased.is_empty() || (!self.held.is_empty() && self.is_due()) {
+            self.settle(Vec::new());
+        }
+        #[expect(clippy::disallowed_methods, reason = "how often a file is looked at is no part of a run")]
+        let now = Instant::now();
+        if !self.watched.is_empty() && self.looked.is_none_or(|looked| now - looked >= LOOK) {
+            self.looked = Some(now);
+            self.look();
+        }
+    }
+
+    pub(super) fn execute(&self, sql: &str) -> Result<(), JournalError> {
+        self.write(|connection| connection.prepare_cached(sql)?.raw_execute().map(drop))
+    }
+
+    pub(super) fn write<T>(
+        &self,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        match &self.connection {
+            Some(connection) => write(connection).map_err(|error| self.place.failed("written", error)),
+            None => Err(JournalError::new(JournalErrorKind::Io, "the journal is not open")),
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(owner) = &self.owner {
+            // Others would find out by themselves.
+            let _ =
+                self.write(|connection| connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id]));
+        }
+    }
+}
+
+/// Whether it must be on the disk before anybody goes by it. Who has a run is of no use after a power cut.
+fn must_last(work: &Work) -> bool {
+    matches!(work, Work::Append { sync: true, .. } | Work::Post { .. } | Work::Remove { .. })
+}
+
+fn answered<T: 'static>(reply: Reply<T>, done: Result<T, JournalError>) -> (Answer, Option<JournalError>) {
+    let error = done.as_ref().err().cloned();
+    let answer = Box::new(move |_: &mut Desk, failed: Option<&JournalError>| {
+        // Nobody may wait for it any more.
+        let _ = reply.send(failed.map_or(done, |error| Err(error.clone())));
+    });
+    (answer, error)
+}
+
+fn took(
+    taken: Result<Result<(i64, i64), i64>, JournalError>,
+    writer: Arc<Writer>,
+    reply: Reply<Result<Held, i64>>,
+) -> (Answer, Option<JournalError>) {
+    let (key, fence) = match taken {
+        Ok(Ok(taken)) => taken,
+        Ok(Err(owner)) => return answered(reply, Ok(Err(owner))),
+        Err(error) => return answered(reply, Err(error)),
+    };
+    let answer = Box::new(move |desk: &mut Desk, failed: Option<&JournalError>| {
+        let answer = match failed {
+            Some(error) => {
+                desk.forget(key, fence);
+                Err(error.clone())
+            }
+            None => Ok(Ok(Held { key, fence, new: fence == 1, writer })),
+        };
+        // If nobody waits for it any more, dropping it gives the run back.
+        let _ = reply.send(answer);
+    });
+    (answer, None)
+}
+
+/// A run that was let go of is free for this owner at once, and for others when that is written.
+fn let_go(key: i64, fence: i64, late: bool) -> Answer {
+    Box::new(move |desk, failed| {
+        if late || failed.is_some() {
+            desk.unreleased.push((key, fence));
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! What others leave for runs.
+
+use std::sync::Arc;
+
+use levity_core::{JournalError, JournalErrorKind, Post, RunId};
+use rusqlite::OptionalExtension;
+
+use super::super::mailbox::Mailbox;
+use super::super::writer::Reply;
+use super::{Answer, Desk, Watched};
+
+/// How much can be left for a run.
+const MOST: i64 = 1_000;
+
+impl Desk {
+    /// Leaves word for a run; the answer is the run's key.
+    pub(super) fn post(&self, run: &RunId, post: &str) -> Result<i64, JournalError> {
+        let refused =
+            |what: &str| JournalError::new(JournalErrorKind::Refused, format!("run `{run}` {what}"));
+        let found = self.write(|connection| {
+            let select = "SELECT key, (SELECT count(*) FROM inbox WHERE run = key) FROM runs \
+                          WHERE id = ?1 AND records > 0";
+            let mut select = connection.prepare_cached(select)?;
+            select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })?;
+        let (key, waiting): (i64, i64) = found.ok_or_else(|| refused("is not in this journal"))?;
+        if waiting >= MOST {
+            return Err(refused(&format!("has {MOST} posts that nobody took; resume it, and post again")));
+        }
+        self.write(|connection| {
+            let insert = "INSERT INTO inbox (run, post) VALUES (?1, ?2)";
+            connection.prepare_cached(insert)?.execute(rusqlite::params![key, post])
+        })?;
+        Ok(key)
+    }
+
+    /// Says that something was left, and brings it if its run is driven here.
+    pub(super) fn posted(&mut self, key: i64, reply: Reply<()>, failed: Option<&JournalError>) {
+        if failed.is_none() {
+            self.deliver(key);
+        }
+        // Nobody may wait for it any more.
+        let _ = reply.send(failed.map_or(Ok(()), |error| Err(error.clone())));
+    }
+
+    /// From now on, brings what is left for a run.
+    pub(super) fn watch(&mut self, key: i64, fence: i64, mailbox: Arc<Mailbox>) -> Answer {
+        self.watched.insert(key, Watched { fence, mailbox, last: 0 });
+        Box::new(move |desk, _| desk.deliver(key))
+    }
+
+    /// Brings what other connections have left since it was last looked for.
+    pub(super) fn look(&mut self) {
+        let version = self.write(|connection| {
+            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+        });
+        // What cannot be read now is looked for again.
+        let Ok(version) = version else { return };
+        if self.version == Some(version) {
+            return;
+        }
+        let runs = self.write(|connection| {
+            let mut select = connection.prepare_cached("SELECT DISTINCT run FROM inbox")?;
+            select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()
+        });
+        let Ok(runs) = runs else { return };
+        self.version = Some(version);
+        runs.into_iter().for_each(|key| self.deliver(key));
+    }
+
+    /// Brings what is left for a run, if somebody wants it.
+    fn deliver(&mut self, key: i64) {
+        let Some(watched) = self.watched.get(&key) else { return };
+        let last = watched.last;
+        let posts = self.write(|connection| {
+            let select = "SELECT id, post FROM inbox WHERE run = ?1 AND id > ?2 ORDER BY id";
+            let mut select = connection.prepare_cached(select)?;
+            let rows = select.query_map([key, last], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(i64, String)>>>()
+        });
+        let Ok(posts) = posts else {
+            self.version = None;
+            return;
+        };
+        let Some((newest, _)) = posts.last() else { return };
+        let damaged = |id, error| self.place.damaged(&format!("post {id} is none")).with_source(error);
+        let read = |(id, post): &(i64, String)| match serde_json::from_str::<Post>(post) {
+            Ok(post) => Ok((*id, post)),
+            Err(error) => Err(damaged(*id, error)),
+        };
+        watched.mailbox.put(posts.iter().map(read));
+        let newest = *newest;
+        if let Some(watched) = self.watched.get_mut(&key) {
+            watched.last = newest;
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! One run's log.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    JournalError, JournalErrorKind, Post, Record, RunId, RunLog, RunState, RunSummary, Timestamp,
+};
+
+use super::file::json;
+use super::mailbox::Mailbox;
+use super::writer::{Held, Work};
+use crate::files::must_wait;
+
+pub(super) struct SqliteLog {
+    held: Held,
+    /// What the run's row says once all that was appended is written.
+    summary: RunSummary,
+    mailbox: Option<Arc<Mailbox>>,
+    /// The last post that was given out, unless an append has taken it away since.
+    given: Option<i64>,
+    /// Why nothing more can be appended.
+    broken: Option<JournalError>,
+}
+
+impl SqliteLog {
+    pub(super) fn new(run: &RunId, held: Held, records: &[Record]) -> Self {
+        let summary = RunSummary::of(run, records);
+        let summary = summary.unwrap_or_else(|| RunSummary::new(run.clone(), Timestamp::default()));
+        Self { held, summary, mailbox: None, given: None, broken: None }
+    }
+
+    /// Turns records into rows.
+    fn rows(&mut self, records: &[Record]) -> Result<Rows, JournalError> {
+        let mut before = self.summary.clone();
+        if let Some(first) = records.first().filter(|_| before.records == 0) {
+            self.summary.opened = first.at;
+        }
+        let mut rows = Vec::with_capacity(records.len());
+        for record in records {
+            if record.seq != self.summary.records {
+                let message = format!("record {} cannot follow record {}", record.seq, self.summary.records);
+                return Err(JournalError::new(JournalErrorKind::Refused, message));
+            }
+            let entry = json(&record.entry, "a record")?;
+            rows.push(Row { seq: number(record.seq)?, at: number(record.at.as_millis())?, entry });
+            self.summary.add(record);
+        }
+        (before.updated, before.records) = (self.summary.updated, self.summary.records);
+        let shape = (before != self.summary).then(|| Shape::of(&self.summary)).transpose()?;
+        let updated = number(self.summary.updated.as_millis())?;
+        Ok(Rows { rows, updated, count: number(self.summary.records)?, shape })
+    }
+
+    async fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        let rows = self.rows(records)?;
+        let sync = records.iter().any(must_wait);
+        let (key, fence, given) = (self.held.key, self.held.fence, self.given);
+        let run = self.summary.run.clone();
+        let work = |reply| Work::Append { run, key, fence, rows, given, sync, reply };
+        self.held.writer.ask(work).await
+    }
+}
+
+#[async_trait]
+impl RunLog for SqliteLog {
+    async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        // Until it is known what came of this.
+        let message = format!("run `{}` could not be written before; open it again", self.summary.run);
+        self.broken = Some(JournalError::new(JournalErrorKind::Io, message));
+        let written = self.write(records).await;
+        if let Err(error) = &written {
+            self.broken = Some(error.clone());
+            return written;
+        }
+        (self.broken, self.given) = (None, None);
+        Ok(())
+    }
+
+    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+        let mailbox = self.mailbox.get_or_insert_with(|| {
+            let mailbox = Arc::new(Mailbox::default());
+            let (key, fence) = (self.held.key, self.held.fence);
+            self.held.writer.tell(Work::Watch { key, fence, mailbox: mailbox.clone() });
+            mailbox
+        });
+        let (last, posts) = mailbox.take().await?;
+        self.given = Some(last);
+        Ok(posts)
+    }
+}
+
+/// What an append writes.
+pub(super) struct Rows {
+    pub(super) rows: Vec<Row>,
+    pub(super) updated: i64,
+    /// How many records there are then.
+    pub(super) count: i64,
+    /// What else has changed for those who list runs.
+    pub(super) shape: Option<Shape>,
+}
+
+pub(super) struct Row {
+    pub(super) seq: i64,
+    pub(super) at: i64,
+    pub(super) entry: String,
+}
+
+/// Where a run stands, as a list shows it.
+pub(super) struct Shape {
+    pub(super) opened: i64,
+    pub(super) state: i64,
+    pub(super) child: bool,
+    pub(super) paused: bool,
+    pub(super) wakes: Option<i64>,
+    pub(super) waiting: Option<String>,
+    pub(super) status: Option<String>,
+}
+
+impl Shape {
+    fn of(summary: &RunSummary) -> Result<Self, JournalError> {
+        let waiting = (!summary.waiting.is_empty()).then(|| json(&summary.waiting, "what a run waits for"));
+        let status = summary.status.as_ref().map(|status| json(status, "the end of a run"));
+        Ok(Self {
+            opened: number(summary.opened.as_millis())?,
+            state: state(summary.state()),
+            child: summary.child,
+            paused: summary.paused,
+            // A time that never comes is as good as the last one there is.
+            wakes: summary.wakes().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+            waiting: waiting.transpose()?,
+            status: status.transpose()?,
+        })
+    }
+}
+
+/// The number by which a state is written.
+pub(super) fn state(state: RunState) -> i64 {
+    match state {
+        RunState::Open => 0,
+        RunState::Waiting => 1,
+        RunState::Answered => 2,
+        RunState::Failed => 3,
+        _ => -1,
+    }
+}
+
+fn number(number: u64) -> Result<i64, JournalError> {
+    i64::try_from(number).map_err(|error| {
+        let message = format!("the number {number} is too large for a row");
+        JournalError::new(JournalErrorKind::Refused, message).with_source(error)
+    })
+}

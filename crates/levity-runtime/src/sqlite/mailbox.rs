@@ -1,0 +1,32 @@
+//! What others have left for a run, on its way to the run's log.
+
+use std::sync::{Mutex, PoisonError};
+
+use levity_core::{JournalError, Post};
+use tokio::sync::Notify;
+
+/// Filled by the writer's thread, emptied by the log.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    inside: Mutex<Vec<Result<(i64, Post), JournalError>>>,
+    filled: Notify,
+}
+
+impl Mailbox {
+    pub(super) fn put(&self, posts: impl IntoIterator<Item = Result<(i64, Post), JournalError>>) {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner).extend(posts);
+        self.filled.notify_one();
+    }
+
+    /// Waits until there is something, and takes it out: the number of the last post, and all posts.
+    pub(super) async fn take(&self) -> Result<(i64, Vec<Post>), JournalError> {
+        loop {
+            let inside = std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));
+            let posts: Vec<_> = inside.into_iter().collect::<Result<_, _>>()?;
+            if let Some((last, _)) = posts.last() {
+                return Ok((*last, posts.into_iter().map(|(_, post)| post).collect()));
+            }
+            self.filled.notified().await;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What only looks, on connections of its own: nobody who writes is in its way.
+
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use levity_core::{JournalError, Record, RunId, RunQuery, RunSummary, Status, Timestamp};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::file::Place;
+use super::log::state;
+
+/// How many may look at the same time, each with a connection; others wait until they may.
+const MOST: usize = 4;
+
+/// A part of a table that is not worth a thread.
+const SMALL: i64 = 5_000;
+
+pub(super) struct Readers {
+    place: Arc<Place>,
+    idle: Mutex<Vec<Connection>>,
+    room: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self { place, idle: Mutex::new(Vec::new()), room: Arc::new(Semaphore::new(MOST)) }
+    }
+
+    /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
+    pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().acquire_owned().await.ok()
+    }
+
+    pub(super) fn keep(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MOST {
+            idle.push(connection);
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Flaw>) -> Result<T, JournalError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = idle.map_or_else(|| self.place.connect(), Ok)?;
+        let seen = look(&connection);
+        self.keep(connection);
+        seen.map_err(|flaw| match flaw {
+            Flaw::Sqlite(error) => self.place.failed("read", error),
+            Flaw::Run(run, what) => self.place.damaged(&format!("run `{run}`: {what}")),
+        })
+    }
+
+    /// The records of a run; none when it is not there.
+    pub(super) fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.look(|connection| {
+            // Both are of the same moment.
+            let moment = connection.unchecked_transaction()?;
+            let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
+            let found =
+                find.query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?))).optional()?;
+            found.map_or(Ok(Vec::new()), |(key, count)| records(&moment, run, key, count))
+        })
+    }
+
+    /// The runs that are asked for.
+    pub(super) fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        if query.limit.is_some() {
+            return self.part(query, None);
+        }
+        let parts = if is_scan(query) { self.parts()? } else { Vec::new() };
+        let mut runs = match parts.split_first() {
+            None => self.part(query, None)?,
+            Some((first, rest)) => self.side_by_side(query, *first, rest)?,
+        };
+        sort(&mut runs, query.newest_first);
+        Ok(runs)
+    }
+
+    /// Reads parts of the table at the same time.
+    fn side_by_side(
+        &self,
+        query: &RunQuery,
+        first: (i64, i64),
+        rest: &[(i64, i64)],
+    ) -> Result<Vec<RunSummary>, JournalError> {
+        std::thread::scope(|scope| {
+            let read = |part| move || self.part(query, Some(part));
+            let others: Vec<_> = rest.iter().map(|part| scope.spawn(read(*part))).collect();
+            let mut runs = self.part(query, Some(first))?;
+            for other in others {
+                let part = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                runs.extend(part?);
+            }
+            Ok(runs)
+        })
+    }
+
+    /// Into which ranges of keys to cut the table; none when it is small.
+    fn parts(&self) -> Result<Vec<(i64, i64)>, JournalError> {
+        let (first, last) = self.look(|connection| {
+            let ends = "SELECT coalesce(min(key), 0), coalesce(max(key), 0) FROM runs";
+            let mut select = connection.prepare_cached(ends)?;
+            Ok(select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?)
+        })?;
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST) as i64;
+        let length = last.saturating_sub(first) / cores + 1;
+        if length < SMALL || cores == 1 {
+            return Ok(Vec::new());
+        }
+        let start = |part: i64| first.saturating_add(part.saturating_mul(length));
+        let end = |part: i64| if part + 1 == cores { last } else { start(part + 1) - 1 };
+        Ok((0..cores).map(|part| (start(part), end(part))).collect())
+    }
+
+    /// The runs of a range of keys, in any order unless there is a limit.
+    fn part(&self, query: &RunQuery, keys: Option<(i64, i64)>) -> Result<Vec<RunSummary>, JournalError> {
+        let (sql, values) = select(query, keys);
+        self.look(|connection| {
+            let mut select = connection.prepare_cached(&sql)?;
+            let mut rows = select.query(params_from_iter(values))?;
+            let mut runs = Vec::new();
+            while let Some(row) = rows.next()? {
+                runs.push(summary(row)?);
+            }
+            Ok(runs)
+        })
+    }
+}
+
+/// Whether no index helps to find what is asked for.
+fn is_scan(query: &RunQuery) -> bool {
+    let RunQuery { state, below, since, before, due, .. } = query;
+    state.is_none() && below.is_none() && since.is_none() && before.is_none() && due.is_none()
+}
+
+enum Flaw {
+    Sqlite(rusqlite::Error),
+    Run(RunId, String),
+}
+
+impl From<rusqlite::Error> for Flaw {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result<Vec<Record>, Flaw> {
+    let mut select =
+        connection.prepare_cached("SELECT seq, at, entry FROM records WHERE run = ?1 ORDER BY seq")?;
+    let mut rows = select.query([key])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let next = records.len() as u64;
+        let flaw = |what: &str| Flaw::Run(run.clone(), format!("record {next} {what}"));
+        if row.get_ref(0)? != ValueRef::Integer(next.cast_signed()) {
+            return Err(flaw("is not there"));
+        }
+        let (Ok(at), Ok(entry)) = (natural(row, 1), row.get_ref(2)?.as_str()) else {
+            return Err(flaw("is not as it should be"));
+        };
+        let entry = serde_json::from_str(entry).map_err(|_| flaw("is not as it should be"))?;
+        records.push(Record::new(next, Timestamp::from_millis(at), entry));
+    }
+    if records.len() as u64 != count {
+        let what = format!("it has {} records and should have {count}", records.len());
+        return Err(Flaw::Run(run.clone(), what));
+    }
+    Ok(records)
+}
+
+/// The question, and the values that belong in it.
+fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
+    let mut sql = String::from(
+        "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs WHERE records > 0",
+    );
+    let mut values: Vec<Value> = Vec::new();
+    let time = |time: Timestamp| Value::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    if let Some((first, last)) = keys {
+        sql.push_str(" AND key BETWEEN ? AND ?");
+        values.extend([first.into(), last.into()]);
+    }
+    if let Some(wanted) = query.state {
+        sql.push_str(" AND state = ?");
+        values.push(state(wanted).into());
+    }
+    if query.roots {
+        sql.push_str(" AND child = 0");
+    }
+    if let Some(above) = &query.below {
+        sql.push_str(" AND (id = ? OR (id > ? AND id < ?))");
+        values.extend(within(above).map(Value::from));
+    }
+    for (part, bound) in
+        [(" AND opened >= ?", query.since), (" AND opened < ?", query.before), (" AND wakes <= ?", query.due)]
+    {
+        if let Some(bound) = bound {
+            sql.push_str(part);
+            values.push(time(bound));
+        }
+    }
+    if let Some(limit) = query.limit {
+        let order = if query.newest_first { "DESC" } else { "ASC" };
+        sql.push_str(&format!(" ORDER BY opened {order}, id {order} LIMIT ?"));
+        values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
+    }
+    (sql, values)
+}
+
+/// The id of a run, and between what the ids of those below it lie: they begin with `id.`, and `/` is what
+/// follows the dot.
+pub(super) fn within(run: &RunId) -> [String; 3] {
+    [run.to_string(), format!("{run}."), format!("{run}/")]
+}
+
+fn summary(row: &Row<'_>) -> Result<RunSummary, Flaw> {
+    let id = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+    let run = RunId::new(id);
+    let mut summary = RunSummary::new(run, Timestamp::from_millis(natural(row, 1)?));
+    summary.updated = Timestamp::from_millis(natural(row, 2)?);
+    (summary.records, summary.child, summary.paused) = (natural(row, 3)?, row.get(4)?, row.get(5)?);
+    let flaw = |_| Flaw::Run(RunId::new(id), "its row cannot be read".to_owned());
+    if let ValueRef::Text(waiting) = row.get_ref(6)? {
+        summary.waiting = serde_json::from_slice(waiting).map_err(flaw)?;
+    }
+    summary.status = match row.get_ref(7)? {
+        ValueRef::Text(b"\"complete\"") => Some(Status::Complete),
+        ValueRef::Text(status) => Some(serde_json::from_slice(status).map_err(flaw)?),
+        _ => None,
+    };
+    Ok(summary)
+}
+
+/// A number that is never negative, unless somebody else wrote it.
+fn natural(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
+}
+
+/// Sorting what was read is faster than reading it in order.
+fn sort(runs: &mut [RunSummary], newest_first: bool) {
+    runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
+    if newest_first {
+        runs.reverse();
+    }
+}

@@ -1,0 +1,536 @@
+//! Runs in an SQLite file: many at once, two owners, foreign files, posts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use levity_core::{
+    Command, EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun, Opened,
+    Outcome, Post, Record, RunId, RunQuery, RunState, RunSummary, Timestamp, ToolCall, ToolOutput,
+    ToolResult,
+};
+use levity_runtime::{Durability, Job, Runtime, SqliteJournal};
+use levity_test::{ManualWorld, conformance};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::driving::{Answers, Calls};
+
+/// A folder of this test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sqlite-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn journal(&self) -> SqliteJournal {
+        SqliteJournal::new(self.file()).unwrap().with_durability(Durability::Buffered)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("runs.db")
+    }
+
+    /// Another program that looks into the file.
+    fn sql(&self) -> Connection {
+        Connection::open(self.file()).unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run() -> RunId {
+    RunId::new("r")
+}
+
+fn opened() -> Entry {
+    Entry::Opened(Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default()))
+}
+
+fn result(text: &str, value: Option<Value>) -> Entry {
+    let output = value.map_or_else(|| ToolOutput::text(text), ToolOutput::value);
+    let result = ToolResult::new(&ToolCall::new("c", "tool", json!({})), Ok(output));
+    Entry::finished(EffectId::new(0), Outcome::Tool(result))
+}
+
+fn record(seq: u64, entry: Entry) -> Record {
+    Record::new(seq, Timestamp::from_millis(5), entry)
+}
+
+async fn add(open: &mut OpenRun, seq: u64, text: &str) -> Result<(), JournalError> {
+    open.log.append(&[record(seq, if seq == 0 { opened() } else { result(text, None) })]).await
+}
+
+fn kind<T>(result: Result<T, JournalError>) -> JournalErrorKind {
+    match result {
+        Ok(_) => panic!("it went well"),
+        Err(error) => error.kind(),
+    }
+}
+
+fn integrity(folder: &Folder) -> String {
+    folder.sql().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    for durability in [Durability::Synced, Durability::Buffered] {
+        let folders = std::sync::Mutex::new(Vec::new());
+        conformance::journal(async || {
+            let folder = Folder::new();
+            let journal = SqliteJournal::new(folder.file()).unwrap().with_durability(durability);
+            folders.lock().unwrap().push(folder);
+            journal
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract_when_every_call_comes_from_another_journal() {
+    let folders = std::sync::Mutex::new(Vec::new());
+    conformance::journal(async || {
+        let folder = Folder::new();
+        let journal = Alternating([folder.journal(), folder.journal(), folder.journal()], AtomicU64::new(0));
+        folders.lock().unwrap().push(folder);
+        journal
+    })
+    .await;
+}
+
+/// Asks one of its journals at a time, in turns.
+struct Alternating([SqliteJournal; 3], AtomicU64);
+
+impl Alternating {
+    fn next(&self) -> &SqliteJournal {
+        &self.0[self.1.fetch_add(1, Ordering::Relaxed) as usize % 3]
+    }
+}
+
+#[async_trait::async_trait]
+impl Journal for Alternating {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.next().open(run).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.next().list(query).await
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.next().read(run).await
+    }
+
+    async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
+        self.next().remove(run).await
+    }
+
+    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+        self.next().post(run, post).await
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_tables_that_anybody_can_read() {
+    let folder = Folder::new();
+    let executor = Arc::new(Answers::default());
+    let runtime = Runtime::new().with_journal(folder.journal());
+    runtime.run(Job::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    let sql = folder.sql();
+    let state: (i64, String) = sql
+        .query_row("SELECT state, status FROM runs WHERE id = 'r'", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(state, (2, "\"complete\"".to_owned()));
+    let first: String = sql
+        .query_row(
+            "SELECT entry ->> '$.opened.machine.name' FROM records JOIN runs ON runs.key = run WHERE seq = 0",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(first, "calls");
+}
+
+/// What is found in the file leads to this error, and stays as it is, with nothing beside it.
+#[track_caller]
+fn refused(bytes: &[u8], kind: JournalErrorKind, part: &str) {
+    let folder = Folder::new();
+    fs::write(folder.file(), bytes).unwrap();
+    for _ in 0..2 {
+        let error = SqliteJournal::new(folder.file()).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert!(fs::read(folder.file()).unwrap() == bytes, "it was changed: {part}");
+    assert_eq!(folder.names(), ["runs.db"], "{part}");
+}
+
+/// The bytes of a file that `change` was done to by another program.
+fn changed(journal: bool, change: &str) -> Vec<u8> {
+    let folder = Folder::new();
+    if journal {
+        drop(folder.journal());
+    }
+    let sql = folder.sql();
+    sql.execute_batch("PRAGMA journal_mode = delete").unwrap();
+    sql.execute_batch(change).unwrap();
+    drop(sql);
+    fs::read(folder.file()).unwrap()
+}
+
+#[test]
+fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
+    let damaged = JournalErrorKind::Damaged;
+    refused(b"name,age\nAda,36\n", damaged, "it is not an SQLite file");
+    refused(b"\xff", damaged, "left as it is");
+    refused(&vec![0; 10_000], damaged, "it is not an SQLite file");
+    refused(&changed(false, "CREATE TABLE books (title)"), damaged, "it is another program's");
+    refused(
+        &changed(false, "PRAGMA journal_mode = wal; CREATE TABLE books (title)"),
+        damaged,
+        "it is another program's",
+    );
+    refused(&changed(true, "PRAGMA user_version = 2"), JournalErrorKind::Version, "use a newer one");
+    refused(&changed(true, "PRAGMA user_version = 0"), damaged, "it is another program's");
+    refused(&changed(true, "DROP TABLE inbox"), damaged, "a table is not as it should be");
+    refused(&changed(true, "ALTER TABLE runs DROP COLUMN fence"), damaged, "a table is not as it should be");
+    let whole = changed(true, "SELECT 1");
+    refused(&whole[..whole.len() / 2], damaged, "SQLite finds flaws in it");
+    let mut page = whole;
+    page[100..200].fill(0xff);
+    refused(&page, damaged, "SQLite finds flaws in it");
+}
+
+#[tokio::test]
+async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
+    for (flaw, part) in [
+        ("DELETE FROM records WHERE run = 1 AND seq = 1", "record 1 is not there"),
+        ("DELETE FROM records WHERE run = 1 AND seq = 2", "has 2 records and should have 3"),
+        (
+            "UPDATE records SET entry = '{\"of_a_newer_kind\":{}}' WHERE run = 1 AND seq = 1",
+            "record 1 is not as it should be",
+        ),
+        ("UPDATE records SET entry = x'ff' WHERE run = 1 AND seq = 1", "record 1 is not as it should be"),
+    ] {
+        let folder = Folder::new();
+        let journal = folder.journal();
+        for id in ["r", "other"] {
+            let mut open = journal.open(&RunId::new(id)).await.unwrap();
+            for seq in 0..3 {
+                add(&mut open, seq, "text").await.unwrap();
+            }
+        }
+        folder.sql().execute(flaw, []).unwrap();
+        for error in
+            [journal.open(&run()).await.map(drop).unwrap_err(), journal.read(&run()).await.unwrap_err()]
+        {
+            assert_eq!(error.kind(), JournalErrorKind::Damaged);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert_eq!(journal.open(&RunId::new("other")).await.unwrap().records.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_journal_and_odd_names_are_only_names() {
+    let folder = Folder::new();
+    fs::write(folder.file(), "").unwrap();
+    add(&mut folder.journal().open(&run()).await.unwrap(), 0, "").await.unwrap();
+    assert_eq!(folder.journal().list(&RunQuery::new()).await.unwrap().len(), 1);
+    for name in [":memory:", "file:x?mode=memory", "50% ä#?.db"] {
+        let path = folder.0.join(name);
+        add(&mut SqliteJournal::new(&path).unwrap().open(&run()).await.unwrap(), 0, "").await.unwrap();
+        assert!(path.is_file());
+        assert_eq!(SqliteJournal::new(path).unwrap().read(&run()).await.unwrap().len(), 1);
+    }
+    assert_eq!(SqliteJournal::new(&folder.0).unwrap_err().kind(), JournalErrorKind::Refused);
+    assert_eq!(SqliteJournal::new(folder.0.join("no/such/folder")).unwrap_err().kind(), JournalErrorKind::Io);
+}
+
+#[tokio::test]
+async fn long_texts_come_back_and_what_could_not_is_not_written() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let mut open = journal.open(&run()).await.unwrap();
+    let records = [record(0, opened()), record(1, result(&"ä".repeat(2_000_000), None))];
+    open.log.append(&records).await.unwrap();
+    let deep = (0..125).fold(json!(1), |inner, _| json!([inner]));
+    let two = [record(2, result("fine", None)), record(3, result("", Some(deep)))];
+    assert_eq!(kind(open.log.append(&two).await), JournalErrorKind::Refused);
+    assert!(add(&mut open, 2, "after a failure").await.is_err());
+    drop(open);
+    let mut open = journal.open(&run()).await.unwrap();
+    assert_eq!(open.records, records);
+    assert_eq!(kind(add(&mut open, 7, "a gap").await), JournalErrorKind::Refused);
+    drop(open);
+    let long = RunId::new("x".repeat(1_001));
+    assert_eq!(kind(journal.open(&long).await), JournalErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn a_run_that_is_only_looked_for_leaves_nothing() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let job = Job::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    assert!(Runtime::new().with_journal(journal.clone()).run(job).await.is_err());
+    // Whatever comes next is written after it was let go of.
+    assert!(!journal.remove(&RunId::new("nobody")).await.unwrap());
+    let rows: i64 = folder.sql().query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_thousand_runs_at_once_are_all_whole() {
+    let folder = Folder::new();
+    let journals = [folder.journal(), folder.journal()];
+    let mut runs = tokio::task::JoinSet::new();
+    for number in 0..1_000 {
+        let runtime = Runtime::new().with_journal(journals[number % 2].clone());
+        let job =
+            Job::new(Calls::at_once(3), Arc::new(Answers::default())).id(RunId::from(format!("r{number}")));
+        runs.spawn(async move { runtime.run(job).await });
+    }
+    while let Some(ended) = runs.join_next().await {
+        ended.unwrap().unwrap();
+    }
+    let answered = journals[0].list(&RunQuery::new().state(RunState::Answered)).await.unwrap();
+    assert_eq!(answered.len(), 1_000);
+    for summary in answered {
+        let records = journals[1].read(&summary.run).await.unwrap();
+        assert_eq!(RunSummary::of(&summary.run, &records), Some(summary));
+    }
+    assert_eq!(integrity(&folder), "ok");
+}
+
+#[tokio::test]
+async fn a_long_list_has_every_run_once_and_in_order() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let count = 23_456;
+    let fill = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1) \
+                INSERT INTO runs (id, opened, records) SELECT 'r' || n, ?1 - n / 3, n % 10 FROM n";
+    folder.sql().execute(fill, [count]).unwrap();
+    let listed = journal.list(&RunQuery::new()).await.unwrap();
+    let mut expected: Vec<_> = (1..=count)
+        .filter(|n| n % 10 > 0)
+        .map(|n| (Timestamp::from_millis((count - n / 3) as u64), RunId::from(format!("r{n}"))))
+        .collect();
+    expected.sort();
+    assert!(listed.iter().map(|run| (run.opened, run.run.clone())).eq(expected.iter().cloned()));
+    let newest = journal.list(&RunQuery::new().newest_first()).await.unwrap();
+    assert!(newest.iter().eq(listed.iter().rev()));
+    let some = journal.list(&RunQuery::new().newest_first().limit(50)).await.unwrap();
+    assert_eq!(some, newest[..50]);
+}
+
+#[tokio::test]
+async fn one_that_fails_does_not_fail_those_beside_it() {
+    let folder = Folder::new();
+    let (journal, other) = (folder.journal().with_world(ManualWorld::new()), folder.journal());
+    let mut logs = Vec::new();
+    for number in 0..20 {
+        let mut open = journal.open(&RunId::from(format!("r{number}"))).await.unwrap();
+        add(&mut open, 0, "").await.unwrap();
+        logs.push(open);
+    }
+    // For the real clock, the lease of the others ran out long ago.
+    let stolen = other.open(&RunId::new("r7")).await.unwrap();
+    let appends = logs.iter_mut().map(|open| add(open, 1, "more"));
+    let written = futures_util::future::join_all(appends).await;
+    for (number, result) in written.into_iter().enumerate() {
+        match number {
+            7 => assert_eq!(kind(result), JournalErrorKind::Fenced),
+            _ => result.unwrap(),
+        }
+    }
+    drop((stolen, logs));
+    let counts = journal.list(&RunQuery::new()).await.unwrap();
+    let short: Vec<_> = counts.iter().filter(|run| run.records == 1).map(|run| run.run.as_str()).collect();
+    assert_eq!((counts.len(), short), (20, vec!["r7"]));
+}
+
+#[tokio::test]
+async fn who_slept_through_its_lease_writes_no_more() {
+    let folder = Folder::new();
+    let lease = Duration::from_secs(10);
+    let (early, late) = (ManualWorld::new(), ManualWorld::new());
+    let first = folder.journal().with_lease(lease).with_world(early.clone());
+    let second = folder.journal().with_lease(lease).with_world(late.clone());
+    let mut paused = first.open(&run()).await.unwrap();
+    add(&mut paused, 0, "").await.unwrap();
+    late.advance(lease - Duration::from_millis(1));
+    assert_eq!(kind(second.open(&run()).await), JournalErrorKind::Busy);
+    late.advance(Duration::from_millis(1));
+    let mut taken = second.open(&run()).await.unwrap();
+    assert_eq!(taken.records.len(), 1);
+    add(&mut taken, 1, "the second's").await.unwrap();
+
+    for _ in 0..2 {
+        assert_eq!(kind(add(&mut paused, 1, "the first's").await), JournalErrorKind::Fenced);
+    }
+    // What it lets go of is not its own any more.
+    drop(paused);
+    assert_eq!(kind(first.open(&run()).await), JournalErrorKind::Busy);
+    add(&mut taken, 2, "the second's").await.unwrap();
+    let records = first.read(&run()).await.unwrap();
+    let text = serde_json::to_string(&records).unwrap();
+    assert_eq!((records.len(), text.contains("the first's")), (3, false));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_lets_no_two_write() {
+    let folder = Folder::new();
+    let (first, second) = (ManualWorld::new(), ManualWorld::new());
+    let ahead = folder.journal().with_world(first.clone());
+    let behind = folder.journal().with_world(second.clone());
+    first.advance(Duration::from_secs(3_600));
+    let mut one = ahead.open(&run()).await.unwrap();
+    add(&mut one, 0, "").await.unwrap();
+    // Behind by an hour, the lease seems longer than it is; ahead of it, it has run out.
+    assert_eq!(kind(behind.open(&run()).await), JournalErrorKind::Busy);
+    second.advance(Duration::from_secs(7_200));
+    let mut other = behind.open(&run()).await.unwrap();
+    assert_eq!(kind(add(&mut one, 1, "").await), JournalErrorKind::Fenced);
+    add(&mut other, 1, "").await.unwrap();
+    drop(one);
+    // The same owner as before, while its old log was fenced.
+    first.advance(Duration::from_secs(7_200));
+    let mut again = ahead.open(&run()).await.unwrap();
+    assert_eq!(kind(add(&mut other, 2, "").await), JournalErrorKind::Fenced);
+    add(&mut again, 2, "").await.unwrap();
+    assert_eq!(behind.read(&run()).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn an_id_that_was_removed_and_made_again_is_another_run() {
+    let folder = Folder::new();
+    let (early, late) = (folder.journal().with_world(ManualWorld::new()), folder.journal());
+    let mut stale = early.open(&run()).await.unwrap();
+    add(&mut stale, 0, "").await.unwrap();
+    assert!(late.remove(&run()).await.unwrap());
+    let mut fresh = early.open(&run()).await.unwrap();
+    assert_eq!(kind(add(&mut stale, 1, "").await), JournalErrorKind::Fenced);
+    drop(stale);
+    assert_eq!(kind(early.open(&run()).await), JournalErrorKind::Busy);
+    add(&mut fresh, 0, "").await.unwrap();
+    assert_eq!(early.read(&run()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_who_open_a_run_at_once_one_has_it() {
+    let folder = Folder::new();
+    drop(folder.journal());
+    for round in 0..10 {
+        let id = RunId::from(format!("r{round}"));
+        let opens: Vec<_> = (0..8)
+            .map(|_| {
+                let (journal, id) = (folder.journal(), id.clone());
+                async move {
+                    tokio::task::JoinSet::from_iter([async move { (journal.open(&id).await, journal) }])
+                        .join_all()
+                        .await
+                        .remove(0)
+                }
+            })
+            .collect();
+        let opened = futures_util::future::join_all(opens).await;
+        let won = opened.iter().filter(|(open, _)| open.is_ok()).count();
+        assert_eq!(won, 1, "round {round}");
+        for (open, _) in opened {
+            assert!(open.is_ok() || kind(open) == JournalErrorKind::Busy);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_is_gone_holds_nothing_and_leaves_nothing() {
+    let folder = Folder::new();
+    drop(folder.journal());
+    let sql = folder.sql();
+    // As a process leaves them that was killed: its lease runs on, its file is there and not locked.
+    let far = i64::MAX;
+    sql.execute("INSERT INTO owners (id, expires) VALUES (7, ?1), (8, ?1)", [far]).unwrap();
+    sql.execute("INSERT INTO runs (id, owner) VALUES ('r', 7), ('q', 8), ('p', 9)", []).unwrap();
+    let owners = folder.0.join("runs.db-owners");
+    fs::create_dir(&owners).unwrap();
+    fs::write(owners.join("0000000000000007"), "").unwrap();
+    let journal = folder.journal();
+    for id in ["r", "q", "p"] {
+        add(&mut journal.open(&RunId::new(id)).await.unwrap(), 0, "").await.unwrap();
+    }
+    let left: i64 = sql.query_row("SELECT count(*) FROM owners", [], |row| row.get(0)).unwrap();
+    assert_eq!((left, fs::read_dir(&owners).unwrap().count()), (1, 1), "only this journal's own");
+    drop(journal);
+    // The thread ends by itself; nothing tells when.
+    while owners.exists() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_keeps_locked_is_an_error_and_no_wait_for_ever() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let mut open = journal.open(&run()).await.unwrap();
+    add(&mut open, 0, "").await.unwrap();
+    let sql = folder.sql();
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = add(&mut open, 1, "").await.unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Io);
+    assert!(error.to_string().contains("another program keeps it busy"), "{error}");
+    assert_eq!(journal.read(&run()).await.unwrap().len(), 1, "who reads is not held up");
+    drop(open);
+    sql.execute_batch("ROLLBACK").unwrap();
+    let mut open = journal.open(&run()).await.unwrap();
+    add(&mut open, 1, "").await.unwrap();
+    assert_eq!(journal.read(&run()).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn posts_are_limited_and_come_from_other_journals_too() {
+    let folder = Folder::new();
+    let (journal, other) = (folder.journal(), folder.journal());
+    let mut open = journal.open(&run()).await.unwrap();
+    let post = Post::Command(Command::Pause);
+    assert_eq!(kind(other.post(&run(), &post).await), JournalErrorKind::Refused, "it has no records yet");
+    add(&mut open, 0, "").await.unwrap();
+    // One who waited and gave up, as `select!` does, has lost nothing.
+    assert!(futures_util::FutureExt::now_or_never(open.log.posted()).is_none());
+    other.post(&run(), &post).await.unwrap();
+    assert_eq!(open.log.posted().await.unwrap(), std::slice::from_ref(&post));
+    for _ in 1..1_000 {
+        other.post(&run(), &post).await.unwrap();
+    }
+    assert_eq!(kind(other.post(&run(), &post).await), JournalErrorKind::Refused);
+    add(&mut open, 1, "").await.unwrap();
+    let mut got = 0;
+    while got < 999 {
+        got += open.log.posted().await.unwrap().len();
+    }
+    add(&mut open, 2, "").await.unwrap();
+    other.post(&run(), &post).await.unwrap();
+    drop(open);
+    assert!(journal.remove(&run()).await.unwrap());
+    let left: i64 = folder.sql().query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
