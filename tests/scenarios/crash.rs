@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use levity::core::{Entry, Journal, JournalErrorKind, Record, RunQuery};
 use levity::prelude::*;
@@ -185,13 +184,14 @@ fn signal(name: &str, process: u32) {
 }
 
 /// Takes a run as soon as it can be had; a process that stands still has to lose its lease first.
+#[cfg(unix)]
 async fn take_over(journal: &SqliteJournal, run: &RunId) -> levity::core::OpenRun {
     loop {
         match journal.open(run).await {
             Ok(open) => return open,
             Err(error) => assert_eq!(error.kind(), JournalErrorKind::Busy, "{error}"),
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::task::yield_now().await;
     }
 }
 

@@ -167,7 +167,7 @@ impl Desk {
                 Ok(key) => (Box::new(move |desk, failed| desk.posted(key, reply, failed)), None),
                 Err(error) => answered(reply, Err(error)),
             },
-            Work::Watch { key, fence, mailbox } => (self.watch(key, fence, mailbox), None),
+            Work::Watch { run, key, fence, mailbox } => (self.watch(&run, (key, fence), mailbox), None),
             Work::Settle { reply } => answered(reply, Ok(())),
         }
     }
@@ -184,7 +184,7 @@ impl Desk {
                 self.forget(key, fence);
                 let_go(key, fence, true)
             }
-            Work::Watch { key, fence, mailbox } => self.watch(key, fence, mailbox),
+            Work::Watch { run, key, fence, mailbox } => self.watch(&run, (key, fence), mailbox),
         }
     }
 

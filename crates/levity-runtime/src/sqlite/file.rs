@@ -22,6 +22,10 @@ const FORMAT: i32 = 1;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many pages the log beside the file may have before they are moved into it. The more there are, the more
+/// often a page is written many times and moved once.
+const LOG: i64 = 4_000;
+
 /// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used twice.
 const TABLES: &str = "
 CREATE TABLE runs (
@@ -85,7 +89,8 @@ impl Place {
             let connection = Connection::open_with_flags(&self.path, flags)?;
             connection.busy_timeout(PATIENCE)?;
             connection.set_prepared_statement_cache_capacity(32);
-            connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
+            connection.pragma_update(None, "wal_autocheckpoint", LOG)?;
+            connection.pragma_update(None, "journal_size_limit", LOG * 4096)?;
             Ok(connection)
         };
         open().map_err(|error| self.failed("opened", error))

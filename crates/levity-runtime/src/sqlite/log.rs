@@ -86,8 +86,8 @@ impl RunLog for SqliteLog {
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
         let mailbox = self.mailbox.get_or_insert_with(|| {
             let mailbox = Arc::new(Mailbox::default());
-            let (key, fence) = (self.held.key, self.held.fence);
-            self.held.writer.tell(Work::Watch { key, fence, mailbox: mailbox.clone() });
+            let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
+            self.held.writer.tell(Work::Watch { run, key, fence, mailbox: mailbox.clone() });
             mailbox
         });
         let (last, posts) = mailbox.take().await?;

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_core::{JournalError, Record, RunId, RunQuery, RunSummary, Status, Timestamp};
+use levity_core::{EffectId, JournalError, Record, RunId, RunQuery, RunSummary, Status, Timestamp, Waiting};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -221,7 +221,10 @@ fn summary(row: &Row<'_>) -> Result<RunSummary, Flaw> {
     (summary.records, summary.child, summary.paused) = (natural(row, 3)?, row.get(4)?, row.get(5)?);
     let flaw = |_| Flaw::Run(RunId::new(id), "its row cannot be read".to_owned());
     if let ValueRef::Text(waiting) = row.get_ref(6)? {
-        summary.waiting = serde_json::from_slice(waiting).map_err(flaw)?;
+        summary.waiting = match one_waiting(waiting) {
+            Some(one) => vec![one],
+            None => serde_json::from_slice(waiting).map_err(flaw)?,
+        };
     }
     summary.status = match row.get_ref(7)? {
         ValueRef::Text(b"\"complete\"") => Some(Status::Complete),
@@ -229,6 +232,17 @@ fn summary(row: &Row<'_>) -> Result<RunSummary, Flaw> {
         _ => None,
     };
     Ok(summary)
+}
+
+/// The usual case, `[{"effect":1,"until":2}]`, without the effort that any JSON takes: a list has many of them.
+fn one_waiting(text: &[u8]) -> Option<Waiting> {
+    let text = std::str::from_utf8(text).ok()?;
+    let inside = text.strip_prefix("[{\"effect\":")?.strip_suffix("}]")?;
+    let (effect, until) = match inside.split_once(",\"until\":") {
+        Some((effect, until)) => (effect, Some(Timestamp::from_millis(until.parse().ok()?))),
+        None => (inside, None),
+    };
+    Some(Waiting::new(EffectId::new(effect.parse().ok()?), until))
 }
 
 /// A number that is never negative, unless somebody else wrote it.

@@ -28,7 +28,7 @@ pub(super) enum Work {
     /// Leave word for a run.
     Post { run: RunId, post: String, reply: Reply<()> },
     /// Bring what is left for a run.
-    Watch { key: i64, fence: i64, mailbox: Arc<Mailbox> },
+    Watch { run: RunId, key: i64, fence: i64, mailbox: Arc<Mailbox> },
     /// Only say that all before it is done.
     Settle { reply: Reply<()> },
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use levity_core::{
-    Command, EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun, Opened,
-    Outcome, Post, Record, RunId, RunQuery, RunState, RunSummary, Timestamp, ToolCall, ToolOutput,
-    ToolResult,
+    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind,
+    Limits, MachineKind, OpenRun, Opened, Outcome, Post, Record, RunId, RunQuery, RunState, RunSummary,
+    Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, Job, Runtime, SqliteJournal};
 use levity_test::{ManualWorld, conformance};
@@ -323,6 +323,31 @@ async fn a_thousand_runs_at_once_are_all_whole() {
 }
 
 #[tokio::test]
+async fn a_list_says_what_a_run_waits_for() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let started = |effect, kind, until: Option<u64>| {
+        let mut note = EffectNote::new(kind, "it", EffectClass::ReadOnly);
+        note.until = until.map(Timestamp::from_millis);
+        Entry::Started { effect: EffectId::new(effect), note }
+    };
+    let waits = [
+        vec![],
+        vec![started(1, EffectKind::Ask, None)],
+        vec![started(u64::MAX, EffectKind::Wait, Some(u64::MAX))],
+        vec![started(3, EffectKind::Wait, Some(7)), started(4, EffectKind::Ask, None)],
+    ];
+    for (number, waits) in waits.into_iter().enumerate() {
+        let run = RunId::from(format!("r{number}"));
+        let entries = std::iter::once(opened()).chain(waits);
+        let records: Vec<_> = (0..).zip(entries).map(|(seq, entry)| record(seq, entry)).collect();
+        journal.open(&run).await.unwrap().log.append(&records).await.unwrap();
+        let listed = journal.list(&RunQuery::new().below(run.clone())).await.unwrap();
+        assert_eq!(listed, Vec::from_iter(RunSummary::of(&run, &records)));
+    }
+}
+
+#[tokio::test]
 async fn a_long_list_has_every_run_once_and_in_order() {
     let folder = Folder::new();
     let journal = folder.journal();
@@ -418,6 +443,12 @@ async fn a_clock_that_is_set_back_lets_no_two_write() {
     let mut again = ahead.open(&run()).await.unwrap();
     assert_eq!(kind(add(&mut other, 2, "").await), JournalErrorKind::Fenced);
     add(&mut again, 2, "").await.unwrap();
+    // Back to the other, whose fenced log is still there and gets nothing of what is left for the new one.
+    second.advance(Duration::from_secs(36_000));
+    let mut newest = behind.open(&run()).await.unwrap();
+    assert_eq!(kind(other.log.posted().await), JournalErrorKind::Fenced);
+    ahead.post(&run(), &Post::Command(Command::Pause)).await.unwrap();
+    assert_eq!(newest.log.posted().await.unwrap().len(), 1);
     assert_eq!(behind.read(&run()).await.unwrap().len(), 3);
 }
 

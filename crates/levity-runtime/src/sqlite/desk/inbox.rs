@@ -43,8 +43,12 @@ impl Desk {
         let _ = reply.send(failed.map_or(Ok(()), |error| Err(error.clone())));
     }
 
-    /// From now on, brings what is left for a run.
-    pub(super) fn watch(&mut self, key: i64, fence: i64, mailbox: Arc<Mailbox>) -> Answer {
+    /// From now on, brings what is left for a run, unless a newer log of it has come meanwhile.
+    pub(super) fn watch(&mut self, run: &RunId, (key, fence): (i64, i64), mailbox: Arc<Mailbox>) -> Answer {
+        if self.held.get(&key) != Some(&fence) {
+            mailbox.put([Err(JournalError::fenced(run))]);
+            return Box::new(|_, _| {});
+        }
         self.watched.insert(key, Watched { fence, mailbox, last: 0 });
         Box::new(move |desk, _| desk.deliver(key))
     }
