@@ -30,7 +30,7 @@ fn is_sqlite(folder: &Path) -> bool {
     folder.to_string_lossy().contains("sqlite")
 }
 
-/// The records of each run, as lines of JSON.
+/// The records of each run, as lines of JSON; those of the lead come first.
 fn logs(folder: &Path) -> Vec<String> {
     if is_sqlite(folder) {
         return block_on(sqlite_logs(folder));
@@ -38,7 +38,7 @@ fn logs(folder: &Path) -> Vec<String> {
     let paths = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     let mut logs: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect();
-    logs.sort();
+    logs.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     let text = |path| fs::read_to_string(path).unwrap();
     logs.into_iter()
         .map(|path| text(path).lines().skip(1).map(|line| format!("{line}\n")).collect())
