@@ -1,7 +1,10 @@
 //! The `levity` command.
 
+mod agent;
+mod follow;
 mod run;
 mod runs;
+mod store;
 mod terminal;
 
 use std::process::ExitCode;
@@ -20,7 +23,7 @@ struct Cli {
 enum Command {
     /// Work on a goal and print the answer.
     Run(run::Run),
-    /// Look at runs that were kept.
+    /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
 }
 

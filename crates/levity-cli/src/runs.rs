@@ -1,13 +1,19 @@
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::{
-    Command, EffectKind, Entry, Journal as _, JournalError, Outcome, Record, RunQuery, RunSummary,
-};
+use levity::core::{Journal, Record};
 use levity::prelude::*;
 
-use crate::terminal::{chain, complain, say, say_json};
+use crate::agent::AgentArgs;
+use crate::store::Where;
+use crate::terminal::{chain, complain};
+
+mod drive;
+mod keep;
+mod list;
+mod story;
+mod tell;
 
 /// How `levity runs` is called.
 #[derive(Args)]
@@ -19,117 +25,91 @@ pub(crate) struct Runs {
 #[derive(Subcommand)]
 enum What {
     /// List the runs of a journal, oldest first.
-    List(Where),
-    /// Tell the story of a run.
-    Show {
-        /// The run's id.
-        run: String,
-        #[command(flatten)]
-        journal: Where,
-    },
+    List(list::List),
+    /// Tell the story of a run and the runs below it.
+    Show(list::Show),
+    /// Set two runs side by side: what they answered, what it cost, what they did.
+    Compare(list::Compare),
+    /// Go on with a run.
+    Resume(Driven),
+    /// Fold a run again without performing anything, and see whether it comes out the same.
+    Replay(drive::Replay),
+    /// Go another way from a record of a run.
+    Fork(drive::Fork),
+    /// Allow what a run asks about.
+    Approve(tell::Approve),
+    /// Forbid what a run asks about.
+    Deny(tell::Deny),
+    /// End a run.
+    Cancel(tell::Cancel),
+    /// Say what came of a call that was under way when a process ended.
+    Resolve(tell::Resolve),
+    /// Write a run and the runs below it to the standard output, as JSON lines.
+    Export(keep::Export),
+    /// Take in runs that were exported.
+    Import(keep::Import),
+    /// Remove runs, with the runs below them.
+    Rm(keep::Remove),
 }
 
+/// A run that is driven on.
 #[derive(Args)]
-struct Where {
-    /// The folder that the runs are kept in.
-    #[arg(long, value_name = "FOLDER", default_value = "runs")]
-    journal: PathBuf,
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
+pub(crate) struct Driven {
+    #[command(flatten)]
+    one: One,
+    #[command(flatten)]
+    agent: AgentArgs,
 }
 
-/// Looks at runs; never changes one.
-pub(crate) async fn runs(args: Runs) -> ExitCode {
-    let shown = match &args.what {
-        What::List(place) => list(place).await,
-        What::Show { run, journal } => show(&RunId::new(run.as_str()), journal).await,
-    };
-    shown.unwrap_or_else(|error| complain(&chain(&error), 1))
+/// One run of a journal.
+#[derive(Args)]
+pub(crate) struct One {
+    /// The run's id.
+    run: String,
+    #[command(flatten)]
+    place: Where,
 }
 
-async fn list(place: &Where) -> Result<ExitCode, JournalError> {
-    let Some(journal) = journal(place)? else { return Ok(no_journal(place)) };
-    let runs = journal.list(&RunQuery::new()).await?;
-    if place.json {
-        runs.iter().for_each(say_json);
-        return Ok(ExitCode::SUCCESS);
+impl One {
+    fn id(&self) -> RunId {
+        RunId::new(self.run.as_str())
     }
-    runs.iter().map(line).for_each(|line| say(&line));
-    Ok(ExitCode::SUCCESS)
+
+    async fn records(&self) -> Result<(Arc<dyn Journal>, Vec<Record>), String> {
+        let journal = self.place.open()?;
+        let records = read(&*journal, &self.id()).await?;
+        Ok((journal, records))
+    }
 }
 
-fn line(run: &RunSummary) -> String {
-    let status = run.status.as_ref().map_or_else(|| "has not ended".to_owned(), ToString::to_string);
-    format!("{}  {}  {} records  {status}\n", run.opened, run.run, run.records)
-}
-
-async fn show(run: &RunId, place: &Where) -> Result<ExitCode, JournalError> {
-    let Some(journal) = journal(place)? else { return Ok(no_journal(place)) };
-    let records = journal.read(run).await?;
+/// The records of a run that is there.
+async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, String> {
+    let records = journal.read(run).await.map_err(|error| chain(&error))?;
     if records.is_empty() {
-        let problem = format!("there is no run `{run}`; `levity runs list` shows those there are");
-        return Ok(complain(&problem, 1));
+        return Err(format!("there is no run `{run}`; `levity runs list` shows those there are"));
     }
-    if place.json {
-        records.iter().for_each(say_json);
-    } else {
-        records.iter().filter_map(tell).for_each(|line| say(&line));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(records)
 }
 
-/// The journal, if there is one: looking for runs must not make a folder.
-fn journal(place: &Where) -> Result<Option<FileJournal>, JournalError> {
-    if place.journal.is_dir() { FileJournal::new(&place.journal).map(Some) } else { Ok(None) }
-}
+/// What a command came to: an exit code, or what is wrong.
+type Done = Result<ExitCode, String>;
 
-fn no_journal(place: &Where) -> ExitCode {
-    let problem = format!(
-        "there is no folder `{}`; name one with `--journal`, or make a run with `levity run --journal`",
-        place.journal.display()
-    );
-    complain(&problem, 1)
-}
-
-/// A record in words, where it has something to say.
-fn tell(record: &Record) -> Option<String> {
-    let what = match &record.entry {
-        Entry::Opened(opened) => format!("opened, driven by {}", opened.machine),
-        Entry::Started { effect, note } if note.kind == EffectKind::Tool => {
-            format!("{effect}: calls {}", note.name)
-        }
-        Entry::Finished { effect, outcome, .. } => format!("{effect}: {}", came_of(outcome)?),
-        Entry::Commanded(Command::Say { message }) => format!("the host says: {}", message.text()),
-        Entry::Commanded(Command::Cancel { reason }) => format!("the host cancels: {reason}"),
-        Entry::Commanded(Command::Pause) => "the host pauses".to_owned(),
-        Entry::Commanded(Command::Resume) => "the host resumes".to_owned(),
-        Entry::Low(limit) => format!("little is left of the limit on {limit}"),
-        Entry::Wrapped(limit) => format!("the limit on {limit} is near"),
-        Entry::Stopped(limit) => format!("the limit on {limit} is passed"),
-        Entry::Ended(status) => format!("ended: {status}"),
-        _ => return None,
+/// Does what was asked for: 0 when it was done, 1 when not.
+pub(crate) async fn runs(args: Runs) -> ExitCode {
+    let done = match args.what {
+        What::List(list) => list.list().await,
+        What::Show(show) => show.show().await,
+        What::Compare(compare) => compare.compare().await,
+        What::Resume(resume) => drive::resume(resume).await,
+        What::Replay(replay) => replay.replay().await,
+        What::Fork(fork) => fork.fork().await,
+        What::Approve(approve) => approve.tell().await,
+        What::Deny(deny) => deny.tell().await,
+        What::Cancel(cancel) => cancel.tell().await,
+        What::Resolve(resolve) => resolve.tell().await,
+        What::Export(export) => export.export().await,
+        What::Import(import) => import.import().await,
+        What::Rm(remove) => remove.remove().await,
     };
-    Some(format!("{} {what}\n", record.at))
-}
-
-fn came_of(outcome: &Outcome) -> Option<String> {
-    Some(match outcome {
-        Outcome::Model(Ok(response)) => {
-            let calls: Vec<String> =
-                response.message.calls().map(|call| format!("[{} {}]", call.name, call.args)).collect();
-            let text = response.message.text();
-            format!("says {} {} ({})", text.trim(), calls.join(" "), response.usage)
-        }
-        Outcome::Model(Err(error)) => format!("no reply: {error}"),
-        Outcome::Tool(result) if result.is_error() => format!("{} failed: {}", result.name, result.text()),
-        Outcome::Tool(result) => format!("{} gave {}", result.name, result.text()),
-        Outcome::NeedsApproval { reason } => format!("somebody must be asked: {reason}"),
-        Outcome::Denied { reason } => format!("denied: {reason}"),
-        Outcome::Decision(decision) => format!("decided: {decision:?}"),
-        Outcome::Child(ending) => format!("the child {}: {}", ending.status, ending.text),
-        Outcome::Refused(limit) => format!("refused: the limit on {limit}"),
-        Outcome::Unknown => "nobody knows what came of it".to_owned(),
-        _ => return None,
-    })
+    done.unwrap_or_else(|problem| complain(&problem, 1))
 }

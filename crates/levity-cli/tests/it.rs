@@ -3,8 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn levity(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_levity")).args(args).output().unwrap()
@@ -68,7 +69,7 @@ fn what_is_wrong_is_said_with_the_way_out() {
 fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
     let kept = folder.to_str().unwrap();
-    check(&levity(&["runs", "list", "--journal", kept]), 1, "there is no folder");
+    check(&levity(&["runs", "list", "--journal", kept]), 1, "there is no journal");
     check(&levity(&["run", "What?", "--journal", kept, "--id", "monday"]), 0, "kept as run monday");
     check(&levity(&["runs", "list", "--journal", kept]), 0, "monday  8 records  complete");
     check(&levity(&["runs", "show", "monday", "--journal", kept]), 0, "add gave 7.0");
@@ -83,4 +84,115 @@ fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
     fs::write(folder.join("monday.jsonl"), "garbage\n").unwrap();
     check(&levity(&["runs", "show", "monday", "--journal", kept]), 1, "left as it is");
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// A place of this test run's own: a folder, or an SQLite file.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let base = format!("{}-{name}", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(base))
+    }
+
+    fn levity(&self, args: &[&str]) -> Output {
+        levity(&[args, &["--journal", self.0.to_str().unwrap()]].concat())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+        for end in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(format!("{}{end}", self.0.display()));
+        }
+        let _ = fs::remove_dir_all(format!("{}-owners", self.0.display()));
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_run_waits_for_days_in_files_and_in_sqlite() {
+    for name in ["waits", "waits.db"] {
+        let place = Place::new(name);
+        let run = &["run", "What is 2 + 5?", "--id", "monday", "--ask", "add", "--park"];
+        check(&place.levity(run), 3, "run monday waits");
+        check(
+            &place.levity(&["runs", "list", "--state", "waiting"]),
+            0,
+            "monday  5 records  waits for an answer",
+        );
+        assert_eq!(text(&place.levity(&["runs", "list", "--state", "answered"])), "");
+        check(
+            &place.levity(&["runs", "show", "monday"]),
+            0,
+            "waits for an answer to effect 2: may it call add",
+        );
+        check(&place.levity(&["runs", "resume", "monday", "--ask", "add", "--park"]), 3, "run monday waits");
+        check(
+            &place.levity(&["runs", "approve", "monday"]),
+            0,
+            "`levity runs resume` goes on with run monday",
+        );
+        check(&place.levity(&["runs", "approve", "monday"]), 1, "run `monday` asks nothing");
+        check(&place.levity(&["runs", "resume", "monday", "--ask", "add"]), 0, "gets   7.0");
+        check(&place.levity(&["runs", "approve", "monday"]), 1, "has ended");
+        check(&place.levity(&["runs", "cancel", "monday"]), 1, "is not running");
+        let resolve = &["runs", "resolve", "monday", "--effect", "3", "--not-done"];
+        check(&place.levity(resolve), 1, "is not running");
+    }
+}
+
+#[test]
+fn a_run_is_replayed_forked_compared_moved_and_removed() {
+    for (name, other) in [("moves", "moved.db"), ("moves.db", "moved")] {
+        let (place, other) = (Place::new(name), Place::new(other));
+        check(&place.levity(&["run", "What is 2 + 5?", "--id", "monday"]), 0, "kept as run monday");
+        check(&place.levity(&["runs", "replay", "monday"]), 0, "8 records give the same");
+        let changed = &["runs", "replay", "monday", "--instructions", "Be long."];
+        check(&place.levity(changed), 1, "the instructions changed");
+        let script = file(&format!("{name}.json"), r#"[{"reply": "x"}, {"reply": "Seven, as it were."}]"#);
+        let fork = &["runs", "fork", "monday", "--after", "4", "--id", "tuesday", "--script"];
+        let fork = [&fork[..], &[script.to_str().unwrap()]].concat();
+        check(&place.levity(&fork), 0, "Seven, as it were.");
+        check(&place.levity(&["runs", "fork", "monday", "--after", "99"]), 1, "is one of 0 to 6");
+        check(&place.levity(&["runs", "compare", "monday", "tuesday"]), 0, "both took the same steps");
+        let exported = place.levity(&["runs", "export", "tuesday"]);
+        let archive = file(&format!("{name}.jsonl"), &text(&exported));
+        check(&other.levity(&["runs", "import", archive.to_str().unwrap()]), 0, "tuesday");
+        assert_eq!(
+            text(&other.levity(&["runs", "show", "tuesday", "--json"])),
+            text(&place.levity(&["runs", "show", "tuesday", "--json"]))
+        );
+        check(&other.levity(&["runs", "rm", "tuesday", "nobody"]), 1, "there is no run `nobody`");
+        assert_eq!(text(&other.levity(&["runs", "list"])), "");
+        check(&place.levity(&["runs", "rm"]), 2, "Usage");
+        check(&place.levity(&["runs", "rm", "--state", "answered"]), 0, "removed monday");
+        assert_eq!(text(&place.levity(&["runs", "list", "--json"])), "");
+    }
+}
+
+#[test]
+fn a_run_that_another_process_drives_is_told_through_sqlite() {
+    let place = Place::new("live.db");
+    let script = file(
+        "waits.json",
+        r#"[{"call": {"name": "wait", "args": {"seconds": 3600}}}, {"reply": "At last."}]"#,
+    );
+    let args = ["run", "Wait", "--id", "live", "--script", script.to_str().unwrap(), "--journal"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_levity"));
+    let child = child.args(args).arg(&place.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("waits  until")));
+    check(&place.levity(&["runs", "show", "live"]), 0, "waits until");
+    check(&place.levity(&["runs", "resume", "live", "--quiet"]), 1, "driven elsewhere");
+    check(&place.levity(&["runs", "rm", "live"]), 1, "driven elsewhere");
+    let told = place.levity(&["runs", "cancel", "live", "--reason", "no time"]);
+    check(&told, 0, "left for the process that drives run live");
+    check(&child.wait_with_output().unwrap(), 1, "the run was cancelled: no time");
+    check(&place.levity(&["runs", "list"]), 0, "cancelled");
 }

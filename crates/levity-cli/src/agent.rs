@@ -1,0 +1,88 @@
+//! The agent that the commands run.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use levity::prelude::*;
+use levity::test::ScriptedModel;
+use serde_json::json;
+
+use crate::terminal::{chain, say};
+
+/// How long the model may wait at a time.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
+
+/// What the agent is made of, and how it is shown.
+#[derive(Args)]
+pub(crate) struct AgentArgs {
+    /// What the model is told before everything else.
+    #[arg(long, default_value = "Be brief.")]
+    instructions: String,
+    /// A JSON file of replies that a scripted model gives; without it, a short demonstration stands in.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Ask before this tool is called; may be given more than once.
+    #[arg(long, value_name = "TOOL")]
+    ask: Vec<String>,
+    /// How many turns the run may take.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_turns: u64,
+    /// Leave the run in its journal when all it does is wait, for a person or a time.
+    #[arg(long)]
+    pub(crate) park: bool,
+    /// Print every event as one JSON object on a line of its own, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the answer alone.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+}
+
+/// Adds two numbers.
+#[tool(read_only)]
+async fn add(
+    /** left */
+    a: f64,
+    /** right */
+    b: f64,
+) -> f64 {
+    a + b
+}
+
+impl AgentArgs {
+    /// The agent, driven by this runtime.
+    pub(crate) fn build(&self, runtime: Runtime) -> Result<Agent, String> {
+        let ask = |policy: Policy, tool: &String| {
+            policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
+        };
+        let agent = Agent::builder(self.model()?)
+            .instructions(self.instructions.as_str())
+            .tool(add)
+            .waits(LONGEST_WAIT)
+            .policy(self.ask.iter().fold(Policy::new(), ask))
+            .max_turns(self.max_turns)
+            .runtime(runtime);
+        agent.build().map_err(|error| chain(&error))
+    }
+
+    fn model(&self) -> Result<ScriptedModel, String> {
+        let Some(path) = &self.script else {
+            if !self.quiet && !self.json {
+                say("(no model is configured: a scripted stand-in gives a demonstration)\n");
+            }
+            let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
+            let model =
+                model.reply("A scripted stand-in cannot know. It only called `add` to show how that looks.");
+            return Ok(model.by_history());
+        };
+        let text = fs::read_to_string(path)
+            .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+        let model = ScriptedModel::from_json(&text);
+        // A run that is gone on with takes up the script where it was.
+        model
+            .map(ScriptedModel::by_history)
+            .map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+    }
+}

@@ -1,0 +1,108 @@
+//! A run under way, as the terminal shows it.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::pin::pin;
+use std::process::ExitCode;
+
+use levity::agent::AgentRun;
+use levity::core::{Delta, Status};
+use levity::prelude::*;
+
+use crate::agent::AgentArgs;
+use crate::terminal::{chain, complain, say, say_json};
+
+/// How a run that waits is told from one that ended.
+pub(crate) const WAITS: u8 = 3;
+
+/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
+pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
+    match watch(run, args).await {
+        Ok(answer) => conclude(args, &answer, kept),
+        Err(levity::Error::Parked { run, .. }) => {
+            complain(&format!("run {run} waits; `levity runs show {run}` says for what"), WAITS)
+        }
+        Err(error) => {
+            if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
+                complain(&format!("the last words were: {partial}"), 1);
+            }
+            complain(&chain(&error), 1)
+        }
+    }
+}
+
+async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
+    let mut events = run.events();
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut cancelled = false;
+    loop {
+        tokio::select! {
+            event = events.next() => match event {
+                Some(event) => {
+                    show(args, &event);
+                    if let EventKind::Asked(ask) = &event.kind && !args.park {
+                        // A run that has ended meanwhile needs no answer.
+                        let _ = run.control().decide(ask, decide(ask).await).await;
+                    }
+                }
+                None => return run.await,
+            },
+            _ = &mut interrupted, if !cancelled => {
+                cancelled = true;
+                // A run that has ended meanwhile needs no cancelling.
+                let _ = run.cancel("interrupted from the terminal").await;
+            }
+        }
+    }
+}
+
+/// Asks whoever sits at the terminal.
+async fn decide(ask: &Ask) -> Decision {
+    if !io::stdin().is_terminal() {
+        return Decision::deny("nobody sits at the terminal; `--park` keeps the question for later");
+    }
+    say(&format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason));
+    let line = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    match line.await {
+        Ok(Ok(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,
+        _ => Decision::deny("the user says no"),
+    }
+}
+
+fn show(args: &AgentArgs, event: &Event) {
+    if args.json {
+        return say_json(event);
+    }
+    if args.quiet {
+        return;
+    }
+    match &event.kind {
+        EventKind::TurnStarted { turn, .. } => say(&format!("turn {turn}\n")),
+        EventKind::Delta { delta: Delta::Thinking(text), .. } => say(&format!("  thinks {text}\n")),
+        EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
+        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
+        EventKind::Note { text } => say(&format!("  note   {text}\n")),
+        EventKind::WaitStarted { until, .. } => say(&format!("  waits  until {until}\n")),
+        _ => {}
+    }
+}
+
+fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
+    if args.json {
+        return ExitCode::SUCCESS;
+    }
+    say(&format!("{answer}\n"));
+    if let Status::BestEffort(_) = answer.status() {
+        complain(&answer.status().to_string(), 0);
+    }
+    if kept && !args.quiet {
+        say(&format!("(kept as run {})\n", answer.run()));
+    }
+    if !args.quiet {
+        let stats = answer.stats();
+        say(&format!("({}, {} turns, {} tool calls)\n", answer.usage(), stats.turns, stats.tool_calls));
+    }
+    ExitCode::SUCCESS
+}

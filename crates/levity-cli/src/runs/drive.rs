@@ -1,0 +1,70 @@
+//! Going on with runs.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use levity::prelude::*;
+
+use super::{Done, Driven};
+use crate::follow::follow;
+use crate::terminal::{chain, say, say_json};
+
+pub(super) async fn resume(args: Driven) -> Done {
+    let (journal, _) = args.one.records().await?;
+    let agent = args.agent.build(Runtime::new().with_journal(journal))?;
+    let resume = agent.resume(args.one.id());
+    let run = if args.agent.park { resume.park() } else { resume }.start();
+    Ok(follow(run, &args.agent, true).await)
+}
+
+#[derive(Args)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    driven: Driven,
+}
+
+impl Replay {
+    pub(super) async fn replay(self) -> Done {
+        let Driven { one, agent: mut args } = self.driven;
+        let (journal, records) = one.records().await?;
+        args.quiet = true;
+        let agent = args.build(Runtime::new().with_journal(journal))?;
+        let replayed = agent.replay(&one.id()).await.map_err(|error| chain(&error))?;
+        if args.json {
+            replayed.events.iter().for_each(say_json);
+        } else {
+            let (records, events) = (records.len(), replayed.events.len());
+            say(&format!("{records} records give the same {events} events again\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Fork {
+    #[command(flatten)]
+    driven: Driven,
+    /// The last record of the old run that the new one begins with, by its number in `levity runs show`; of
+    /// a run that has ended, the last before the last call of its model.
+    #[arg(long, value_name = "RECORD")]
+    after: Option<u64>,
+    /// The new run's id; a random one by default.
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+}
+
+impl Fork {
+    pub(super) async fn fork(self) -> Done {
+        let Driven { one, agent: args } = self.driven;
+        let (journal, _) = one.records().await?;
+        let agent = args.build(Runtime::new().with_journal(journal))?;
+        let mut fork = agent.fork(one.id());
+        if let Some(after) = self.after {
+            fork = fork.after(after);
+        }
+        if let Some(id) = self.id {
+            fork = fork.id(id);
+        }
+        Ok(follow(fork.start(), &args, true).await)
+    }
+}

@@ -1,0 +1,172 @@
+//! A run's records as a story.
+
+use std::collections::BTreeMap;
+
+use levity::core::{
+    Command, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response, RunId, ToolCall,
+};
+use serde_json::Value;
+
+/// Texts that are longer are cut in a line of the story; `--json` has all of it.
+const LONG: usize = 400;
+
+/// Tells a run and, where it starts others, those.
+pub(super) async fn tell(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
+    let mut story = Story { text: String::new(), indent: 0 };
+    Box::pin(story.run(journal, run, records)).await;
+    story.text
+}
+
+struct Story {
+    text: String,
+    indent: usize,
+}
+
+/// What the story knows of the effects so far.
+#[derive(Default)]
+struct Known {
+    /// What models asked for, in order.
+    calls: Vec<ToolCall>,
+    open: BTreeMap<EffectId, EffectNote>,
+}
+
+impl Known {
+    /// What an effect is about: a tool with its arguments, say.
+    fn what(&self, note: &EffectNote) -> String {
+        let Some(id) = &note.call else { return note.name.to_string() };
+        let by_id = self.calls.iter().rev().find(|call| call.id == *id);
+        // A call whose id was taken got another one; then the last of that name is meant.
+        match by_id.or_else(|| self.calls.iter().rev().find(|call| call.name == *note.name)) {
+            Some(call) => format!("{} {}", call.name, short(&call.args.to_string())),
+            None => note.name.to_string(),
+        }
+    }
+}
+
+impl Story {
+    async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
+        let mut known = Known::default();
+        for record in records {
+            for line in lines(record, &mut known) {
+                self.line(record.seq, &line);
+            }
+            if let Entry::Started { effect, note } = &record.entry
+                && note.kind == EffectKind::Child
+            {
+                let child = run.child(*effect);
+                let below = journal.read(&child).await.unwrap_or_default();
+                self.indent += 1;
+                Box::pin(self.run(journal, &child, &below)).await;
+                self.indent -= 1;
+            }
+        }
+        for (effect, note) in &known.open {
+            let what = known.what(note);
+            let line = match note.kind {
+                EffectKind::Ask => format!("waits for an answer to effect {effect}: may it call {what}?"),
+                EffectKind::Wait => format!("waits until {}", note.until.unwrap_or_default()),
+                EffectKind::Child => continue,
+                _ => format!("effect {effect} has begun and not finished: {what}"),
+            };
+            self.line(records.len() as u64, &line);
+        }
+    }
+
+    fn line(&mut self, seq: u64, line: &str) {
+        let indent = "    ".repeat(self.indent);
+        self.text.push_str(&format!("{indent}{seq:>4}  {line}\n"));
+    }
+}
+
+/// What a record has to say.
+fn lines(record: &Record, known: &mut Known) -> Vec<String> {
+    let at = record.at;
+    match &record.entry {
+        Entry::Opened(opened) => {
+            let mut lines = vec![format!("opened {at}, driven by {}", opened.machine)];
+            lines.extend(goal(&opened.state).map(|goal| format!("goal: {}", short(&goal))));
+            lines.extend(opened.forked.as_ref().map(|f| format!("forked from {} after {}", f.run, f.after)));
+            lines
+        }
+        Entry::Started { effect, note } => {
+            let again = known.open.insert(*effect, note.clone()).is_some();
+            let what = known.what(note);
+            let again = if again { " again" } else { "" };
+            match note.kind {
+                EffectKind::Tool | EffectKind::Child => vec![format!("calls{again} {what}")],
+                EffectKind::Ask => vec![format!("asks{again}: may it call {what}?")],
+                EffectKind::Wait => vec![format!("waits{again} until {}", note.until.unwrap_or_default())],
+                _ => Vec::new(),
+            }
+        }
+        Entry::Finished { effect, outcome, .. } => {
+            let note = known.open.remove(effect);
+            came_of(outcome, note.as_ref(), known)
+        }
+        Entry::Cleared { effect } => vec![format!("the host says: effect {effect} did not take effect")],
+        Entry::Commanded(command) => vec![commanded(command)],
+        Entry::Low(limit) => vec![format!("little is left of the limit on {limit}")],
+        Entry::Wrapped(limit) => vec![format!("the limit on {limit} is near")],
+        Entry::Stopped(limit) => vec![format!("the limit on {limit} is passed")],
+        Entry::Ended(status) => vec![format!("ended {at}: {status}")],
+        _ => Vec::new(),
+    }
+}
+
+fn commanded(command: &Command) -> String {
+    match command {
+        Command::Say { message } => format!("the host says: {}", short(&message.text())),
+        Command::Cancel { reason } => format!("the host cancels: {reason}"),
+        Command::Pause => "the host pauses".to_owned(),
+        Command::Resume => "the host resumes".to_owned(),
+        other => format!("the host commands: {other:?}"),
+    }
+}
+
+fn came_of(outcome: &Outcome, note: Option<&EffectNote>, known: &mut Known) -> Vec<String> {
+    let name = note.map_or("it", |note| &*note.name);
+    vec![match outcome {
+        Outcome::Model(Ok(response)) => return said(response, known),
+        Outcome::Model(Err(error)) => format!("no reply: {error}"),
+        Outcome::Tool(result) if result.is_error() => format!("{name} failed: {}", short(&result.text())),
+        Outcome::Tool(result) => format!("{name} gave {}", short(&result.text())),
+        Outcome::NeedsApproval { reason } => format!("somebody must be asked: {reason}"),
+        Outcome::Denied { reason } => format!("{name} is denied: {reason}"),
+        Outcome::Decision(decision) => format!("decided: {decision:?}"),
+        Outcome::Child(ending) => format!("{name} ended, {}: {}", ending.status, short(&ending.text)),
+        Outcome::Woken => "the time has passed".to_owned(),
+        Outcome::Refused(limit) => format!("{name} is refused: the limit on {limit}"),
+        Outcome::Unknown => format!("nobody knows what came of {name}"),
+        _ => return Vec::new(),
+    }]
+}
+
+fn said(response: &Response, known: &mut Known) -> Vec<String> {
+    known.calls.extend(response.message.calls().cloned());
+    let text = response.message.text();
+    let calls: Vec<&str> = response.message.calls().map(|call| call.name.as_str()).collect();
+    let mut line = "the model".to_owned();
+    if !text.trim().is_empty() {
+        line.push_str(&format!(" says {}", short(text.trim())));
+    }
+    if !calls.is_empty() {
+        line.push_str(&format!(" wants {}", calls.join(", ")));
+    }
+    vec![format!("{line} ({})", response.usage)]
+}
+
+/// What an agent was told to do, if it is an agent.
+fn goal(state: &Value) -> Option<String> {
+    let goal = state.get("goal")?;
+    let message: levity::core::Message = serde::Deserialize::deserialize(goal).ok()?;
+    Some(message.text().into_owned())
+}
+
+/// A text on one line, cut when it is long.
+fn short(text: &str) -> String {
+    let mut line: String = text.chars().take(LONG).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() < text.len() {
+        line.push('…');
+    }
+    line
+}

@@ -1,0 +1,141 @@
+//! Telling runs what to do, whoever drives them.
+
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args};
+use levity::core::{Command, EffectId, Entry, Journal, Post, Record, Resolution, ToolOutput, Waiting};
+use levity::prelude::*;
+use levity::runtime::Told;
+
+use super::{Done, One};
+use crate::terminal::{chain, say};
+
+#[derive(Args)]
+pub(crate) struct Approve {
+    #[command(flatten)]
+    one: One,
+    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    #[arg(long, value_name = "EFFECT")]
+    effect: Option<u64>,
+}
+
+impl Approve {
+    pub(super) async fn tell(self) -> Done {
+        decide(&self.one, self.effect, Decision::Allow).await
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Deny {
+    #[command(flatten)]
+    one: One,
+    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    #[arg(long, value_name = "EFFECT")]
+    effect: Option<u64>,
+    /// Why not; the model is told.
+    #[arg(long, default_value = "the user says no")]
+    reason: String,
+}
+
+impl Deny {
+    pub(super) async fn tell(self) -> Done {
+        decide(&self.one, self.effect, Decision::deny(self.reason)).await
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    one: One,
+    /// Why.
+    #[arg(long, default_value = "the user wants no more")]
+    reason: String,
+}
+
+impl Cancel {
+    pub(super) async fn tell(self) -> Done {
+        tell(&self.one, Post::Command(Command::Cancel { reason: self.reason })).await
+    }
+}
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("what").required(true)))]
+pub(crate) struct Resolve {
+    #[command(flatten)]
+    one: One,
+    /// The call, by its number in `levity runs show`.
+    #[arg(long, value_name = "EFFECT")]
+    effect: u64,
+    /// It took effect, and returned this.
+    #[arg(long, value_name = "TEXT", group = "what")]
+    done: Option<String>,
+    /// It did not take effect, and is to be made when the run goes on.
+    #[arg(long, group = "what")]
+    not_done: bool,
+    /// Nobody can tell; the model is told so.
+    #[arg(long, group = "what")]
+    unknown: bool,
+}
+
+impl Resolve {
+    pub(super) async fn tell(self) -> Done {
+        let resolution = match self.done {
+            Some(text) => Resolution::Done(ToolOutput::text(text)),
+            None if self.not_done => Resolution::NotDone,
+            None => Resolution::Unknown,
+        };
+        let effect = EffectId::new(self.effect);
+        tell(&self.one, Post::Resolve { effect, resolution }).await
+    }
+}
+
+async fn decide(one: &One, effect: Option<u64>, decision: Decision) -> Done {
+    let (journal, records) = one.records().await?;
+    let (run, effect) = match effect {
+        Some(effect) => (one.id(), EffectId::new(effect)),
+        None => only_question(&*journal, &one.id(), &records).await?,
+    };
+    tell_in(journal, &run, Post::Decide { effect, decision }).await
+}
+
+/// The one question that a run, or a run below it, waits for an answer to.
+async fn only_question(
+    journal: &dyn Journal,
+    run: &RunId,
+    records: &[Record],
+) -> Result<(RunId, EffectId), String> {
+    let query = levity::core::RunQuery::new().below(run.clone());
+    let runs = journal.list(&query).await.map_err(|error| chain(&error))?;
+    let asks = |waiting: &Waiting| waiting.until.is_none();
+    let found: Vec<(RunId, EffectId)> = runs
+        .iter()
+        .flat_map(|run| run.waiting.iter().filter(|w| asks(w)).map(|w| (run.run.clone(), w.effect)))
+        .collect();
+    match &*found {
+        [only] => Ok(only.clone()),
+        [] if has_ended(records) => Err(format!("run `{run}` has ended, so it asks nothing")),
+        [] => Err(format!("run `{run}` asks nothing; `levity runs show {run}` says where it stands")),
+        many => {
+            let list: Vec<_> = many.iter().map(|(run, effect)| format!("{run} --effect {effect}")).collect();
+            Err(format!("there are {} questions; say which: {}", many.len(), list.join(", ")))
+        }
+    }
+}
+
+fn has_ended(records: &[Record]) -> bool {
+    matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
+}
+
+async fn tell(one: &One, post: Post) -> Done {
+    let (journal, _) = one.records().await?;
+    tell_in(journal, &one.id(), post).await
+}
+
+async fn tell_in(journal: std::sync::Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
+    let told = Runtime::new().with_journal(journal).tell(run, post).await;
+    match told.map_err(|error| chain(&error))? {
+        Told::Posted => say(&format!("left for the process that drives run {run}\n")),
+        _ => say(&format!("written; `levity runs resume` goes on with run {run}\n")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
