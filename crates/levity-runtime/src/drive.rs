@@ -45,8 +45,10 @@ pub(crate) struct Driver<M> {
     parked: Vec<(EffectId, ChildRun)>,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
-    /// What a fork begins with.
-    unwritten: Vec<Record>,
+    /// What was folded in and is not written down yet, and what is to be told once it is.
+    staged: Vec<Record>,
+    told: Vec<Event>,
+    acks: Vec<Ack>,
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
     budget: budget::Budget,
@@ -125,8 +127,9 @@ impl<M: Machine + 'static> Driver<M> {
             Some(fork) => fork.fold(&mut state, records, &*around.executor),
             None => records.into_iter().try_for_each(|record| state.apply(record, None)).map(|()| Vec::new()),
         };
-        let unwritten = match folded {
-            Ok(unwritten) => unwritten,
+        // What a fork begins with is written when it begins.
+        let staged = match folded {
+            Ok(staged) => staged,
             Err(divergence) => {
                 let divergence = divergence.since(&changes(&setup, &around.executor.setup()));
                 return Err((state.machine, divergence.into()));
@@ -134,7 +137,9 @@ impl<M: Machine + 'static> Driver<M> {
         };
         Ok(Box::new(Self {
             state,
-            unwritten,
+            staged,
+            told: Vec::new(),
+            acks: Vec::new(),
             log,
             around,
             line,
@@ -179,9 +184,9 @@ impl<M: Machine + 'static> Driver<M> {
         while self.state.machine.ending().is_none() {
             // A child that is only driven on to be ended begins nothing.
             let cancelled = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
-            if !cancelled {
-                self.start_ready().await?;
-            }
+            let begun = if cancelled { Vec::new() } else { self.start_ready()? };
+            self.commit().await?;
+            begun.into_iter().for_each(|(id, effect)| self.launch(id, effect));
             if self.state.machine.ending().is_some() {
                 break;
             }
@@ -193,9 +198,10 @@ impl<M: Machine + 'static> Driver<M> {
             }
             let (entries, acks) = self.wait().await?;
             let must_end = entries.iter().any(is_last_word);
-            self.record(entries).await?;
-            acks.into_iter().for_each(|ack| drop(ack.send(Ok(()))));
+            self.stage(entries)?;
+            self.acks.extend(acks);
             if must_end && self.state.machine.ending().is_none() {
+                self.commit().await?;
                 return Err(Error::Stuck(self.state.run.clone()));
             }
         }
@@ -204,9 +210,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Opens a new run, or goes on with an old one.
     async fn begin(&mut self) -> Result<(), Error> {
-        if !self.unwritten.is_empty() {
-            self.log.append(&std::mem::take(&mut self.unwritten)).await?;
-        }
+        self.commit().await?;
         self.count_below().await?;
         if self.state.seq == 0 {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
@@ -218,7 +222,7 @@ impl<M: Machine + 'static> Driver<M> {
             if self.keeps() {
                 opened.setup = self.around.executor.setup();
             }
-            self.record(vec![Entry::Opened(opened)]).await?;
+            self.stage(vec![Entry::Opened(opened)])?;
         }
         if self.state.machine.ending().is_some() {
             return Ok(());
@@ -264,6 +268,9 @@ impl<M: Machine + 'static> Driver<M> {
         for (id, child) in std::mem::take(&mut self.parked) {
             self.children.push(self.child(id, child));
         }
+        if !self.children.is_empty() {
+            self.commit().await?;
+        }
         while self.children.next().await.is_some() {}
         let status = self.state.machine.ending().map(|ending| ending.status.clone());
         self.record(status.map(Entry::Ended).into_iter().collect()).await
@@ -278,31 +285,52 @@ impl<M: Machine + 'static> Driver<M> {
         idle && !self.state.paused && self.budget.waiting().is_empty()
     }
 
-    /// Writes entries down, then folds them in, then tells those who watch.
-    async fn record(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+    /// Folds entries in. They are written down and told with the next [`commit`](Self::commit), and nothing
+    /// that follows from them begins before that: what finishes and what begins next are one append.
+    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
         }
-        let at = self.around.shared.world.now();
-        let records: Vec<Record> =
-            (self.state.seq..).zip(entries).map(|(seq, entry)| Record::new(seq, at, entry)).collect();
-        self.log.append(&records).await?;
-        let watched = self.around.hub.as_ref().filter(|hub| hub.is_watched());
-        let mut told = (watched.is_some() || self.audit.is_some()).then(Vec::new);
-        for record in records {
-            self.state.apply(record, told.as_mut())?;
-        }
-        if let Some((audit, told)) = self.audit.as_mut().zip(told.as_ref()) {
-            audit.hear(told);
-        }
-        if let Some(hub) = watched {
-            told.into_iter().flatten().for_each(|event| hub.publish(event));
+        let (at, keeps) = (self.around.shared.world.now(), self.keeps());
+        let watched = self.around.hub.as_ref().is_some_and(|hub| hub.is_watched());
+        let mut told = (watched || self.audit.is_some()).then_some(&mut self.told);
+        for entry in entries {
+            let record = Record::new(self.state.seq, at, entry);
+            if keeps {
+                self.staged.push(record.clone());
+            }
+            self.state.apply(record, told.as_deref_mut())?;
         }
         Ok(())
     }
 
-    /// Begins what may begin, until nothing more may.
-    async fn start_ready(&mut self) -> Result<(), Error> {
+    /// Writes down what was folded in, and then tells those who watch and those who wait for it.
+    async fn commit(&mut self) -> Result<(), Error> {
+        if !self.staged.is_empty() {
+            self.log.append(&self.staged).await?;
+            self.staged.clear();
+        }
+        if let Some(audit) = &mut self.audit {
+            audit.hear(&self.told);
+        }
+        let watched = self.around.hub.as_ref().filter(|hub| hub.is_watched());
+        for event in self.told.drain(..) {
+            if let Some(hub) = watched {
+                hub.publish(event);
+            }
+        }
+        self.acks.drain(..).for_each(|ack| drop(ack.send(Ok(()))));
+        Ok(())
+    }
+
+    async fn record(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+        self.stage(entries)?;
+        self.commit().await
+    }
+
+    /// The effects that may begin, until no more may; they are begun once that is written down.
+    fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, Error> {
+        let mut begun = Vec::new();
         while !self.state.paused && self.state.machine.ending().is_none() {
             let executor = self.around.executor.clone();
             self.state.prepare(|effect| executor.prepare(effect));
@@ -313,14 +341,14 @@ impl<M: Machine + 'static> Driver<M> {
             entries.extend(left.into_iter().filter_map(|id| self.pick_up(id)));
             entries.extend(ready.into_iter().filter_map(|id| self.admit(id)));
             if entries.is_empty() {
-                return Ok(());
+                break;
             }
-            self.record(entries).await?;
-            while let Some((id, effect)) = self.state.next_to_launch(self.budget.waiting()) {
-                self.launch(id, effect);
+            self.stage(entries)?;
+            while let Some(next) = self.state.next_to_launch(self.budget.waiting()) {
+                begun.push(next);
             }
         }
-        Ok(())
+        Ok(begun)
     }
 
     /// The entry for an effect that an earlier process left under way: it begins once more if it may be

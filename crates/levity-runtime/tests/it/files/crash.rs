@@ -94,7 +94,8 @@ async fn a_full_disk_is_an_error_and_the_run_goes_on_when_there_is_room() {
     let finished = |records: &[Record]| {
         records.iter().filter(|record| matches!(record.entry, Entry::Finished { .. })).count()
     };
-    assert_eq!(finished(&before), seen, "what was acknowledged is there, and nothing else");
+    // The last outcome had come in, and could not be written.
+    assert_eq!(finished(&before), seen - 1, "what was written before is there, and nothing else");
     let executor = Arc::new(Answers::default());
     let end =
         resume(folder.journal().with_durability(Durability::Buffered), 300, executor.clone()).await.unwrap();
