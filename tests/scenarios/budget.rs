@@ -530,3 +530,21 @@ async fn a_provider_that_ignores_its_bounds_is_counted_and_never_called_again() 
     assert_eq!(error.partial().unwrap().usage().cost, Some(dollars(4.5)));
     assert_eq!(model.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn a_run_that_was_low_from_the_start_can_be_forked() {
+    let (runtime, _) = runtime();
+    let build = || {
+        let cheap = ScriptedModel::looping(Turn::new().text("2").usage(20, 10)).with_card(card());
+        Agent::builder(busy(card()))
+            .tool(add)
+            .when_low(Low::Switch)
+            .model_for("cheap", cheap)
+            .limits(Limits::new().money(dollars(1.0)).low(100))
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
+    };
+    build().run("Count").id("old").await.unwrap();
+    assert_eq!(build().fork("old").after(1).id("new").await.unwrap().text(), "2");
+}
