@@ -548,3 +548,54 @@ async fn a_run_that_was_low_from_the_start_can_be_forked() {
     build().run("Count").id("old").await.unwrap();
     assert_eq!(build().fork("old").after(1).id("new").await.unwrap().text(), "2");
 }
+
+/// A child of a child that waits for a person, beside a tool that takes too long for the child.
+#[tokio::test]
+async fn a_child_that_was_left_waiting_is_counted_once_when_the_run_above_it_ends() {
+    let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+    let call = |names: &[&str], args: serde_json::Value| {
+        let turn = names.iter().fold(Turn::new(), |turn, name| turn.call(*name, args.clone()));
+        turn.usage(1_000, 0)
+    };
+    let task = json!({"task": "Count"});
+    let risky = RecordingTool::new("risky", |_| Ok(ToolOutput::text("2")))
+        .with_hints(levity::core::Hints::new().destructive());
+    let low = ScriptedModel::new().turn(call(&["risky"], json!({}))).with_card(card());
+    let low = Agent::builder(low).tool(risky).build().unwrap();
+    let middle = ScriptedModel::new().turn(call(&["low"], task.clone()).call("slow", json!({})));
+    let slow = levity::test::FaultyTool::hangs()
+        .named("slow")
+        .with_hints(levity::core::Hints::new().parallel().timeout(Duration::from_secs(600)));
+    let middle = Agent::builder(middle.with_card(card()))
+        .agent("low", "Counts.", low)
+        .tool(slow)
+        .limits(Limits::new().wall_time(Duration::from_secs(60)))
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
+    let top = ScriptedModel::new().turn(call(&["middle"], task)).turn(Turn::new().text("2").usage(1_000, 0));
+    let top = Agent::builder(top.with_card(card())).agent("middle", "Counts.", middle).runtime(runtime);
+    let agent = top.limits(Limits::new().tokens(100_000)).build().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let heard = asked.clone();
+    let watcher = move |event: &Event| {
+        heard.fetch_add(usize::from(matches!(event.kind, EventKind::Asked(_))), Ordering::SeqCst);
+    };
+    let run = agent.run("Count").id("r").park().on_event(watcher);
+    let (end, ()) = tokio::join!(run.into_future(), async {
+        while asked.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        world.advance(Duration::from_secs(60));
+    });
+    assert_eq!(end.unwrap().text(), "2");
+    let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+        levity::core::Entry::Finished { spent, .. } => spent,
+        _ => None,
+    });
+    assert_eq!(spent.unwrap().tokens, 2_000, "one call of the child, and one of its child");
+}

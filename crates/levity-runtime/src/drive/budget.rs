@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
+    CancelToken, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
     ModelErrorKind, Outcome, Record, RunId, Spent,
 };
 use tokio::sync::watch;
@@ -180,6 +180,10 @@ impl Around {
         match self.before.as_ref().and_then(|before| before.get(run)) {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),
+            // One that is only driven on to be ended was left waiting by this process, which has counted it.
+            None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
+                self.meter.add_here(&tally(records).0);
+            }
             None if records.is_empty() => {}
             None => self.meter.add(&tally(records).0),
         }
