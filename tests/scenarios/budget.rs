@@ -599,3 +599,59 @@ async fn a_child_that_was_left_waiting_is_counted_once_when_the_run_above_it_end
     });
     assert_eq!(spent.unwrap().tokens, 2_000, "one call of the child, and one of its child");
 }
+
+/// Sends a request twice: the first breaks off after the provider has charged for it.
+struct Twice(ModelCard, AtomicUsize);
+
+#[async_trait]
+impl Model for Twice {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        Worst::of(&self.0, request).with_sends(2)
+    }
+
+    async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Err(ModelError::new(ModelErrorKind::RateLimited { retry_after: None }, "come back later"))
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_more_than_once_is_not_given_back_when_the_last_is_turned_down() {
+    let (runtime, journal) = runtime();
+    let leaf = Agent::builder(Twice(card(), AtomicUsize::new(0))).build().unwrap();
+    let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(10, 1);
+    let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(10, 1));
+    let agent = Agent::builder(model.with_card(card())).agent("helper", "Counts.", leaf).runtime(runtime);
+    let agent = agent.limits(Limits::new().money(dollars(1.0))).build().unwrap();
+    agent.run("Count").id("r").await.unwrap();
+    let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+        levity::core::Entry::Finished { spent, .. } => spent,
+        _ => None,
+    });
+    assert!(spent.unwrap().tokens > 2_000, "the first may have cost all it was allowed: {spent:?}");
+}
+
+#[tokio::test]
+async fn a_reply_that_had_begun_is_not_given_back() {
+    for watched in [false, true] {
+        let (runtime, journal) = runtime();
+        let kind = ModelErrorKind::RateLimited { retry_after: None };
+        let half = Turn::new().text("So ").break_off(ModelError::new(kind, "too much"));
+        let leaf = Agent::builder(ScriptedModel::new().turn(half).with_card(card())).build().unwrap();
+        let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(10, 1);
+        let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(10, 1));
+        let agent = Agent::builder(model.with_card(card())).agent("helper", "Counts.", leaf).runtime(runtime);
+        let agent = agent.limits(Limits::new().money(dollars(1.0))).build().unwrap();
+        let run = agent.run("Count").id("r");
+        let _ = if watched { watch(run.start()).await.1 } else { run.await };
+        let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+            levity::core::Entry::Finished { spent, .. } => spent,
+            _ => None,
+        });
+        assert!(spent.unwrap().tokens > 1_000, "{watched}: {spent:?}");
+    }
+}

@@ -22,7 +22,7 @@ pub struct Worst {
     /// What the model costs, where known.
     pub price: Option<Price>,
     /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds what its
-    /// attempts took to the usage it returns.
+    /// attempts took to the usage it returns; when it fails, all of them count in full.
     pub sends: u64,
 }
 

@@ -253,7 +253,7 @@ async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Res
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
     while let Some(delta) = deltas.next().await {
-        let delta = delta?;
+        let delta = delta.map_err(|error| fold.broken(error))?;
         cx.live.send(EventKind::Delta { effect: cx.effect, delta: delta.clone() });
         fold.push(delta)?;
     }

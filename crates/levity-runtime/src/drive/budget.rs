@@ -80,9 +80,7 @@ impl Budget {
         let reservation = at.map(|at| self.reservations.swap_remove(at).1);
         match (reservation, outcome) {
             (Some(reservation), Outcome::Model(Ok(response))) => reservation.settle(&mut response.usage),
-            (Some(reservation), Outcome::Model(Err(error))) if !error.kind().may_cost() => {
-                reservation.release();
-            }
+            (Some(reservation), Outcome::Model(Err(error))) => reservation.fail(error),
             // Counts in full.
             (Some(reservation), _) => drop(reservation),
             (None, Outcome::Model(Ok(response))) => {
@@ -218,7 +216,7 @@ fn tally(records: &[Record]) -> (Spent, Vec<EffectId>) {
 fn taken(outcome: &Outcome, reserved: Spent) -> Spent {
     match outcome {
         Outcome::Model(Ok(response)) => Spent::on(response.usage.total(), response.usage.cost),
-        Outcome::Model(Err(error)) if !error.kind().may_cost() => Spent::default(),
+        Outcome::Model(Err(error)) if !error.may_cost() => Spent::default(),
         _ => reserved,
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Money, Price, Reserved, Spent, Usage, Worst};
+use levity_core::{ModelError, Money, Price, Reserved, Spent, Usage, Worst};
 
 use super::{Amount, Meter};
 
@@ -37,9 +37,19 @@ impl Reservation {
     pub(crate) fn settle(mut self, usage: &mut Usage) {
         self.fill(usage);
         let spent = Spent::on(usage.total(), usage.cost);
-        let mut next = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
-        next.add(Amount { tokens: spent.tokens, cost: spent.cost });
-        self.close(&spent, Some(next));
+        let answer = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
+        self.close(&spent, Some(answer));
+    }
+
+    /// Counts a call that failed: in full, or not at all when the provider turned it down. Only the last of
+    /// several sendings is known to have been.
+    pub(crate) fn fail(self, error: &mut ModelError) {
+        if self.worst.sends > 1 {
+            *error = error.clone().with_charge();
+        }
+        if !error.may_cost() {
+            self.release();
+        }
     }
 
     /// Gives everything back: the provider charges nothing.
