@@ -655,3 +655,23 @@ async fn a_reply_that_had_begun_is_not_given_back() {
         assert!(spent.unwrap().tokens > 1_000, "{watched}: {spent:?}");
     }
 }
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_told_as_refused_after_a_crash() {
+    let (runtime, _) = runtime();
+    let build = |model: ScriptedModel, tool: levity::test::FaultyTool| {
+        let hints = levity::core::Hints::new().idempotent().timeout(Duration::from_secs(1 << 30));
+        let limits = Limits::new().tool_calls(1);
+        let agent = Agent::builder(model).tool(tool.named("put").with_hints(hints)).limits(limits);
+        agent.runtime(runtime.clone().with_world(ManualWorld::new())).build().unwrap()
+    };
+    let hangs = levity::test::FaultyTool::hangs;
+    let calls = ScriptedModel::new().call("put", json!({}));
+    let called = |event: &Event| matches!(event.kind, EventKind::ToolStarted { .. });
+    drop_at(build(calls, hangs()).run("Put").id("r").start(), called).await;
+    let model = ScriptedModel::new().reply("Done.");
+    build(model, hangs()).resume("r").await.map(|answer| {
+        let (_, result) = answer.history().calls().next().unwrap();
+        assert_eq!(result.error, Some(levity::core::ToolErrorKind::Unknown), "{}", result.text());
+    }).unwrap();
+}
