@@ -636,6 +636,23 @@ async fn what_is_sent_more_than_once_is_not_given_back_when_the_last_is_turned_d
 }
 
 #[tokio::test]
+async fn what_is_too_dear_is_asked_of_the_cheap_model() {
+    let small = ModelCard::new("test", "small").with_price(Price::new(0.1, 0.4)).with_max_output(1_000);
+    let cheap = ScriptedModel::looping(Turn::new().text("2").usage(2_000, 10)).with_card(small);
+    for builder in [Agent::builder(busy(card())), Agent::builder(busy(card())).tool(add)] {
+        let agent = builder
+            .instructions("Count well. ".repeat(500))
+            .when_low(Low::Switch)
+            .model_for("cheap", cheap.clone())
+            .limits(Limits::new().money(dollars(0.01)).low(10))
+            .build()
+            .unwrap();
+        let answer = agent.run("Count").await.unwrap();
+        assert_eq!(answer.text(), "2");
+    }
+}
+
+#[tokio::test]
 async fn a_reply_that_had_begun_is_not_given_back() {
     for watched in [false, true] {
         let (runtime, journal) = runtime();
