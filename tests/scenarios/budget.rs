@@ -653,6 +653,23 @@ async fn what_is_too_dear_is_asked_of_the_cheap_model() {
 }
 
 #[tokio::test]
+async fn a_child_leaves_enough_for_the_answer_of_the_run_above_it() {
+    for tokens in (40_000..60_000).step_by(1_000) {
+        let helper = Agent::builder(busy(card())).tool(add).max_turns(100).build().unwrap();
+        let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(3_000, 100);
+        let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(3_000, 10));
+        let agent = Agent::builder(model.with_card(card()))
+            .instructions("Count well. ".repeat(1_000))
+            .agent("helper", "Counts.", helper)
+            .limits(Limits::new().tokens(tokens))
+            .build()
+            .unwrap();
+        let answer = agent.run("Count").await;
+        assert!(answer.is_ok(), "{tokens}: {}", answer.unwrap_err());
+    }
+}
+
+#[tokio::test]
 async fn a_reply_that_had_begun_is_not_given_back() {
     for watched in [false, true] {
         let (runtime, journal) = runtime();

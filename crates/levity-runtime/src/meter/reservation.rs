@@ -73,9 +73,9 @@ impl Reservation {
         usage.cost = usage.cost.or_else(|| Some(cost(self.worst.price?, usage, unsaid)));
     }
 
-    fn close(&mut self, spent: &Spent, next: Option<Amount>) {
+    fn close(&mut self, spent: &Spent, answer: Option<Amount>) {
         if std::mem::take(&mut self.open) {
-            self.meter.settle(self.reserved().into(), spent, next);
+            self.meter.settle(self.reserved().into(), spent, answer);
             if let Some(freed) = &self.meter.freed {
                 freed.send_replace(());
             }
