@@ -59,8 +59,9 @@ impl Budget {
             Ok(reservation) => reservation,
             Err(Held::Never(outcome)) => return Err(Some(outcome)),
             Err(Held::Wait(mut freed)) => {
-                // The sender is gone only when everything is.
-                self.freed = Some(Box::pin(async move { drop(freed.changed().await) }));
+                // The first has been told of all that was given back since any of them looked. The sender is
+                // gone only when everything is.
+                self.freed.get_or_insert_with(|| Box::pin(async move { drop(freed.changed().await) }));
                 self.waiting.push(id);
                 return Err(None);
             }
