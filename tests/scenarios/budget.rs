@@ -669,6 +669,88 @@ async fn a_child_leaves_enough_for_the_answer_of_the_run_above_it() {
     }
 }
 
+/// Tools that become more once somebody has asked what they can take.
+#[derive(Clone, Default)]
+struct Growing(Arc<AtomicUsize>);
+
+impl levity::core::ToolSource for Growing {
+    fn name(&self) -> &str {
+        "growing"
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let words = "Does a lot. ".repeat(1 + 1_000 * self.0.load(Ordering::SeqCst).min(1));
+        let tool = RecordingTool::new("more", |_| Ok(ToolOutput::text("2")));
+        vec![Arc::new(tool.with_input(json!({"type": "object", "description": words})))]
+    }
+
+    fn version(&self) -> u64 {
+        self.0.load(Ordering::SeqCst).min(1) as u64
+    }
+}
+
+struct Counting(Provider, Growing);
+
+#[async_trait]
+impl Model for Counting {
+    fn card(&self) -> &ModelCard {
+        self.0.card()
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        if !request.tools.is_empty() {
+            self.1.0.fetch_add(1, Ordering::SeqCst);
+        }
+        self.0.worst(request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        self.0.stream(request).await
+    }
+}
+
+#[tokio::test]
+async fn tools_that_become_more_do_not_pass_what_was_reserved() {
+    let (till, tools) = (Till::default(), Growing::default());
+    let model = Counting(Provider::new(&till, Manner::Greedy), tools.clone());
+    let limits = Limits::new().money(dollars(0.03));
+    let agent = Agent::builder(model).source(tools).limits(limits).build().unwrap();
+    let end = agent.run("Count").await;
+    assert!(till.charged() <= dollars(0.03), "{} charged", till.charged());
+    assert_ended(&end, "growing");
+}
+
+/// A model with a small window that hands what is too long for it to one with a large window.
+struct Overflow(Provider);
+
+#[async_trait]
+impl Model for Overflow {
+    fn card(&self) -> &ModelCard {
+        &self.0.card
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        Worst::of(&card().with_price(till_price()), request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let mut large = self.0.clone();
+        large.card.window = None;
+        large.stream(request).await
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_counts_by_itself_is_not_bound_to_the_window_of_its_card() {
+    let till = Till::default();
+    let mut model = Provider::new(&till, Manner::Greedy).calling("add", 1, 1);
+    model.card.window = Some(1_000);
+    let limits = Limits::new().money(dollars(0.04));
+    let agent = Agent::builder(Overflow(model)).tool(add).instructions("Count well. ".repeat(1_000));
+    let _ = agent.limits(limits).build().unwrap().run("Count").await;
+    assert!(till.charged() <= dollars(0.04), "{} charged", till.charged());
+}
+
 #[tokio::test]
 async fn a_reply_that_had_begun_is_not_given_back() {
     for watched in [false, true] {

@@ -35,9 +35,9 @@ impl Budget {
         &self.waiting
     }
 
-    /// How long the reply to an effect under way may be.
-    pub(super) fn max_output(&self, id: EffectId) -> Option<u64> {
-        self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation.output())
+    /// What was set aside for an effect under way.
+    pub(super) fn reservation(&self, id: EffectId) -> Option<&Reservation> {
+        self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation)
     }
 
     /// Counts in full whatever is still under way.
@@ -179,11 +179,11 @@ impl Around {
         match self.before.as_ref().and_then(|before| before.get(run)) {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),
+            None if records.is_empty() => {}
             // One that is only driven on to be ended was left waiting by this process, which has counted it.
             None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
                 self.meter.add_here(&tally(records).0);
             }
-            None if records.is_empty() => {}
             None => self.meter.add(&tally(records).0),
         }
     }
