@@ -95,6 +95,20 @@ fn media_count_by_rule() {
 }
 
 #[test]
+fn what_comes_with_media_counts_wherever_they_are() {
+    let words = "x".repeat(50_000);
+    let mut media = Media::bytes("text/plain", words.clone().into_bytes());
+    (media.name, media.opaque) = (Some(words.clone()), Some(opaque(&words)));
+    let mut output = ToolOutput::text("see");
+    output.content.push(Content::Media(media.clone()));
+    let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
+    let said = Request::new().with_message(Message::new(Role::User, [media.into()]));
+    for request in [Request::new().with_history(shown), said] {
+        assert!(Worst::of(&card(), &request).input >= 50_000 * 6, "bytes, name and provider data");
+    }
+}
+
+#[test]
 fn the_window_and_what_is_set_bound_it() {
     let request = Request::new().with_message(Message::user("x".repeat(5_000)));
     let worst = |card: &ModelCard| Worst::of(card, &request);
