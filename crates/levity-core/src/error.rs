@@ -155,7 +155,8 @@ impl ModelError {
     /// was there already, or the request was sent before.
     #[must_use]
     pub fn with_charge(mut self) -> Self {
-        self.charged = true;
+        // Only what the kind does not say is written down.
+        self.charged = !self.kind.may_cost();
         self
     }
 
