@@ -322,15 +322,24 @@ impl Media {
     /// What stands at a URL may be of any length; this is as much as the largest windows have.
     const UNSEEN_TOKENS: u64 = 1 << 21;
 
+    /// Whether its bytes say nothing of its length: in a document such as a PDF the text is packed, and
+    /// providers count each page as an image as well.
+    fn is_packed(&self) -> bool {
+        let plain = ["json", "xml", "yaml", "javascript", "x-sh"];
+        self.mime.strip_prefix("application/").is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
+    }
+
     /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no less than
-    /// an image; 2,097,152 where the bytes are elsewhere.
+    /// an image; 2,097,152 where the bytes are elsewhere or packed.
     ///
     /// Its name counts beside that.
     fn most_tokens(&self) -> u64 {
         let content = match &self.source {
             _ if self.mime.starts_with("image/") => Self::IMAGE_TOKENS,
-            MediaSource::Bytes(bytes) => Self::IMAGE_TOKENS.max(bytes.as_slice().len() as u64),
-            MediaSource::Url(_) => Self::UNSEEN_TOKENS,
+            MediaSource::Bytes(bytes) if !self.is_packed() => {
+                Self::IMAGE_TOKENS.max(bytes.as_slice().len() as u64)
+            }
+            MediaSource::Bytes(_) | MediaSource::Url(_) => Self::UNSEEN_TOKENS,
         };
         content.saturating_add(self.name.as_ref().map_or(0, |name| name.len() as u64))
     }

@@ -86,7 +86,9 @@ fn media_count_by_rule() {
     let image = input(Media::bytes("image/png", vec![0; 1_000_000]));
     assert!((40_000..41_000).contains(&image), "{image}");
     assert!(input(Media::url("image/png", "https://example.org/a.png")) < 41_000);
-    assert!(input(Media::bytes("application/pdf", vec![0; 1_000_000])) >= 1_000_000);
+    assert!(input(Media::bytes("application/pdf", vec![0; 1_000])) >= 1 << 21, "its pages are packed");
+    assert!(input(Media::bytes("application/ld+json", vec![0; 1_000])) < 41_000);
+    assert!(input(Media::bytes("audio/wav", vec![0; 1_000_000])) >= 1_000_000);
     assert!(input(Media::url("application/pdf", "https://example.org/a.pdf")) >= 1 << 21);
     let mut output = ToolOutput::text("see");
     output.content.push(Content::Media(Media::bytes("image/png", vec![0])));
