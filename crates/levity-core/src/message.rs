@@ -326,7 +326,9 @@ impl Media {
     /// providers count each page as an image as well.
     fn is_packed(&self) -> bool {
         let plain = ["json", "xml", "yaml", "javascript", "x-sh"];
-        self.mime.strip_prefix("application/").is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
+        self.mime
+            .strip_prefix("application/")
+            .is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
     }
 
     /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no less than

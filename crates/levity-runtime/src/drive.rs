@@ -339,7 +339,9 @@ impl<M: Machine + 'static> Driver<M> {
         match self.budget.take(&self.around, id, effect, &mut note) {
             Ok(()) => Some(Entry::Started { effect: id, note }),
             // A limit keeps it from being undone or made again, so what it did may still be there.
-            Err(Some(_)) if note.class != EffectClass::ReadOnly => Some(Entry::finished(id, Outcome::Unknown)),
+            Err(Some(_)) if note.class != EffectClass::ReadOnly => {
+                Some(Entry::finished(id, Outcome::Unknown))
+            }
             Err(outcome) => Some(Entry::finished(id, *outcome?)),
         }
     }
