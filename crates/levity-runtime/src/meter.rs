@@ -183,7 +183,9 @@ impl Meter {
     /// The limit that leaves room for one more model call at most, here or above.
     pub(crate) fn near(&self) -> Option<Limit> {
         let next = self.used().next;
-        self.near_with(next)
+        // What a run takes that has called nothing yet is guessed from what the run above it took.
+        let new = next == Amount::default();
+        self.near_with(next).or_else(|| self.parent.as_ref().filter(|_| new)?.near())
     }
 
     /// The limit that has no room for so much. Above it stands what the run there needs to answer in its turn.
