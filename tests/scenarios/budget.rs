@@ -530,3 +530,263 @@ async fn a_provider_that_ignores_its_bounds_is_counted_and_never_called_again() 
     assert_eq!(error.partial().unwrap().usage().cost, Some(dollars(4.5)));
     assert_eq!(model.requests().len(), 1);
 }
+
+#[tokio::test]
+async fn a_run_that_was_low_from_the_start_can_be_forked() {
+    let (runtime, _) = runtime();
+    let build = || {
+        let cheap = ScriptedModel::looping(Turn::new().text("2").usage(20, 10)).with_card(card());
+        Agent::builder(busy(card()))
+            .tool(add)
+            .when_low(Low::Switch)
+            .model_for("cheap", cheap)
+            .limits(Limits::new().money(dollars(1.0)).low(100))
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
+    };
+    build().run("Count").id("old").await.unwrap();
+    assert_eq!(build().fork("old").after(1).id("new").await.unwrap().text(), "2");
+}
+
+/// A child of a child that waits for a person, beside a tool that takes too long for the child.
+#[tokio::test]
+async fn a_child_that_was_left_waiting_is_counted_once_when_the_run_above_it_ends() {
+    let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+    let call = |names: &[&str], args: serde_json::Value| {
+        let turn = names.iter().fold(Turn::new(), |turn, name| turn.call(*name, args.clone()));
+        turn.usage(1_000, 0)
+    };
+    let task = json!({"task": "Count"});
+    let risky = RecordingTool::new("risky", |_| Ok(ToolOutput::text("2")))
+        .with_hints(levity::core::Hints::new().destructive());
+    let low = ScriptedModel::new().turn(call(&["risky"], json!({}))).with_card(card());
+    let low = Agent::builder(low).tool(risky).build().unwrap();
+    let middle = ScriptedModel::new().turn(call(&["low"], task.clone()).call("slow", json!({})));
+    let slow = levity::test::FaultyTool::hangs()
+        .named("slow")
+        .with_hints(levity::core::Hints::new().parallel().timeout(Duration::from_secs(600)));
+    let middle = Agent::builder(middle.with_card(card()))
+        .agent("low", "Counts.", low)
+        .tool(slow)
+        .limits(Limits::new().wall_time(Duration::from_secs(60)))
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
+    let top = ScriptedModel::new().turn(call(&["middle"], task)).turn(Turn::new().text("2").usage(1_000, 0));
+    let top = Agent::builder(top.with_card(card())).agent("middle", "Counts.", middle).runtime(runtime);
+    let agent = top.limits(Limits::new().tokens(100_000)).build().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let heard = asked.clone();
+    let watcher = move |event: &Event| {
+        heard.fetch_add(usize::from(matches!(event.kind, EventKind::Asked(_))), Ordering::SeqCst);
+    };
+    let run = agent.run("Count").id("r").park().on_event(watcher);
+    let (end, ()) = tokio::join!(run.into_future(), async {
+        while asked.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        world.advance(Duration::from_secs(60));
+    });
+    assert_eq!(end.unwrap().text(), "2");
+    let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+        levity::core::Entry::Finished { spent, .. } => spent,
+        _ => None,
+    });
+    assert_eq!(spent.unwrap().tokens, 2_000, "one call of the child, and one of its child");
+}
+
+/// Sends a request twice: the first breaks off after the provider has charged for it.
+struct Twice(ModelCard, AtomicUsize);
+
+#[async_trait]
+impl Model for Twice {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        Worst::of(&self.0, request).with_sends(2)
+    }
+
+    async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Err(ModelError::new(ModelErrorKind::RateLimited { retry_after: None }, "come back later"))
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_more_than_once_is_not_given_back_when_the_last_is_turned_down() {
+    let (runtime, journal) = runtime();
+    let leaf = Agent::builder(Twice(card(), AtomicUsize::new(0))).build().unwrap();
+    let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(10, 1);
+    let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(10, 1));
+    let agent = Agent::builder(model.with_card(card())).agent("helper", "Counts.", leaf).runtime(runtime);
+    let agent = agent.limits(Limits::new().money(dollars(1.0))).build().unwrap();
+    agent.run("Count").id("r").await.unwrap();
+    let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+        levity::core::Entry::Finished { spent, .. } => spent,
+        _ => None,
+    });
+    assert!(spent.unwrap().tokens > 2_000, "the first may have cost all it was allowed: {spent:?}");
+}
+
+#[tokio::test]
+async fn what_is_too_dear_is_asked_of_the_cheap_model() {
+    let small = ModelCard::new("test", "small").with_price(Price::new(0.1, 0.4)).with_max_output(1_000);
+    let cheap = ScriptedModel::looping(Turn::new().text("2").usage(2_000, 10)).with_card(small);
+    for builder in [Agent::builder(busy(card())), Agent::builder(busy(card())).tool(add)] {
+        let agent = builder
+            .instructions("Count well. ".repeat(500))
+            .when_low(Low::Switch)
+            .model_for("cheap", cheap.clone())
+            .limits(Limits::new().money(dollars(0.01)).low(10))
+            .build()
+            .unwrap();
+        let answer = agent.run("Count").await.unwrap();
+        assert_eq!(answer.text(), "2");
+    }
+}
+
+#[tokio::test]
+async fn a_child_leaves_enough_for_the_answer_of_the_run_above_it() {
+    for tokens in (40_000..60_000).step_by(1_000) {
+        let helper = Agent::builder(busy(card())).tool(add).max_turns(100).build().unwrap();
+        let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(3_000, 100);
+        let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(3_000, 10));
+        let agent = Agent::builder(model.with_card(card()))
+            .instructions("Count well. ".repeat(1_000))
+            .agent("helper", "Counts.", helper)
+            .limits(Limits::new().tokens(tokens))
+            .build()
+            .unwrap();
+        let answer = agent.run("Count").await;
+        assert!(answer.is_ok(), "{tokens}: {}", answer.unwrap_err());
+    }
+}
+
+/// Tools that become more once somebody has asked what they can take.
+#[derive(Clone, Default)]
+struct Growing(Arc<AtomicUsize>);
+
+impl levity::core::ToolSource for Growing {
+    fn name(&self) -> &str {
+        "growing"
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let words = "Does a lot. ".repeat(1 + 1_000 * self.0.load(Ordering::SeqCst).min(1));
+        let tool = RecordingTool::new("more", |_| Ok(ToolOutput::text("2")));
+        vec![Arc::new(tool.with_input(json!({"type": "object", "description": words})))]
+    }
+
+    fn version(&self) -> u64 {
+        self.0.load(Ordering::SeqCst).min(1) as u64
+    }
+}
+
+struct Counting(Provider, Growing);
+
+#[async_trait]
+impl Model for Counting {
+    fn card(&self) -> &ModelCard {
+        self.0.card()
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        if !request.tools.is_empty() {
+            self.1.0.fetch_add(1, Ordering::SeqCst);
+        }
+        self.0.worst(request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        self.0.stream(request).await
+    }
+}
+
+#[tokio::test]
+async fn tools_that_become_more_do_not_pass_what_was_reserved() {
+    let (till, tools) = (Till::default(), Growing::default());
+    let model = Counting(Provider::new(&till, Manner::Greedy), tools.clone());
+    let limits = Limits::new().money(dollars(0.03));
+    let agent = Agent::builder(model).source(tools).limits(limits).build().unwrap();
+    let end = agent.run("Count").await;
+    assert!(till.charged() <= dollars(0.03), "{} charged", till.charged());
+    assert_ended(&end, "growing");
+}
+
+/// A model with a small window that hands what is too long for it to one with a large window.
+struct Overflow(Provider);
+
+#[async_trait]
+impl Model for Overflow {
+    fn card(&self) -> &ModelCard {
+        &self.0.card
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        Worst::of(&card().with_price(till_price()), request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let mut large = self.0.clone();
+        large.card.window = None;
+        large.stream(request).await
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_counts_by_itself_is_not_bound_to_the_window_of_its_card() {
+    let till = Till::default();
+    let mut model = Provider::new(&till, Manner::Greedy).calling("add", 1, 1);
+    model.card.window = Some(1_000);
+    let limits = Limits::new().money(dollars(0.04));
+    let agent = Agent::builder(Overflow(model)).tool(add).instructions("Count well. ".repeat(1_000));
+    let _ = agent.limits(limits).build().unwrap().run("Count").await;
+    assert!(till.charged() <= dollars(0.04), "{} charged", till.charged());
+}
+
+#[tokio::test]
+async fn a_reply_that_had_begun_is_not_given_back() {
+    for watched in [false, true] {
+        let (runtime, journal) = runtime();
+        let kind = ModelErrorKind::RateLimited { retry_after: None };
+        let half = Turn::new().text("So ").break_off(ModelError::new(kind, "too much"));
+        let leaf = Agent::builder(ScriptedModel::new().turn(half).with_card(card())).build().unwrap();
+        let asks = Turn::new().call("helper", json!({"task": "Count"})).usage(10, 1);
+        let model = ScriptedModel::new().turn(asks).turn(Turn::new().text("2").usage(10, 1));
+        let agent = Agent::builder(model.with_card(card())).agent("helper", "Counts.", leaf).runtime(runtime);
+        let agent = agent.limits(Limits::new().money(dollars(1.0))).build().unwrap();
+        let run = agent.run("Count").id("r");
+        let _ = if watched { watch(run.start()).await.1 } else { run.await };
+        let spent = journal.records(&"r".into()).into_iter().find_map(|record| match record.entry {
+            levity::core::Entry::Finished { spent, .. } => spent,
+            _ => None,
+        });
+        assert!(spent.unwrap().tokens > 1_000, "{watched}: {spent:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_told_as_refused_after_a_crash() {
+    let (runtime, _) = runtime();
+    let build = |model: ScriptedModel, tool: levity::test::FaultyTool| {
+        let hints = levity::core::Hints::new().idempotent().timeout(Duration::from_secs(1 << 30));
+        let limits = Limits::new().tool_calls(1);
+        let agent = Agent::builder(model).tool(tool.named("put").with_hints(hints)).limits(limits);
+        agent.runtime(runtime.clone().with_world(ManualWorld::new())).build().unwrap()
+    };
+    let hangs = levity::test::FaultyTool::hangs;
+    let calls = ScriptedModel::new().call("put", json!({}));
+    let called = |event: &Event| matches!(event.kind, EventKind::ToolStarted { .. });
+    drop_at(build(calls, hangs()).run("Put").id("r").start(), called).await;
+    let model = ScriptedModel::new().reply("Done.");
+    let answer = build(model, hangs()).resume("r").await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert_eq!(result.error, Some(levity::core::ToolErrorKind::Unknown), "{}", result.text());
+}

@@ -139,6 +139,8 @@ pub struct ModelError {
     status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    charged: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
 }
@@ -146,7 +148,16 @@ pub struct ModelError {
 impl ModelError {
     /// An error of this kind; the message is one lowercase clause without payload.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, request_id: None, cause: None }
+        Self { kind, message: message.into(), status: None, request_id: None, charged: false, cause: None }
+    }
+
+    /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part of the reply
+    /// was there already, or the request was sent before.
+    #[must_use]
+    pub fn with_charge(mut self) -> Self {
+        // Only what the kind does not say is written down.
+        self.charged = !self.kind.may_cost();
+        self
     }
 
     /// Adds what it came from.
@@ -178,6 +189,11 @@ impl ModelError {
     /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
+    }
+
+    /// Whether the provider may charge for the request all the same.
+    pub fn may_cost(&self) -> bool {
+        self.charged || self.kind.may_cost()
     }
 
     /// The HTTP status, where there was one.

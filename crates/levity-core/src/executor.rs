@@ -134,12 +134,15 @@ pub struct EffectCx {
     /// How many tokens a reply may have, where money or tokens are limited: the model must be told. Counts
     /// that it does not give are then left out, since they are filled in with the most.
     pub max_output: Option<u64>,
+    /// How many tokens may be sent, where money or tokens are limited: the most that
+    /// [`Executor::worst`] said of the call. What is sent must not have become more since.
+    pub max_input: Option<u64>,
 }
 
 impl EffectCx {
     /// A context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
-        Self { run, effect, again: false, live, max_output: None }
+        Self { run, effect, again: false, live, max_output: None, max_input: None }
     }
 
     /// Says whether an earlier process had begun this effect and did not finish it.
@@ -153,6 +156,13 @@ impl EffectCx {
     #[must_use]
     pub fn with_max_output(mut self, tokens: Option<u64>) -> Self {
         self.max_output = tokens;
+        self
+    }
+
+    /// Says how many tokens may be sent.
+    #[must_use]
+    pub fn with_max_input(mut self, tokens: Option<u64>) -> Self {
+        self.max_input = tokens;
         self
     }
 }

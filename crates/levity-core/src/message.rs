@@ -123,6 +123,10 @@ impl From<String> for Message {
     }
 }
 
+fn opaque_tokens(opaque: Option<&Opaque>) -> u64 {
+    opaque.map_or(0, |opaque| json_size(&opaque.data) as u64)
+}
+
 fn join<'a>(mut texts: impl Iterator<Item = &'a str>) -> Cow<'a, str> {
     let Some(first) = texts.next() else {
         return Cow::Borrowed("");
@@ -177,8 +181,7 @@ impl Part {
             Self::Media(media) => (0, media.most_tokens()),
             Self::Opaque(_) => (0, 0),
         };
-        let opaque = self.opaque().map_or(0, |opaque| json_size(&opaque.data) as u64);
-        (text, beside.saturating_add(opaque))
+        (text, beside.saturating_add(opaque_tokens(self.opaque())))
     }
 
     /// Fastens provider data to this part, replacing what was there.
@@ -319,14 +322,28 @@ impl Media {
     /// What stands at a URL may be of any length; this is as much as the largest windows have.
     const UNSEEN_TOKENS: u64 = 1 << 21;
 
+    /// Whether its bytes say nothing of its length: in a document such as a PDF the text is packed, and
+    /// providers count each page as an image as well.
+    fn is_packed(&self) -> bool {
+        let plain = ["json", "xml", "yaml", "javascript", "x-sh"];
+        self.mime
+            .strip_prefix("application/")
+            .is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
+    }
+
     /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no less than
-    /// an image; 2,097,152 where the bytes are elsewhere.
+    /// an image; 2,097,152 where the bytes are elsewhere or packed.
+    ///
+    /// Its name counts beside that.
     fn most_tokens(&self) -> u64 {
-        match &self.source {
+        let content = match &self.source {
             _ if self.mime.starts_with("image/") => Self::IMAGE_TOKENS,
-            MediaSource::Bytes(bytes) => Self::IMAGE_TOKENS.max(bytes.as_slice().len() as u64),
-            MediaSource::Url(_) => Self::UNSEEN_TOKENS,
-        }
+            MediaSource::Bytes(bytes) if !self.is_packed() => {
+                Self::IMAGE_TOKENS.max(bytes.as_slice().len() as u64)
+            }
+            MediaSource::Bytes(_) | MediaSource::Url(_) => Self::UNSEEN_TOKENS,
+        };
+        content.saturating_add(self.name.as_ref().map_or(0, |name| name.len() as u64))
     }
 }
 
@@ -493,7 +510,7 @@ impl ToolResult {
     fn beside(&self) -> u64 {
         let media = self.content.iter().map(|content| match content {
             Content::Text(_) => PART_TOKENS,
-            Content::Media(media) => media.most_tokens(),
+            Content::Media(media) => media.most_tokens().saturating_add(opaque_tokens(media.opaque.as_ref())),
         });
         let named = (self.call.as_str().len() + self.name.len()) as u64;
         media.fold(named, u64::saturating_add)

@@ -205,11 +205,11 @@ impl Deltas {
     ///
     /// # Errors
     /// The first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) when the reply is
-    /// larger than [`Fold::DEFAULT_LIMIT`].
+    /// larger than [`Fold::DEFAULT_LIMIT`]. After the first piece it may [cost](ModelError::may_cost).
     pub async fn fold(mut self) -> Result<Response, ModelError> {
         let mut fold = Fold::new();
         while let Some(delta) = self.next().await {
-            fold.push(delta?)?;
+            fold.push(delta.map_err(|error| fold.broken(error))?)?;
         }
         Ok(fold.finish())
     }
@@ -329,6 +329,11 @@ impl Fold {
             Delta::Finish(finish) => self.finish = Some(finish),
         }
         Ok(())
+    }
+
+    /// An error of the stream that the pieces come from. A provider that had begun to reply may charge for it.
+    pub fn broken(&self, error: ModelError) -> ModelError {
+        if self.bytes > 0 { error.with_charge() } else { error }
     }
 
     fn last(&mut self) -> Option<&mut Building> {

@@ -22,7 +22,7 @@ pub struct Worst {
     /// What the model costs, where known.
     pub price: Option<Price>,
     /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds what its
-    /// attempts took to the usage it returns.
+    /// attempts took to the usage it returns; when it fails, all of them count in full.
     pub sends: u64,
 }
 
@@ -46,8 +46,8 @@ impl Worst {
     ///
     /// A token has at least one byte of text, so each byte counts as one: of messages, instructions, tools,
     /// schemas, provider data. Something is added for each message, part and tool. An image counts as 40,000
-    /// tokens; other media as a token per byte and no less than that, or as 2,097,152 when the provider
-    /// fetches it from a URL. All together is no more than the model's window.
+    /// tokens; other media as a token per byte and no less than that, or as 2,097,152 when its bytes do not
+    /// tell, as in a PDF or when the provider fetches it from a URL. All together is no more than the model's window.
     pub fn of(card: &ModelCard, request: &Request) -> Self {
         let length = |bytes: usize| bytes as u64;
         let options = &request.options;

@@ -49,10 +49,11 @@ pub(crate) struct AgentExecutor {
 #[derive(Default)]
 pub(crate) struct ToolsDigest(Mutex<Option<Known>>);
 
-type Known = (Arc<[Arc<ToolSpec>]>, Digest);
+type Specs = Arc<[Arc<ToolSpec>]>;
+type Known = (Specs, Digest);
 
 impl ToolsDigest {
-    fn of(&self, specs: &Arc<[Arc<ToolSpec>]>) -> Digest {
+    fn of(&self, specs: &Specs) -> Digest {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some((then, digest)) if Arc::ptr_eq(then, specs) => *digest,
@@ -70,10 +71,10 @@ impl ToolsDigest {
 #[derive(Default)]
 pub(crate) struct ToolsWorst(Mutex<Option<Counted>>);
 
-type Counted = (Arc<[Arc<ToolSpec>]>, Arc<str>, u64);
+type Counted = (Specs, Arc<str>, u64);
 
 impl ToolsWorst {
-    fn of(&self, specs: Arc<[Arc<ToolSpec>]>, slot: &Arc<str>, model: &dyn Model) -> u64 {
+    fn of(&self, specs: Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some((then, to, tokens)) if Arc::ptr_eq(then, &specs) && to == slot => *tokens,
@@ -101,7 +102,7 @@ impl AgentExecutor {
             Arc::make_mut(&mut request.options).max_tokens = Some(tokens);
         }
         if call.offer == Offer::All {
-            request.tools = self.tools.specs();
+            request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input);
         }
         if !model.card().abilities.output_schema {
             request = shape_in_words(request);
@@ -124,6 +125,30 @@ impl AgentExecutor {
                 Err(ModelError::new(ModelErrorKind::Timeout, message))
             }
         })
+    }
+
+    /// The most tokens that a request can be with these tools, when it is so many without them.
+    fn most(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, alone: u64, tools: &Specs) -> u64 {
+        let sum = alone.saturating_add(self.tools_worst.of(tools.clone(), slot, model));
+        // Beyond a window, pieces say less than the whole: only the model knows whether the window binds it.
+        match model.card().window {
+            Some(window) if sum > window => {
+                sum.min(model.worst(&request.clone().with_tools(tools.clone())).input)
+            }
+            _ => sum,
+        }
+    }
+
+    /// The tools on offer. They may have become more since room was reserved for them; the last are then
+    /// left out of this call.
+    fn fitting(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, most: Option<u64>) -> Specs {
+        let mut tools = self.tools.specs();
+        let now = |tools: &Specs| self.most(model, slot, request, model.worst(request).input, tools);
+        let Some(most) = most.filter(|most| now(&tools) > *most) else { return tools };
+        while !tools.is_empty() && model.worst(&request.clone().with_tools(tools.clone())).input > most {
+            tools = tools[..tools.len() - 1].into();
+        }
+        tools
     }
 
     async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
@@ -185,8 +210,7 @@ impl Executor for AgentExecutor {
         };
         let mut worst = model.worst(&call.request);
         if call.offer == Offer::All {
-            let tools = self.tools_worst.of(self.tools.specs(), &call.slot, &**model);
-            worst.input = worst.input.saturating_add(tools).min(model.card().window.unwrap_or(u64::MAX));
+            worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &self.tools.specs());
         }
         Some(worst)
     }
@@ -253,7 +277,7 @@ async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Res
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
     while let Some(delta) = deltas.next().await {
-        let delta = delta?;
+        let delta = delta.map_err(|error| fold.broken(error))?;
         cx.live.send(EventKind::Delta { effect: cx.effect, delta: delta.clone() });
         fold.push(delta)?;
     }

@@ -15,7 +15,7 @@ use crate::control::{Line, Order};
 use crate::error::{ControlError, Error};
 use crate::events::Hub;
 use crate::fork::Fork;
-use crate::meter::Meter;
+use crate::meter::{Meter, Reservation};
 use crate::replay::{changes, setup_of};
 use crate::runtime::{LaterRestore, Shared};
 use crate::state::State;
@@ -366,8 +366,10 @@ impl<M: Machine + 'static> Driver<M> {
         let mut note = note.clone();
         match self.budget.take(&self.around, id, effect, &mut note) {
             Ok(()) => Some(Entry::Started { effect: id, note }),
-            // A limit keeps it from being undone, too, so what it did may still be there.
-            Err(Some(_)) if note.class.needs_undo() => Some(Entry::finished(id, Outcome::Unknown)),
+            // A limit keeps it from being undone or made again, so what it did may still be there.
+            Err(Some(_)) if note.class != EffectClass::ReadOnly => {
+                Some(Entry::finished(id, Outcome::Unknown))
+            }
             Err(outcome) => Some(Entry::finished(id, *outcome?)),
         }
     }
@@ -465,7 +467,11 @@ impl<M: Machine + 'static> Driver<M> {
             let world = self.around.shared.world.clone();
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
-        EffectCx::new(run, id, live).with_again(again).with_max_output(self.budget.max_output(id))
+        let reservation = self.budget.reservation(id);
+        EffectCx::new(run, id, live)
+            .with_again(again)
+            .with_max_output(reservation.map(Reservation::output))
+            .with_max_input(reservation.map(Reservation::input))
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.

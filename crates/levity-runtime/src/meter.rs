@@ -25,8 +25,11 @@ struct Used {
     spent: Spent,
     /// What calls under way may take at most.
     held: Amount,
-    /// What one more call like the last would take, and the worst case of an answer after it.
+    /// What one more call like the last would take, and the worst case of an answer after it; of the runs
+    /// below while the run itself has called nothing.
     next: Amount,
+    /// The worst case of an answer of the run itself, once it has called something.
+    answer: Amount,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,20 +158,39 @@ impl Meter {
         Ok(output)
     }
 
-    /// Takes back what was held, here and above, and counts what was used of it.
-    fn settle(&self, held: Amount, spent: &Spent, next: Option<Amount>) {
+    /// Takes back what was held, here and above, and counts what was used of it. `answer` is the worst case of
+    /// an answer after a call that had a reply.
+    fn settle(&self, held: Amount, spent: &Spent, answer: Option<Amount>) {
+        let next = answer.map(|answer| answer.and(Amount { tokens: spent.tokens, cost: spent.cost }));
+        if let Some(answer) = answer {
+            self.used().answer = answer;
+        }
+        self.settle_up(held, spent, next, true);
+    }
+
+    fn settle_up(&self, held: Amount, spent: &Spent, next: Option<Amount>, own: bool) {
         let mut used = self.used();
         used.held.sub(held);
         self.count(&mut used, spent);
-        used.next = next.unwrap_or(used.next);
+        if let Some(next) = next.filter(|_| own || used.answer == Amount::default()) {
+            used.next = next;
+        }
         if let Some(parent) = &self.parent {
-            parent.settle(held, spent, next);
+            parent.settle_up(held, spent, next, false);
         }
     }
 
     /// The limit that leaves room for one more model call at most, here or above.
     pub(crate) fn near(&self) -> Option<Limit> {
-        let Used { spent, next, .. } = *self.used();
+        let next = self.used().next;
+        // What a run takes that has called nothing yet is guessed from what the run above it took.
+        let new = next == Amount::default();
+        self.near_with(next).or_else(|| self.parent.as_ref().filter(|_| new)?.near())
+    }
+
+    /// The limit that has no room for so much. Above it stands what the run there needs to answer in its turn.
+    fn near_with(&self, next: Amount) -> Option<Limit> {
+        let spent = self.used().spent;
         let left = |used: u64, limit: Option<u64>| limit.map(|limit| limit.saturating_sub(used));
         if left(spent.model_calls, self.limits.model_calls).is_some_and(|left| left <= 1) {
             return Some(Limit::ModelCalls);
@@ -182,7 +204,9 @@ impl Meter {
         if self.limits.money.is_some_and(|money| money.saturating_sub(spent.cost) < next.cost) {
             return Some(Limit::Money);
         }
-        self.parent.as_ref().and_then(|parent| parent.near())
+        let parent = self.parent.as_ref()?;
+        let answer = parent.used().answer;
+        parent.near_with(next.and(answer))
     }
 
     /// The limit of which no more than the set share is left, here or above.
@@ -261,6 +285,11 @@ impl Room {
 }
 
 impl Amount {
+    fn and(mut self, other: Self) -> Self {
+        self.add(other);
+        self
+    }
+
     fn add(&mut self, other: Self) {
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.cost += other.cost;

@@ -12,7 +12,6 @@ use tokio::sync::Semaphore;
 
 use crate::dispatch::backoff::Backoff;
 use crate::dispatch::reader::Reader;
-use crate::dispatch::turns::Turns;
 use crate::entry::Entry;
 use crate::policy::{Policy, Verdict};
 use crate::registry::Registry;
@@ -48,7 +47,6 @@ struct Inner {
     max_output: usize,
     max_media: usize,
     slots: Semaphore,
-    turns: Turns,
     reader: Reader,
 }
 

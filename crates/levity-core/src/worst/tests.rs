@@ -86,12 +86,28 @@ fn media_count_by_rule() {
     let image = input(Media::bytes("image/png", vec![0; 1_000_000]));
     assert!((40_000..41_000).contains(&image), "{image}");
     assert!(input(Media::url("image/png", "https://example.org/a.png")) < 41_000);
-    assert!(input(Media::bytes("application/pdf", vec![0; 1_000_000])) >= 1_000_000);
+    assert!(input(Media::bytes("application/pdf", vec![0; 1_000])) >= 1 << 21, "its pages are packed");
+    assert!(input(Media::bytes("application/ld+json", vec![0; 1_000])) < 41_000);
+    assert!(input(Media::bytes("audio/wav", vec![0; 1_000_000])) >= 1_000_000);
     assert!(input(Media::url("application/pdf", "https://example.org/a.pdf")) >= 1 << 21);
     let mut output = ToolOutput::text("see");
     output.content.push(Content::Media(Media::bytes("image/png", vec![0])));
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
     assert!(Worst::of(&card(), &Request::new().with_history(shown)).input >= 40_000);
+}
+
+#[test]
+fn what_comes_with_media_counts_wherever_they_are() {
+    let words = "x".repeat(50_000);
+    let mut media = Media::bytes("text/plain", words.clone().into_bytes());
+    (media.name, media.opaque) = (Some(words.clone()), Some(opaque(&words)));
+    let mut output = ToolOutput::text("see");
+    output.content.push(Content::Media(media.clone()));
+    let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
+    let said = Request::new().with_message(Message::new(Role::User, [media.into()]));
+    for request in [Request::new().with_history(shown), said] {
+        assert!(Worst::of(&card(), &request).input >= 50_000 * 6, "bytes, name and provider data");
+    }
 }
 
 #[test]

@@ -50,14 +50,16 @@ impl AgentMachine {
         }
     }
 
-    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: without a
-    /// question on the side, without tools.
+    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: of the cheap
+    /// model, without a question on the side, without tools.
     pub(super) fn refused(&mut self, waiting: &Waiting, limit: Limit, step: &mut Step) {
         let is_last = *waiting == Waiting::Reply && !self.state.offered;
-        if is_last || !matches!(limit, Limit::Tokens | Limit::Money) {
-            return self.stop(Status::Partial(limit), step);
+        let switches = self.spec.when_low == Low::Switch && !self.state.cheap;
+        match limit {
+            Limit::Money if switches => self.state.cheap = true,
+            Limit::Tokens | Limit::Money if !is_last => self.state.wrap = self.state.wrap.or(Some(limit)),
+            _ => return self.stop(Status::Partial(limit), step),
         }
-        self.state.wrap = self.state.wrap.or(Some(limit));
         self.act(step);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
+    CancelToken, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
     ModelErrorKind, Outcome, Record, RunId, Spent,
 };
 use tokio::sync::watch;
@@ -35,9 +35,9 @@ impl Budget {
         &self.waiting
     }
 
-    /// How long the reply to an effect under way may be.
-    pub(super) fn max_output(&self, id: EffectId) -> Option<u64> {
-        self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation.output())
+    /// What was set aside for an effect under way.
+    pub(super) fn reservation(&self, id: EffectId) -> Option<&Reservation> {
+        self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation)
     }
 
     /// Counts in full whatever is still under way.
@@ -59,8 +59,9 @@ impl Budget {
             Ok(reservation) => reservation,
             Err(Held::Never(outcome)) => return Err(Some(outcome)),
             Err(Held::Wait(mut freed)) => {
-                // The sender is gone only when everything is.
-                self.freed = Some(Box::pin(async move { drop(freed.changed().await) }));
+                // The first has been told of all that was given back since any of them looked. The sender is
+                // gone only when everything is.
+                self.freed.get_or_insert_with(|| Box::pin(async move { drop(freed.changed().await) }));
                 self.waiting.push(id);
                 return Err(None);
             }
@@ -80,9 +81,7 @@ impl Budget {
         let reservation = at.map(|at| self.reservations.swap_remove(at).1);
         match (reservation, outcome) {
             (Some(reservation), Outcome::Model(Ok(response))) => reservation.settle(&mut response.usage),
-            (Some(reservation), Outcome::Model(Err(error))) if !error.kind().may_cost() => {
-                reservation.release();
-            }
+            (Some(reservation), Outcome::Model(Err(error))) => reservation.fail(error),
             // Counts in full.
             (Some(reservation), _) => drop(reservation),
             (None, Outcome::Model(Ok(response))) => {
@@ -181,6 +180,10 @@ impl Around {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),
             None if records.is_empty() => {}
+            // One that is only driven on to be ended was left waiting by this process, which has counted it.
+            None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
+                self.meter.add_here(&tally(records).0);
+            }
             None => self.meter.add(&tally(records).0),
         }
     }
@@ -214,7 +217,7 @@ fn tally(records: &[Record]) -> (Spent, Vec<EffectId>) {
 fn taken(outcome: &Outcome, reserved: Spent) -> Spent {
     match outcome {
         Outcome::Model(Ok(response)) => Spent::on(response.usage.total(), response.usage.cost),
-        Outcome::Model(Err(error)) if !error.kind().may_cost() => Spent::default(),
+        Outcome::Model(Err(error)) if !error.may_cost() => Spent::default(),
         _ => reserved,
     }
 }

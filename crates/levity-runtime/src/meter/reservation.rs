@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Money, Price, Reserved, Spent, Usage, Worst};
+use levity_core::{ModelError, Money, Price, Reserved, Spent, Usage, Worst};
 
 use super::{Amount, Meter};
 
@@ -23,6 +23,11 @@ impl Reservation {
         Self { meter, worst, output, open: true }
     }
 
+    /// How many tokens may be sent.
+    pub(crate) fn input(&self) -> u64 {
+        self.worst.input
+    }
+
     /// How many tokens the reply may have.
     pub(crate) fn output(&self) -> u64 {
         self.output
@@ -37,9 +42,19 @@ impl Reservation {
     pub(crate) fn settle(mut self, usage: &mut Usage) {
         self.fill(usage);
         let spent = Spent::on(usage.total(), usage.cost);
-        let mut next = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
-        next.add(Amount { tokens: spent.tokens, cost: spent.cost });
-        self.close(&spent, Some(next));
+        let answer = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
+        self.close(&spent, Some(answer));
+    }
+
+    /// Counts a call that failed: in full, or not at all when the provider turned it down. Only the last of
+    /// several sendings is known to have been.
+    pub(crate) fn fail(self, error: &mut ModelError) {
+        if self.worst.sends > 1 {
+            *error = error.clone().with_charge();
+        }
+        if !error.may_cost() {
+            self.release();
+        }
     }
 
     /// Gives everything back: the provider charges nothing.
@@ -63,9 +78,9 @@ impl Reservation {
         usage.cost = usage.cost.or_else(|| Some(cost(self.worst.price?, usage, unsaid)));
     }
 
-    fn close(&mut self, spent: &Spent, next: Option<Amount>) {
+    fn close(&mut self, spent: &Spent, answer: Option<Amount>) {
         if std::mem::take(&mut self.open) {
-            self.meter.settle(self.reserved().into(), spent, next);
+            self.meter.settle(self.reserved().into(), spent, answer);
             if let Some(freed) = &self.meter.freed {
                 freed.send_replace(());
             }

@@ -165,6 +165,35 @@ fn a_limit_is_low_at_the_set_share() {
     assert_eq!(root(Limits::new().low(100)).low(), None);
 }
 
+#[test]
+fn near_is_what_a_run_and_those_above_it_need_to_answer() {
+    // A call of 300 tokens, and an answer of 500 at most after it.
+    let called =
+        |meter: &Arc<Meter>| meter.reserve(worst(400, 100)).unwrap().settle(&mut Usage::new(200, 100));
+    let top = root(Limits::new().tokens(10_000));
+    let (middle, bottom) = (child(Limits::new(), &top), child(Limits::new(), &top));
+    top.add(&Spent::on(8_700, None));
+    called(&top);
+    assert_eq!((top.near(), middle.near()), (None, None));
+    called(&middle);
+    // 700 are left: not enough for the 800 of any run, and a new one is taken to be like the one above it.
+    assert_eq!(top.near(), Some(Limit::Tokens));
+    assert_eq!(bottom.near(), Some(Limit::Tokens));
+
+    let top = root(Limits::new().tokens(10_000));
+    let below = child(Limits::new(), &top);
+    top.add(&Spent::on(8_400, None));
+    called(&top);
+    called(&below);
+    // 1,000 are left: enough for the 800 of one, and not for the answer of the other as well.
+    assert_eq!((top.near(), below.near()), (None, Some(Limit::Tokens)));
+
+    let idle = root(Limits::new().tokens(10_000));
+    idle.add(&Spent::on(9_000, None));
+    called(&child(Limits::new(), &idle));
+    assert_eq!(idle.near(), Some(Limit::Tokens), "it calls nothing itself, so the last call below counts");
+}
+
 /// What somebody does to a tree of meters.
 #[derive(Clone, Debug)]
 enum Act {

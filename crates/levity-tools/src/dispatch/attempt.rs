@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::turns::Turns;
+use super::turns::{TURNS, Turns};
 use super::{CallCx, Dispatcher};
 use crate::entry::Entry;
 use crate::text::Short;
@@ -88,7 +88,7 @@ impl Dispatcher {
         // However this ends, by a drop too, the tool hears that nobody waits for it any more.
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {
-            let turns = hints.class.needs_undo().then_some(&self.0.turns);
+            let turns = hints.class.needs_undo().then_some(&*TURNS);
             within(world, limit, on_thread(entry.tool.clone(), job, args, cx, turns)).await
         } else {
             within(world, limit, guarded(&*entry.tool, job, args, &cx)).await

@@ -7,7 +7,6 @@ use tokio::sync::Semaphore;
 
 use super::backoff::Backoff;
 use super::reader::Reader;
-use super::turns::Turns;
 use super::{Dispatcher, Inner};
 use crate::error::Error;
 use crate::policy::Policy;
@@ -104,7 +103,6 @@ impl DispatcherBuilder {
         }
         Ok(Dispatcher(Arc::new(Inner {
             reader: Reader::new(self.max_output)?,
-            turns: Turns::default(),
             slots: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
             registry: self.registry,
             world: self.world,

@@ -1,12 +1,16 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 /// Lets what is done under one key be done one after the other.
 ///
 /// A tool that blocks goes on when its time is up or nobody waits for it any more. To undo its call
-/// meanwhile would leave what it does afterwards.
+/// meanwhile would leave what it does afterwards. One for the whole program: a run that was dropped may be
+/// resumed by an agent that was built anew, and the thread of the old one is still there.
+pub(super) static TURNS: LazyLock<Turns> = LazyLock::new(Turns::default);
+
+/// See [`TURNS`].
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<Arc<str>, Weak<Turn<()>>>>);
 

@@ -243,3 +243,40 @@ async fn a_blocking_call_is_undone_on_a_thread_once_its_own_is_done_with_it() {
     check_log(&order, &["took effect late", "undone"]);
     check_log(&log, &["call 1", "undo 1", "call 2"]);
 }
+
+#[tokio::test]
+async fn another_dispatcher_of_the_program_waits_for_the_thread_as_well() {
+    let (release, released) = mpsc::channel::<()>();
+    let (started, released) = (Arc::new(Notify::new()), Mutex::new(released));
+    let (start, order) = (started.clone(), Log::default());
+    let (late, undone) = (order.clone(), order.clone());
+    let call: Box<Work> = Box::new(move |cx| {
+        start.notify_one();
+        released.lock().unwrap().recv().unwrap();
+        late.lock().unwrap().push("took effect late".into());
+        std::future::ready(ok(cx)).boxed()
+    });
+    let hints = || Hints::new().compensable().blocking();
+    let fine = || -> Box<Work> { Box::new(|cx| std::future::ready(ok(cx)).boxed()) };
+    let (first, _) = made(hints(), call, fine(), Clock::still());
+    let undo: Box<Work> = Box::new(move |cx| {
+        undone.lock().unwrap().push("undone".into());
+        std::future::ready(ok(cx)).boxed()
+    });
+    let (second, _) = made(hints(), fine(), undo, Clock::still());
+    let tool_call = ToolCall::new("c", "u", json!({"n": 7}));
+    // The run is dropped, and resumed at once by an agent that was built anew.
+    tokio::select! {
+        _ = first.dispatch(&tool_call, false, cx()) => panic!("it waits"),
+        () = started.notified() => {}
+    }
+    let turn = async {
+        for _ in 0..10 {
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+        }
+        release.send(()).unwrap();
+    };
+    let (done, ()) = tokio::join!(second.dispatch(&tool_call, false, cx().with_again(true)), turn);
+    check_done(&done, "done");
+    check_log(&order, &["took effect late", "undone"]);
+}
