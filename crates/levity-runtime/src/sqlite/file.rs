@@ -89,6 +89,8 @@ impl Place {
             let connection = Connection::open_with_flags(&self.path, flags)?;
             connection.busy_timeout(PATIENCE)?;
             connection.set_prepared_statement_cache_capacity(32);
+            // What a savepoint may have to take back is kept in memory, and in no file of its own.
+            connection.pragma_update(None, "temp_store", "memory")?;
             connection.pragma_update(None, "wal_autocheckpoint", LOG)?;
             connection.pragma_update(None, "journal_size_limit", LOG * 4096)?;
             Ok(connection)
