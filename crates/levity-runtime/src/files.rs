@@ -126,6 +126,7 @@ impl FileJournal {
             path,
             bodies,
             len: read.good as u64,
+            listed: false,
             durability: self.durability,
             usable: true,
         };
@@ -135,9 +136,10 @@ impl FileJournal {
     /// Reads without the lock and without mending anything: somebody may be writing.
     fn read_now(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let path = self.path(run)?;
-        let bytes = match fs::read(&path) {
+        let bytes = match read_plain(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(not_plain(&path)),
             Err(error) => return Err(failed(&path, "read", error)),
         };
         Ok(format::read(run, &path, &bytes, &self.bodies())?.records)
@@ -204,6 +206,8 @@ struct FileLog {
     path: PathBuf,
     bodies: Bodies,
     len: u64,
+    /// Whether it is certain that a power cut leaves the file's name in its folder.
+    listed: bool,
     durability: Durability,
     /// Not after a failure, or an append that was dropped half-way: nobody knows what is in the file then.
     usable: bool,
@@ -226,13 +230,18 @@ impl RunLog for FileLog {
             format::write(record, Some(&mut aside), &mut bytes)?;
         }
         let kept = self.keep(aside).await?;
-        self.write(&bytes)?;
+        if cfg!(unix) && new && records.len() > 1 {
+            self.write_whole(bytes).await?;
+        } else {
+            self.write(&bytes)?;
+        }
         drop(kept);
         if self.durability == Durability::Synced && records.iter().any(must_wait) {
-            let (file, dir) = (self.file.clone(), new.then(|| self.dir.clone()));
+            let (file, dir) = (self.file.clone(), (!self.listed).then(|| self.dir.clone()));
             let synced =
                 on_thread(move || file.sync_data().and_then(|()| dir.map_or(Ok(()), |dir| sync_dir(&dir))));
             synced.await.map_err(|error| failed(&self.path, "synced", error))?;
+            self.listed = true;
         }
         self.usable = true;
         Ok(())
@@ -249,6 +258,21 @@ impl FileLog {
         on_thread(move || bodies.keep(&aside).map(Some)).await
     }
 
+    /// Begins a run with many records: an import or a fork. After a crash, all of them are there or none, since
+    /// half of an old run would be taken for one that goes on.
+    async fn write_whole(&mut self, bytes: Vec<u8>) -> Result<(), JournalError> {
+        let (path, run, durability) = (self.path.clone(), self.run.clone(), self.durability);
+        let len = bytes.len() as u64;
+        let whole = on_thread(move || Whole::write(&path, &run, &bytes, durability)).await?;
+        // Nothing is done to the run's own file but here, where this log still has it.
+        if !is_at(&self.file, &self.path, Some(0)) {
+            return Err(JournalError::fenced(&self.run));
+        }
+        self.file = whole.become_file(&self.path).map_err(|error| failed(&self.path, "written", error))?;
+        self.len = len;
+        Ok(())
+    }
+
     /// Hands all of it to the system at once; what is written in part is taken back.
     fn write(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
         if !is_at(&self.file, &self.path, Some(self.len)) {
@@ -261,6 +285,41 @@ impl FileLog {
         }
         self.len += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// A file that is locked and written, and then takes the place of another.
+struct Whole {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl Whole {
+    fn write(path: &Path, run: &RunId, bytes: &[u8], durability: Durability) -> Result<Self, JournalError> {
+        // No run has an id that begins with a dot.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let path = path.with_file_name(format!(".{name}.new"));
+        let whole = Self { file: Arc::new(lock(&path, run)?), path };
+        let written = whole.file.set_len(0).and_then(|()| (&*whole.file).write_all(bytes));
+        let synced = written.and_then(|()| match durability {
+            Durability::Synced => whole.file.sync_data(),
+            Durability::Buffered => Ok(()),
+        });
+        synced.map_err(|error| failed(&whole.path, "written", error))?;
+        Ok(whole)
+    }
+
+    fn become_file(self, path: &Path) -> io::Result<Arc<File>> {
+        fs::rename(&self.path, path).map(|()| self.file.clone())
+    }
+}
+
+impl Drop for Whole {
+    /// What has not taken the other's place is of no use.
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.path, None) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -285,6 +344,14 @@ pub(crate) fn must_wait(record: &Record) -> bool {
     }
 }
 
+/// Reads a file, and nothing that only looks like one: reading a pipe might never end.
+fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+    }
+    fs::read(path)
+}
+
 /// Opens a file and makes sure that nobody else does.
 fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
     let found = try_lock(path, run, OpenOptions::new().read(true).append(true).create(true))?;
@@ -300,8 +367,7 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
             Err(error) => return Err(failed(path, "opened", error)),
         };
         if !file.metadata().is_ok_and(|there| there.is_file()) {
-            let message = format!("the journal `{}` is not a plain file", path.display());
-            return Err(JournalError::new(JournalErrorKind::Refused, message));
+            return Err(not_plain(path));
         }
         match file.try_lock() {
             Ok(()) => {}
@@ -335,6 +401,11 @@ pub(crate) fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
 /// Makes a new name in a folder last.
 fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+}
+
+fn not_plain(path: &Path) -> JournalError {
+    let message = format!("the journal `{}` is not a plain file", path.display());
+    JournalError::new(JournalErrorKind::Refused, message)
 }
 
 fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {

@@ -83,8 +83,9 @@ impl SqliteJournal {
     /// When the file cannot be opened or made, and when it is no journal that this version can read:
     /// [`Version`](JournalErrorKind::Version) or [`Damaged`](JournalErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let place = Place {
+        let mut place = Place {
             path: file::whole(&path.into())?,
+            file: None,
             durability: Durability::default(),
             lease: LEASE,
             world: Arc::new(SystemWorld),

@@ -9,7 +9,7 @@ use levity_core::{JournalError, JournalErrorKind};
 use serde_json::{Map, Value};
 
 use super::sha256::sha256;
-use super::{Durability, failed, sync_dir};
+use super::{Durability, failed, read_plain, sync_dir};
 
 /// Stands in place of a text that was put aside: `{"$body": "<sha256>"}`.
 const BODY: &str = "$body";
@@ -88,7 +88,7 @@ impl Bodies {
             let path = self.dir.join(name);
             // What is there already is not written again. Room that a power cut left unwritten has the right
             // length, too.
-            let there = fs::read(&path).is_ok_and(|there| there == text.as_bytes());
+            let there = read_plain(&path).is_ok_and(|there| there == text.as_bytes());
             let kept = if there { self.sync(&path) } else { self.write(&path, text) };
             kept.map_err(|error| super::failed(&path, "written", error))?;
         }
@@ -195,8 +195,9 @@ impl Bodies {
         if !is_name(name) {
             return Err(damaged("has a name that no text has"));
         }
-        let text = fs::read_to_string(self.dir.join(name));
+        let text = read_plain(&self.dir.join(name));
         let text = text.map_err(|error| damaged("cannot be read").with_source(error))?;
+        let text = String::from_utf8(text).map_err(|_| damaged("is not what was written"))?;
         if sha256(text.as_bytes()) != name {
             return Err(damaged("is not what was written"));
         }

@@ -129,7 +129,7 @@ pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> R
 }
 
 /// Whether the header is whole; a flaw when the file is another's, or from a newer version.
-fn check_header(run: &RunId, line: &[u8]) -> Result<bool, Flaw> {
+pub(super) fn check_header(run: &RunId, line: &[u8]) -> Result<bool, Flaw> {
     // A beginning of what is written first, and nothing after it.
     if !line.ends_with(b"\n") && header(run).starts_with(without_zeros(line)) {
         return Ok(false);
@@ -153,9 +153,10 @@ pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
     Ok(found.run)
 }
 
-/// Whether a line was not written to its end. One that is JSON and no record was written by somebody else.
+/// Whether a line was not written to its end, or has room in it that was not: no JSON has a zero. Any other was
+/// written, and somebody may have gone by it.
 fn is_torn(line: &[u8]) -> bool {
-    !line.ends_with(b"\n") || serde_json::from_slice::<serde::de::IgnoredAny>(line).is_err()
+    !line.ends_with(b"\n") || line.contains(&0)
 }
 
 /// What is wrong with a line.
@@ -186,7 +187,7 @@ impl Flaw {
     }
 
     /// The error for a line of a file.
-    fn of(self, path: &Path, line: usize) -> JournalError {
+    pub(super) fn of(self, path: &Path, line: usize) -> JournalError {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let place = format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
         self.into_error(&place)

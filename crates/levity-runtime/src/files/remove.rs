@@ -1,11 +1,12 @@
 //! Removing runs.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-use levity_core::{JournalError, RunId};
+use levity_core::{JournalError, JournalErrorKind, RunId};
 
+use super::format::check_header;
 use super::{Durability, FileJournal, failed, sync_dir, try_lock};
 
 impl FileJournal {
@@ -17,7 +18,11 @@ impl FileJournal {
         let below = self.files(|other| other != run && other.is_within(run))?;
         let mut all = Vec::new();
         for (other, path) in below {
-            all.extend(held(&other, path)?);
+            match held(&other, path) {
+                // A copy, or another program's: it is no run, whatever it is called.
+                Err(error) if error.kind() == JournalErrorKind::Damaged => {}
+                held => all.extend(held?),
+            }
         }
         // The deepest first: what a crash leaves is a run that can be removed again.
         all.sort_by_key(|file| std::cmp::Reverse(file.path.as_os_str().len()));
@@ -37,7 +42,7 @@ impl FileJournal {
     }
 }
 
-/// A file that nobody else has open.
+/// A run's file that nobody else has open.
 struct Held {
     path: PathBuf,
     _lock: File,
@@ -45,5 +50,10 @@ struct Held {
 
 fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
     let lock = try_lock(&path, run, OpenOptions::new().read(true).append(true))?;
-    Ok(lock.map(|lock| Held { path, _lock: lock }))
+    let Some(lock) = lock else { return Ok(None) };
+    let mut start = Vec::new();
+    (&lock).take(4096).read_to_end(&mut start).map_err(|error| failed(&path, "read", error))?;
+    let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    check_header(run, first).map_err(|flaw| flaw.of(&path, 1))?;
+    Ok(Some(Held { path, _lock: lock }))
 }

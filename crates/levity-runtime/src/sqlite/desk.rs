@@ -102,8 +102,10 @@ impl Desk {
         let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
         if self.connection.is_none() {
             self.connection = Some(self.place.connect()?);
-            self.synced = !sync;
+            // What another connection said of the file is not to be compared with what this one says.
+            (self.synced, self.version) = (!sync, None);
         }
+        self.place.check_place()?;
         if self.synced != sync {
             // A full sync takes along what was written before without one.
             self.execute(if sync { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;

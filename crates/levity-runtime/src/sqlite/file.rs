@@ -65,6 +65,8 @@ const COLUMNS: [&str; 4] = [
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
+    /// Which file that is, whatever else may come to stand there; `None` where nobody can say.
+    pub(super) file: Option<(u64, u64)>,
     pub(super) durability: Durability,
     pub(super) lease: Duration,
     pub(super) world: Arc<dyn World>,
@@ -81,7 +83,20 @@ impl Place {
     /// A connection to a file that is known to be ours.
     pub(super) fn connect(&self) -> Result<Connection, JournalError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        self.open(flags)
+        let connection = self.open(flags)?;
+        self.check_place()?;
+        Ok(connection)
+    }
+
+    /// Whether the file is still where it was. What is written to one that was taken away is lost, and nobody
+    /// else would know who drives its runs.
+    pub(super) fn check_place(&self) -> Result<(), JournalError> {
+        if self.file.is_none() || self.file == identity(&self.path) {
+            return Ok(());
+        }
+        let name = self.name();
+        let message = format!("the journal `{name}` was removed or replaced by another file; open it anew");
+        Err(JournalError::new(JournalErrorKind::Io, message))
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, JournalError> {
@@ -99,16 +114,24 @@ impl Place {
     }
 
     /// Makes the file if there is none, and makes sure that it is one of ours.
-    pub(super) fn make(&self) -> Result<Connection, JournalError> {
+    pub(super) fn make(&mut self) -> Result<Connection, JournalError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if self.check()? == Found::Ours {
-            return self.verify(self.open(flags)?);
-        }
+        let found = self.check()?;
         let mut connection = self.open(flags)?;
-        self.create(&mut connection).map_err(|error| self.failed("made", error))?;
-        self.verify(connection)
+        // Whoever made it may have been killed half-way, and SQLite has taken that back by now.
+        let blank = || marks(&connection).map(|marks| marks == (0, 0));
+        if found == Found::Nothing || blank().map_err(|error| self.failed("read", error))? {
+            self.create(&mut connection).map_err(|error| self.failed("made", error))?;
+        }
+        let connection = self.verify(connection)?;
+        if cfg!(unix) {
+            // By whatever name somebody opens it, the locks of its owners are in one folder.
+            self.path = fs::canonicalize(&self.path).map_err(|error| self.failed_io("opened", error))?;
+        }
+        self.file = identity(&self.path);
+        Ok(connection)
     }
 
     /// What is there, found out in a way that changes nothing, whatever it is.
@@ -242,6 +265,18 @@ pub(super) fn whole(path: &Path) -> Result<PathBuf, JournalError> {
     })
 }
 
+/// What tells a file from others.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Option<(u64, u64)> {
+    None
+}
+
 /// The program and the format that a file names.
 fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get(0));
@@ -250,7 +285,7 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
 
 /// The name by which SQLite opens a file that nobody changes.
 fn immutable(path: &Path) -> String {
-    let mut name = String::from(if cfg!(windows) { "file:///" } else { "file:" });
+    let mut name = String::from(if cfg!(windows) { "file:///" } else { "file://" });
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'\\' if cfg!(windows) => name.push('/'),

@@ -63,9 +63,9 @@ fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
         other => other?,
     };
     match file.try_lock() {
-        Ok(()) => Ok(is_at(&file, path, None).then_some(file)),
+        // Where there are no locks, nobody finds it unlocked either, and the lease decides.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(is_at(&file, path, None).then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

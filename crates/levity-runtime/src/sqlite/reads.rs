@@ -43,6 +43,7 @@ impl Readers {
     fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Flaw>) -> Result<T, JournalError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = idle.map_or_else(|| self.place.connect(), Ok)?;
+        self.place.check_place()?;
         let seen = look(&connection);
         self.keep(connection);
         seen.map_err(|flaw| match flaw {
@@ -121,7 +122,8 @@ impl Readers {
             let mut rows = select.query(params_from_iter(values))?;
             let mut runs = Vec::new();
             while let Some(row) = rows.next()? {
-                runs.push(summary(row)?);
+                // One that cannot be read does not hide the others.
+                runs.extend(summary(row).filter(|run| query.asks_for(run)));
             }
             Ok(runs)
         })
@@ -188,7 +190,7 @@ fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
         sql.push_str(" AND child = 0");
     }
     if let Some(above) = &query.below {
-        sql.push_str(" AND (id = ? OR (id > ? AND id < ?))");
+        sql.push_str(" AND (id = ? OR (id >= ? AND id < ?))");
         values.extend(within(above).map(Value::from));
     }
     for (part, bound) in
@@ -213,25 +215,25 @@ pub(super) fn within(run: &RunId) -> [String; 3] {
     [run.to_string(), format!("{run}."), format!("{run}/")]
 }
 
-fn summary(row: &Row<'_>) -> Result<RunSummary, Flaw> {
-    let id = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-    let run = RunId::new(id);
-    let mut summary = RunSummary::new(run, Timestamp::from_millis(natural(row, 1)?));
-    summary.updated = Timestamp::from_millis(natural(row, 2)?);
-    (summary.records, summary.child, summary.paused) = (natural(row, 3)?, row.get(4)?, row.get(5)?);
-    let flaw = |_| Flaw::Run(RunId::new(id), "its row cannot be read".to_owned());
-    if let ValueRef::Text(waiting) = row.get_ref(6)? {
+/// What a row says, as far as it can be read: a newer version may have ends that this one does not know.
+fn summary(row: &Row<'_>) -> Option<RunSummary> {
+    let number = |column| natural(row, column).ok();
+    let run = RunId::new(row.get_ref(0).ok()?.as_str().ok()?);
+    let mut summary = RunSummary::new(run, Timestamp::from_millis(number(1)?));
+    summary.updated = Timestamp::from_millis(number(2)?);
+    (summary.records, summary.child, summary.paused) = (number(3)?, number(4)? != 0, number(5)? != 0);
+    if let ValueRef::Text(waiting) = row.get_ref(6).ok()? {
         summary.waiting = match one_waiting(waiting) {
             Some(one) => vec![one],
-            None => serde_json::from_slice(waiting).map_err(flaw)?,
+            None => serde_json::from_slice(waiting).unwrap_or_default(),
         };
     }
-    summary.status = match row.get_ref(7)? {
+    summary.status = match row.get_ref(7).ok()? {
         ValueRef::Text(b"\"complete\"") => Some(Status::Complete),
-        ValueRef::Text(status) => Some(serde_json::from_slice(status).map_err(flaw)?),
+        ValueRef::Text(status) => serde_json::from_slice(status).ok(),
         _ => None,
     };
-    Ok(summary)
+    Some(summary)
 }
 
 /// The usual case, `[{"effect":1,"until":2}]`, without the effort that any JSON takes: a list has many of them.

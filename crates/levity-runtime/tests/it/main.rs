@@ -8,4 +8,6 @@ mod events;
 mod files;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod stores;
 mod suites;

@@ -189,7 +189,7 @@ impl Desk {
     /// Removes a run and those below it, unless somebody drives one of them; then the answer is who.
     pub(super) fn remove(&self, run: &RunId) -> Result<Result<bool, (i64, RunId)>, JournalError> {
         let found = self.write(|connection| {
-            let select = format!("{HOLD} id = ?1 OR (id > ?2 AND id < ?3)");
+            let select = format!("{HOLD} id = ?1 OR (id >= ?2 AND id < ?3)");
             let mut select = connection.prepare_cached(&select)?;
             let rows = select.query_map(within(run), |row| Ok((hold(row)?, row.get::<_, String>(4)?)))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
