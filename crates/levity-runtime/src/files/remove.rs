@@ -9,6 +9,9 @@ use levity_core::{JournalError, JournalErrorKind, RunId};
 use super::format::check_header;
 use super::{Durability, FileJournal, failed, sync_dir, try_lock};
 
+/// How many files are locked at the same time; a process can have only so many open.
+const MOST: usize = 128;
+
 impl FileJournal {
     /// Removes a run and those below it: none of them, if one is driven.
     pub(super) fn remove_now(&self, run: &RunId) -> Result<bool, JournalError> {
@@ -16,18 +19,24 @@ impl FileJournal {
         // Whoever makes a run below has this one open, so none comes while it is locked here.
         let own = held(run, own)?;
         let below = self.files(|other| other != run && other.is_within(run))?;
-        let mut all = Vec::new();
+        let (mut all, many) = (Vec::new(), below.len() > MOST);
         for (other, path) in below {
             match held(&other, path) {
                 // A copy, or another program's: it is no run, whatever it is called.
                 Err(error) if error.kind() == JournalErrorKind::Damaged => {}
                 held => all.extend(held?),
             }
+            // Of more, each is looked at, and locked again when it is its turn: who drives the run above is kept
+            // out meanwhile, and nobody else drives them.
+            if let Some(last) = all.last_mut().filter(|_| many) {
+                last.lock = None;
+            }
         }
         // The deepest first: what a crash leaves is a run that can be removed again.
         all.sort_by_key(|file| std::cmp::Reverse(file.path.as_os_str().len()));
         all.extend(own);
-        for Held { path, .. } in &all {
+        for Held { run, path, lock } in &all {
+            let _again = if lock.is_none() { held(run, path.clone())? } else { None };
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed(path, "removed", error));
@@ -44,8 +53,9 @@ impl FileJournal {
 
 /// A run's file that nobody else has open.
 struct Held {
+    run: RunId,
     path: PathBuf,
-    _lock: File,
+    lock: Option<File>,
 }
 
 fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
@@ -55,5 +65,5 @@ fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
     (&lock).take(4096).read_to_end(&mut start).map_err(|error| failed(&path, "read", error))?;
     let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     check_header(run, first).map_err(|flaw| flaw.of(&path, 1))?;
-    Ok(Some(Held { path, _lock: lock }))
+    Ok(Some(Held { run: run.clone(), path, lock: Some(lock) }))
 }

@@ -22,6 +22,9 @@ const FORMAT: i32 = 1;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long to wait before trying again.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// How many pages the log beside the file may have before they are moved into it. The more there are, the more
 /// often a page is written many times and moved once.
 const LOG: i64 = 4_000;
@@ -101,8 +104,8 @@ impl Place {
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, JournalError> {
         let open = || {
-            let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(PATIENCE)?;
+            let mut connection = Connection::open_with_flags(&self.path, flags)?;
+            connection.busy_handler(Some(try_again))?;
             connection.set_prepared_statement_cache_capacity(32);
             // What a savepoint may have to take back is kept in memory, and in no file of its own.
             connection.pragma_update(None, "temp_store", "memory")?;
@@ -296,6 +299,13 @@ fn immutable(path: &Path) -> String {
     }
     name.push_str("?immutable=1");
     name
+}
+
+/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
+/// seconds, the moments between the transactions of others who write without a pause.
+fn try_again(times: i32) -> bool {
+    std::thread::sleep(PAUSE);
+    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
