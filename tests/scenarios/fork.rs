@@ -3,7 +3,7 @@
 use levity::core::{Entry, EventKind, Journal as _, RunQuery};
 use levity::prelude::*;
 use levity::runtime::{Comparison, RunReport};
-use levity::test::ScriptedModel;
+use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{Counter, add, runtime};
@@ -130,4 +130,38 @@ async fn a_replay_names_what_has_changed() {
     check(same().max_turns(3), "the limits of a turn").await;
     let fewer = Agent::builder(ScriptedModel::new()).tool(add).instructions("Ring.").runtime(runtime.clone());
     check(fewer, "tool `ring` is gone").await;
+}
+
+/// Tells under which keys it was called; the first call takes for ever.
+#[derive(Clone, Default)]
+struct Bank(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+#[tool]
+impl Bank {
+    /// Pays once for each key.
+    #[tool(idempotent)]
+    async fn pay(&self, cx: &ToolCx) -> String {
+        self.0.lock().unwrap().push(cx.key.to_string());
+        "paid".to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
+    let (runtime, journal) = runtime();
+    let bank = Bank::default();
+    let agent = || {
+        let model = ScriptedModel::new().call("pay", json!({})).reply("Paid.").by_history();
+        Agent::builder(model).tools(bank.clone()).runtime(runtime.clone()).build().unwrap()
+    };
+    agent().run("Pay").id("old").await.unwrap();
+    let begins = |run: &str| {
+        let is_pay = |entry: &Entry| matches!(entry, Entry::Started { note, .. } if &*note.name == "pay");
+        journal.records(&RunId::new(run)).iter().position(|r| is_pay(&r.entry)).unwrap() as u64
+    };
+    agent().fork("old").after(begins("old")).id("new").await.unwrap();
+    agent().fork("new").after(begins("new")).id("newer").await.unwrap();
+    let keys = bank.0.lock().unwrap();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0]), "it was paid more than once: {keys:?}");
 }

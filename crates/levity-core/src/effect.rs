@@ -262,6 +262,9 @@ pub struct EffectNote {
     /// What was set aside for it, where money or tokens are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Reserved>,
+    /// The idempotency key of a call that began in the run that this one was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
 }
 
 impl EffectNote {
@@ -276,6 +279,7 @@ impl EffectNote {
             until: None,
             inputs: Vec::new(),
             reserved: None,
+            key: None,
         }
     }
 }
@@ -341,7 +345,8 @@ impl Effect {
     }
 }
 
-/// The same for every attempt at one effect, also after a crash: `run/effect`.
+/// The same for every attempt at one effect, also after a crash: `run/effect`. In a fork, a call that had begun
+/// before keeps the key that it had; see [`EffectCx::key`](crate::EffectCx::key).
 pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
     format!("{run}/{effect}").into()
 }

@@ -11,7 +11,7 @@ use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
     Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun,
-    ToolSpec, World, Worst, idempotency_key,
+    ToolSpec, World, Worst,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
@@ -127,7 +127,7 @@ impl AgentExecutor {
     }
 
     async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
-        let key = idempotency_key(&cx.run, cx.effect);
+        let key = cx.key();
         let progress = progress(&cx, &run);
         let call_cx = CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
@@ -217,7 +217,8 @@ impl Executor for AgentExecutor {
         let (Some(resolver), Effect::Tool(run)) = (&self.resolver, effect) else {
             return Resolution::Unknown;
         };
-        let lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
+        let mut lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
+        lost.key = cx.key();
         AssertUnwindSafe(resolver.resolve(&lost)).catch_unwind().await.unwrap_or(Resolution::Unknown)
     }
 

@@ -433,11 +433,13 @@ impl<M: Machine + 'static> Driver<M> {
         let run = self.state.run.clone();
         let running = self.state.running.iter().find(|running| running.id == id);
         let (seq, again) = running.map_or((0, false), |running| (running.seq, running.again));
+        let key = running.and_then(|running| running.note.key.clone());
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
             let world = self.around.shared.world.clone();
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
-        EffectCx::new(run, id, live).with_again(again).with_max_output(self.budget.max_output(id))
+        let cx = EffectCx::new(run, id, live).with_again(again).with_key(key);
+        cx.with_max_output(self.budget.max_output(id))
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
