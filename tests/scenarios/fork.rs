@@ -165,3 +165,18 @@ async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]), "it was paid more than once: {keys:?}");
 }
+
+#[tokio::test]
+async fn a_run_that_was_low_from_the_start_can_be_forked() {
+    let (runtime, _) = runtime();
+    let agent = || {
+        let model = ScriptedModel::new().reply("One.").reply("Two.").by_history();
+        let agent = Agent::builder(ScriptedModel::new()).model_for("cheap", model);
+        let agent = agent.when_low(levity::agent::Low::Switch).runtime(runtime.clone());
+        agent.limits(Limits::new().tokens(1_000_000).low(100)).build().unwrap()
+    };
+    agent().run("Count").id("old").await.unwrap();
+    let answer = agent().fork("old").after(1).id("new").await.unwrap();
+    assert_eq!(answer.text(), "One.");
+    agent().replay(answer.run()).await.unwrap();
+}

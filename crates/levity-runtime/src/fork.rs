@@ -47,7 +47,7 @@ impl Fork {
         executor: &dyn Executor,
     ) -> Result<Vec<Record>, Divergence> {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), self.opened.limits);
-        opened.wrap = self.opened.wrap;
+        (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
         opened.setup = executor.setup();
         opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
