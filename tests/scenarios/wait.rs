@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use levity::core::{Command, Decision, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
+use levity::core::{Command, Decision, Entry, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
 use levity::prelude::*;
 use levity::runtime::{ControlError, Told};
-use levity::test::{ManualWorld, ScriptedModel};
+use levity::test::{ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{Counter, runtime};
@@ -146,4 +146,89 @@ async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
         let (_, result) = answer.history().calls().next().unwrap();
         assert!(result.text().contains("from 0 to 3600"), "{}", result.text());
     }
+}
+
+#[tokio::test]
+async fn children_that_wait_end_with_a_run_that_may_be_left() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent =
+        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    agent.resume(run).park().await.unwrap_err();
+    let runs = journal.list(&RunQuery::new()).await.unwrap();
+    assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
+}
+
+/// Takes until it is told to stop.
+struct Slow(std::sync::Arc<tokio::sync::Notify>);
+
+#[tool]
+impl Slow {
+    /// Takes its time.
+    #[tool(read_only)]
+    async fn slow(&self) -> String {
+        self.0.notified().await;
+        "at last".to_owned()
+    }
+}
+
+/// An agent that has a letter written and does something slow beside it.
+fn two_things(slow: &Slow, sent: &Counter, runtime: Runtime) -> Agent {
+    let turn = Turn::new().call("helper", json!({"task": "Write"})).call("slow", json!({}));
+    let model = ScriptedModel::new().turn(turn).reply("Done.");
+    let helper = sender(sends(), sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Slow(slow.0.clone()));
+    agent.tool_timeout(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let (slow, sent) = (Slow(Default::default()), Counter::default());
+    let agent = two_things(&slow, &sent, runtime);
+    let mut run = agent.run("Two things").park().start();
+    let mut events = run.events();
+    let mut begun = false;
+    let ask = loop {
+        match events.next().await.expect("it asks").kind {
+            EventKind::Asked(ask) if begun => break ask,
+            EventKind::Asked(ask) => {
+                tokio::task::yield_now().await;
+                break ask;
+            }
+            EventKind::ToolStarted { call, .. } => begun |= call.name == "slow",
+            _ => {}
+        }
+    };
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    run.approve(&ask).await.expect("the question can be answered");
+    while sent.get() == 0 {
+        events.next().await.expect("the letter is sent");
+    }
+    slow.0.notify_one();
+    assert_eq!(run.await.unwrap().text(), "Done.");
+}
+
+#[tokio::test]
+async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
+    let folder = std::env::temp_dir().join(format!("levity-left-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let journal = levity::prelude::SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let sent = Counter::default();
+    let agent = sender(sends(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    journal.post(&run, &allow).await.unwrap();
+    assert_eq!(agent.resume(run).park().await.unwrap().text(), "Sent.");
+    drop((agent, runtime, journal));
+    let _ = std::fs::remove_dir_all(folder);
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
-    Ask, CancelToken, ChildRun, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId,
-    EffectKind, EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine,
-    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
+    Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
+    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
+    Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -28,6 +28,7 @@ mod orders;
 mod park;
 
 pub(crate) use audit::Audit;
+use park::{Next, Resting};
 
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
@@ -41,8 +42,7 @@ pub(crate) struct Driver<M> {
     children: FuturesUnordered<BoxFuture<'static, Performed>>,
     questions: Vec<Question>,
     lookups: Vec<Lookup>,
-    /// Children that were left waiting in the journal.
-    parked: Vec<(EffectId, ChildRun)>,
+    resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
     /// What a fork begins with.
@@ -66,8 +66,6 @@ enum Came {
     Withdrawn,
     /// Somebody says what came of it in an earlier process.
     Resolved(Resolution),
-    /// The child waits, and was left in the journal.
-    Parked(ChildRun),
 }
 
 /// A question that nobody has answered yet.
@@ -102,6 +100,8 @@ pub(crate) struct Around {
     pub(crate) audit: bool,
     /// What earlier processes have used.
     pub(crate) before: budget::Before,
+    /// Where a child says that it does nothing but wait, and which child it is.
+    pub(crate) rests: Option<(Resting, EffectId)>,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -142,7 +142,7 @@ impl<M: Machine + 'static> Driver<M> {
             children: FuturesUnordered::new(),
             questions: Vec::new(),
             lookups: Vec::new(),
-            parked: Vec::new(),
+            resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
@@ -188,10 +188,14 @@ impl<M: Machine + 'static> Driver<M> {
             if !cancelled && self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
-            if let Some(waiting) = self.only_waits() {
-                return Err(Error::Parked { run: self.state.run.clone(), waiting });
-            }
-            let (entries, acks) = self.wait().await?;
+            let (entries, acks) = match self.leave().await? {
+                Next::Leave(waiting) => {
+                    return Err(Error::Parked { run: self.state.run.clone(), waiting });
+                }
+                Next::Take(entries) => (entries, Vec::new()),
+                Next::Wait => self.wait().await?,
+            };
+            self.stir();
             let must_end = entries.iter().any(is_last_word);
             self.record(entries).await?;
             acks.into_iter().for_each(|ack| drop(ack.send(Ok(()))));
@@ -260,9 +264,6 @@ impl<M: Machine + 'static> Driver<M> {
             if let Some(Effect::Child(child)) = self.state.take_left(id) {
                 self.children.push(self.child(id, child));
             }
-        }
-        for (id, child) in std::mem::take(&mut self.parked) {
-            self.children.push(self.child(id, child));
         }
         while self.children.next().await.is_some() {}
         let status = self.state.machine.ending().map(|ending| ending.status.clone());
@@ -459,6 +460,7 @@ impl<M: Machine + 'static> Driver<M> {
             posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
+            () = self.resting.changed() => (Vec::new(), Vec::new()),
             () = passed(&mut self.budget.freed) => {
                 self.budget.freed = None;
                 (Vec::new(), Vec::new())
@@ -484,10 +486,6 @@ impl<M: Machine + 'static> Driver<M> {
                 Came::Withdrawn => continue,
                 Came::Resolved(resolution) => {
                     entries.extend(self.resolved(effect, resolution));
-                    continue;
-                }
-                Came::Parked(child) => {
-                    self.parked.push((effect, child));
                     continue;
                 }
             };

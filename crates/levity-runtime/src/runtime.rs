@@ -123,8 +123,9 @@ impl Runtime {
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit) = (job.executor, job.audit.is_some());
-        let (cancel, depth, origin, before) = (None, 0, None, None);
-        let around = Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before };
+        let (cancel, depth, origin, before, rests) = (None, 0, None, None, None);
+        let around =
+            Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before, rests };
         let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => driver.audited(job.audit).drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
