@@ -232,3 +232,30 @@ async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
     drop((agent, runtime, journal));
     let _ = std::fs::remove_dir_all(folder);
 }
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_waits_for_nobody() {
+    let (runtime, journal) = runtime();
+    let agent = sender(sends(), &Counter::default(), runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
+    assert!(waiting.is_empty(), "{waiting:?}");
+    assert!(agent.asks(&run).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_below_goes_on_with_the_run_above_it_only() {
+    let (runtime, _) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Letters(sent.clone()));
+    let agent = agent.runtime(runtime.clone()).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let error = agent.resume(ask.run.clone()).park().await.unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(source.contains(&format!("run `{run}` started it")), "{error}: {source}");
+}
