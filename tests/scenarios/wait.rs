@@ -259,3 +259,57 @@ async fn a_run_below_goes_on_with_the_run_above_it_only() {
     let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     assert!(source.contains(&format!("run `{run}` started it")), "{error}: {source}");
 }
+
+#[tokio::test]
+async fn a_clock_that_goes_back_makes_no_wait_longer() {
+    let journal = MemoryJournal::new();
+    let late = ManualWorld::new();
+    late.advance(Duration::from_secs(10 * 365 * 86_400));
+    let agent = |world: ManualWorld| {
+        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.").by_history();
+        let runtime = Runtime::new().with_journal(journal.clone()).with_world(world);
+        Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+    };
+    let run = parked(agent(late).run("Wait").park()).await;
+    let world = ManualWorld::new();
+    let mut resumed = agent(world.clone()).resume(run).start();
+    let mut events = resumed.events();
+    while !matches!(events.next().await.unwrap().kind, EventKind::WaitStarted { .. }) {}
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    world.advance(Duration::from_secs(61));
+    let answer = tokio::time::timeout(Duration::from_secs(5), resumed).await;
+    assert_eq!(answer.expect("it waits for years").unwrap().text(), "Good.");
+}
+
+#[tokio::test]
+async fn questions_are_found_beside_a_run_that_never_began() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let [below] =
+        &*journal.list(&RunQuery::new()).await.unwrap().into_iter().filter(|s| s.child).collect::<Vec<_>>()
+    else {
+        panic!("one run below")
+    };
+    // As if the process had ended right after the run above wrote that it begins one.
+    journal.remove(&below.run).await.unwrap();
+    assert!(matches!(journal.records(&run).last().unwrap().entry, Entry::Started { .. }));
+    assert!(agent.asks(&run).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
+    let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+    let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.");
+    let agent = Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap();
+    let run = parked(agent.run("Wait").park()).await;
+    world.advance(Duration::from_secs(60));
+    assert_eq!(journal.list(&RunQuery::new().due(world.now())).await.unwrap().len(), 1);
+    assert_eq!(agent.resume(run).park().await.unwrap().text(), "Good.");
+}

@@ -1,5 +1,6 @@
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -395,7 +396,7 @@ impl<M: Machine + 'static> Driver<M> {
         match effect {
             Effect::Child(child) => self.children.push(self.child(id, child)),
             Effect::Ask(ask) => self.ask(id, ask),
-            Effect::Wait(_) => self.sleep(id),
+            Effect::Wait(wait) => self.sleep(id, wait.time),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
                 self.effects.push(Box::pin(async move {
@@ -420,10 +421,12 @@ impl<M: Machine + 'static> Driver<M> {
         }));
     }
 
-    fn sleep(&mut self, id: EffectId) {
+    /// Waits until the time that was written when the wait began, and never longer than it was to be: the
+    /// clock may have been set back since.
+    fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
         let until = self.state.running.iter().find(|running| running.id == id).and_then(|r| r.note.until);
-        let left = until.unwrap_or_default().since(world.now());
+        let left = until.unwrap_or_default().since(world.now()).min(longest);
         self.effects.push(Box::pin(async move {
             world.sleep(left).await;
             (id, Ok(Came::Finished(Outcome::Woken, None)))
