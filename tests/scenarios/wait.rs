@@ -313,3 +313,25 @@ async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
     assert_eq!(journal.list(&RunQuery::new().due(world.now())).await.unwrap().len(), 1);
     assert_eq!(agent.resume(run).park().await.unwrap().text(), "Good.");
 }
+
+#[tokio::test]
+async fn policy_has_a_say_in_waits() {
+    let (runtime, _) = runtime();
+    let agent = |rule: Rule| {
+        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Well.");
+        let agent = Agent::builder(model).waits(Duration::from_secs(3600)).policy(Policy::new().rule(rule));
+        agent.runtime(runtime.clone()).build().unwrap()
+    };
+    let answer = agent(Rule::tool("wait").deny("no time")).run("Wait").await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert!(result.text().contains("no time"), "{}", result.text());
+    let asks = agent(Rule::tool("wait").ask("is there time?"));
+    let run = parked(asks.run("Wait").park()).await;
+    let [ask] = &*asks.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    asks.runtime().tell(&run, allow).await.unwrap();
+    let answer = asks.resume(run.clone()).await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert_eq!(result.text(), "the time has passed");
+    asks.replay(&run).await.unwrap();
+}

@@ -122,12 +122,22 @@ pub struct Wait {
     /// The call it answers, if a model asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
+    /// Whether it was asked about and allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
 }
 
 impl Wait {
     /// Waits so long.
     pub fn new(time: Duration) -> Self {
-        Self { time, call: None }
+        Self { time, call: None, approved: false }
+    }
+
+    /// Says that it was asked about and allowed.
+    #[must_use]
+    pub fn with_approved(mut self, approved: bool) -> Self {
+        self.approved = approved;
+        self
     }
 
     /// Says which call it answers.
@@ -329,7 +339,8 @@ impl Effect {
         match self {
             Self::Tool(run) => run.approved,
             Self::Child(child) => child.approved,
-            Self::Model(_) | Self::Ask(_) | Self::Wait(_) => true,
+            Self::Wait(wait) => wait.approved,
+            Self::Model(_) | Self::Ask(_) => true,
         }
     }
 

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::notes;
+use crate::wait;
 
 /// What models are called for; all fall back on the first.
 pub(crate) const SLOTS: [&str; 4] = ["main", "planner", "reflector", CHEAP];
@@ -171,6 +172,11 @@ impl Executor for AgentExecutor {
             Effect::Child(child) => {
                 let id = child.call.clone().unwrap_or_else(|| "".into());
                 let call = ToolCall::new(id, &*child.agent, child.input.clone());
+                Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
+            }
+            Effect::Wait(wait) => {
+                let id = wait.call.clone().unwrap_or_else(|| "".into());
+                let call = ToolCall::new(id, wait::NAME, wait::args(wait.time));
                 Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
             }
             _ => Prepared::new(EffectClass::ReadOnly),

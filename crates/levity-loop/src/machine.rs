@@ -250,10 +250,16 @@ impl AgentMachine {
             }
             (waiting, Outcome::Model(Ok(response))) => self.replied(&waiting, response, step),
             (Waiting::Tool(_), Outcome::Tool(result)) => self.answered(result, step),
-            (Waiting::Tool(call) | Waiting::Child(call), Outcome::NeedsApproval { reason }) => {
+            (
+                Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
+                Outcome::NeedsApproval { reason },
+            ) => {
                 self.ask(&call, reason, step);
             }
-            (Waiting::Tool(call) | Waiting::Child(call), Outcome::Denied { reason }) => {
+            (
+                Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
+                Outcome::Denied { reason },
+            ) => {
                 let message = format!("this call is not allowed: {reason}");
                 self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
             }

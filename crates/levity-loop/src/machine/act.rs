@@ -156,7 +156,7 @@ impl AgentMachine {
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
         let id = call.id.clone();
         if let Some(longest) = self.spec.longest_wait.filter(|_| call.name == wait::NAME) {
-            return self.wait(&call, longest, step);
+            return self.wait(&call, longest, approved, step);
         }
         if self.spec.delegates.contains(&call.name) {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
@@ -166,10 +166,10 @@ impl AgentMachine {
         self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
-    fn wait(&mut self, call: &ToolCall, longest: Duration, step: &mut Step) {
+    fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut Step) {
         match wait::time(&call.args, longest) {
             Ok(time) => {
-                let wait = Wait::new(time).for_call(call.id.clone());
+                let wait = Wait::new(time).for_call(call.id.clone()).with_approved(approved);
                 self.want(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
             }
             Err(error) => self.answered(ToolResult::new(call, Err(error)), step),
