@@ -335,3 +335,13 @@ async fn policy_has_a_say_in_waits() {
     assert_eq!(result.text(), "the time has passed");
     asks.replay(&run).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_fork_may_be_left_as_well() {
+    let (runtime, _) = runtime();
+    let sent = Counter::default();
+    let agent = sender(sends().by_history(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let fork = parked(agent.fork(run).id("fork").park()).await;
+    assert_eq!(agent.asks(&fork).await.unwrap().len(), 1);
+}
