@@ -180,3 +180,68 @@ async fn a_run_that_was_low_from_the_start_can_be_forked() {
     assert_eq!(answer.text(), "One.");
     agent().replay(answer.run()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_report_tells_with_which_arguments_a_call_was_made() {
+    let (runtime, journal) = runtime();
+    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Well.");
+    let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
+    let agent = Agent::builder(model).tool(add).policy(policy).runtime(runtime).build().unwrap();
+    let mut run = agent.run("Add").id("edited").start();
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            run.edit(&ask, json!({"a": 2, "b": 2})).await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    let id = RunId::new("edited");
+    let report = RunReport::of(&id, &journal.records(&id));
+    assert_eq!(report.steps[0].args, r#"{"a":2,"b":2}"#);
+    agent.replay(&id).await.unwrap();
+}
+
+/// Allows everything, with other arguments.
+struct Edits;
+
+#[async_trait::async_trait]
+impl Approver for Edits {
+    async fn decide(&self, _: &Ask) -> Decision {
+        Decision::edit(json!({"a": 2, "b": 2}))
+    }
+}
+
+#[tokio::test]
+async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Sum {
+        total: f64,
+    }
+    let (runtime, journal) = runtime();
+    let agent = || {
+        let sums = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Two.").by_history();
+        let helper = Agent::builder(sums).tool(add).build().unwrap();
+        let turn = Turn::new().call("helper", json!({"task": "Add"})).call("add", json!({"a": 1, "b": 1}));
+        let turn = turn.call("wait", json!({"seconds": 1}));
+        let model = ScriptedModel::new().turn(turn).reply("no").reply(r#"{"total": 4}"#).by_history();
+        let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
+        let agent = Agent::builder(model).tool(add).agent("helper", "Adds.", helper).policy(policy);
+        let agent = agent.waits(std::time::Duration::from_secs(60)).approver(Edits);
+        let limits = Limits::new().tokens(1_000_000).low(50);
+        agent.limits(limits).runtime(runtime.clone()).build().unwrap()
+    };
+    let sum: Sum = agent().run("Add").id("old").typed().await.unwrap();
+    assert_eq!(sum.total, 4.0);
+    let records = journal.records(&RunId::new("old"));
+    for after in 0..records.len() as u64 - 2 {
+        let id = format!("new-{after}");
+        let answer = agent().fork("old").after(after).id(id.as_str()).typed::<Sum>().await;
+        let answer = answer.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
+        assert_eq!(answer.parse::<Sum>().unwrap().total, 4.0);
+        agent().replay_typed::<Sum>(answer.run()).await.unwrap();
+        // A fork of a fork, and one that is resumed, are no different.
+        let again = agent().fork(id.as_str()).after(after).id(format!("{id}-again")).typed::<Sum>();
+        agent().replay_typed::<Sum>(again.await.unwrap().run()).await.unwrap();
+        agent().resume(id.as_str()).typed::<Sum>().await.unwrap();
+    }
+}
