@@ -209,3 +209,113 @@ async fn an_error_shows_nothing_of_the_prompt() {
     let error = agent.run("my secret prompt").await.unwrap_err();
     assert!(!format!("{error:?}").contains("secret prompt"));
 }
+
+/// All copies of a value in which one number is as large as it can be.
+fn overfilled(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Number(_) => vec![json!(u64::MAX), json!(u32::MAX)],
+        Value::Array(list) => {
+            let put = |at: usize, new| {
+                let mut list = list.clone();
+                list[at] = new;
+                Value::Array(list)
+            };
+            list.iter()
+                .enumerate()
+                .flat_map(|(at, part)| overfilled(part).into_iter().map(move |new| put(at, new)))
+                .collect()
+        }
+        Value::Object(map) => {
+            let put = |key: &String, new| {
+                let mut map = map.clone();
+                map.insert(key.clone(), new);
+                Value::Object(map)
+            };
+            map.iter()
+                .flat_map(|(key, part)| overfilled(part).into_iter().map(move |new| put(key, new)))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn numbers_in_a_journal_overflow_nowhere() {
+    use levity::core::{Entry, Journal as _};
+    let script = || {
+        let turn =
+            Turn::new().thinking("Hm.").call("add", json!({"a": 1, "b": 1})).call("nothing", json!({}));
+        ScriptedModel::new().turn(turn).reply("").reply("Two.").by_history()
+    };
+    let agent = |journal: MemoryJournal| {
+        let runtime = Runtime::new().with_journal(journal).with_world(ManualWorld::auto());
+        Agent::builder(script()).tool(add).runtime(runtime).build().unwrap()
+    };
+    let (journal, run) = (MemoryJournal::new(), RunId::new("r"));
+    let _ = agent(journal.clone()).run("Add").id(run.clone()).await;
+    let records = journal.records(&run);
+    let first = serde_json::to_value(&records[0]).unwrap();
+    let changed = overfilled(&first["entry"]["opened"]["state"]);
+    assert!(changed.len() > 10);
+    for state in changed {
+        let journal = MemoryJournal::new();
+        let mut first = records[0].clone();
+        let Entry::Opened(opened) = &mut first.entry else { panic!("it opens the run") };
+        opened.state = state;
+        journal.open(&run).await.unwrap().log.append(&[first]).await.unwrap();
+        // Whatever comes of it is no panic, and it comes.
+        let _ = agent(journal).resume(run.clone()).await;
+    }
+}
+
+#[tokio::test]
+async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_with() {
+    use levity::core::{Decision, Journal as _, Record};
+    struct Allows;
+    #[async_trait::async_trait]
+    impl Approver for Allows {
+        async fn decide(&self, _: &Ask) -> Decision {
+            Decision::Allow
+        }
+    }
+    let agent = |journal: MemoryJournal| {
+        let runtime = Runtime::new().with_journal(journal).with_world(ManualWorld::auto());
+        let helper = Agent::builder(ScriptedModel::looping(Turn::new().text("Helped."))).build().unwrap();
+        let turn = Turn::new().call("add", json!({"a": 1, "b": 1})).call("helper", json!({"task": "Help"}));
+        let model = ScriptedModel::new().turn(turn.call("wait", json!({"seconds": 1}))).reply("Two.");
+        let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
+        let agent = Agent::builder(model.by_history()).tool(add).agent("helper", "Helps.", helper);
+        let agent = agent.waits(Duration::from_secs(9)).policy(policy).approver(Allows);
+        agent.runtime(runtime).build().unwrap()
+    };
+    let (journal, run) = (MemoryJournal::new(), RunId::new("r"));
+    agent(journal.clone()).run("Add").id(run.clone()).await.unwrap();
+    let records = journal.records(&run);
+    let mut bad: Vec<Vec<Record>> = Vec::new();
+    for at in 0..records.len() {
+        let mut without = records.clone();
+        without.remove(at);
+        bad.push(without);
+        for to in 0..records.len() {
+            let mut doubled = records.clone();
+            doubled.insert(to, records[at].clone());
+            bad.push(doubled.clone());
+            // Cut behind it, so that the run goes on from there.
+            doubled.truncate(to + 1);
+            bad.push(doubled);
+            let mut swapped = records.clone();
+            swapped.swap(at, to);
+            bad.push(swapped);
+        }
+    }
+    for mut records in bad {
+        (0..).zip(&mut records).for_each(|(seq, record)| record.seq = seq);
+        let journal = MemoryJournal::new();
+        journal.open(&run).await.unwrap().log.append(&records).await.unwrap();
+        let agent = agent(journal);
+        let _ = agent.replay(&run).await;
+        let _ = agent.asks(&run).await;
+        let resumed = tokio::time::timeout(Duration::from_secs(10), agent.resume(run.clone()));
+        let _ = resumed.await.unwrap_or_else(|_| panic!("it hangs: {records:?}"));
+    }
+}

@@ -3,7 +3,7 @@
 use levity::core::{Entry, EventKind, Journal as _, RunQuery};
 use levity::prelude::*;
 use levity::runtime::{Comparison, RunReport};
-use levity::test::ScriptedModel;
+use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{Counter, add, runtime};
@@ -130,4 +130,118 @@ async fn a_replay_names_what_has_changed() {
     check(same().max_turns(3), "the limits of a turn").await;
     let fewer = Agent::builder(ScriptedModel::new()).tool(add).instructions("Ring.").runtime(runtime.clone());
     check(fewer, "tool `ring` is gone").await;
+}
+
+/// Tells under which keys it was called; the first call takes for ever.
+#[derive(Clone, Default)]
+struct Bank(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+#[tool]
+impl Bank {
+    /// Pays once for each key.
+    #[tool(idempotent)]
+    async fn pay(&self, cx: &ToolCx) -> String {
+        self.0.lock().unwrap().push(cx.key.to_string());
+        "paid".to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
+    let (runtime, journal) = runtime();
+    let bank = Bank::default();
+    let agent = || {
+        let model = ScriptedModel::new().call("pay", json!({})).reply("Paid.").by_history();
+        Agent::builder(model).tools(bank.clone()).runtime(runtime.clone()).build().unwrap()
+    };
+    agent().run("Pay").id("old").await.unwrap();
+    let begins = |run: &str| {
+        let is_pay = |entry: &Entry| matches!(entry, Entry::Started { note, .. } if &*note.name == "pay");
+        journal.records(&RunId::new(run)).iter().position(|r| is_pay(&r.entry)).unwrap() as u64
+    };
+    agent().fork("old").after(begins("old")).id("new").await.unwrap();
+    agent().fork("new").after(begins("new")).id("newer").await.unwrap();
+    let keys = bank.0.lock().unwrap();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0]), "it was paid more than once: {keys:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_was_low_from_the_start_can_be_forked() {
+    let (runtime, _) = runtime();
+    let agent = || {
+        let model = ScriptedModel::new().reply("One.").reply("Two.").by_history();
+        let agent = Agent::builder(ScriptedModel::new()).model_for("cheap", model);
+        let agent = agent.when_low(levity::agent::Low::Switch).runtime(runtime.clone());
+        agent.limits(Limits::new().tokens(1_000_000).low(100)).build().unwrap()
+    };
+    agent().run("Count").id("old").await.unwrap();
+    let answer = agent().fork("old").after(1).id("new").await.unwrap();
+    assert_eq!(answer.text(), "One.");
+    agent().replay(answer.run()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_report_tells_with_which_arguments_a_call_was_made() {
+    let (runtime, journal) = runtime();
+    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Well.");
+    let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
+    let agent = Agent::builder(model).tool(add).policy(policy).runtime(runtime).build().unwrap();
+    let mut run = agent.run("Add").id("edited").start();
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            run.edit(&ask, json!({"a": 2, "b": 2})).await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    let id = RunId::new("edited");
+    let report = RunReport::of(&id, &journal.records(&id));
+    assert_eq!(report.steps[0].args, r#"{"a":2,"b":2}"#);
+    agent.replay(&id).await.unwrap();
+}
+
+/// Allows everything, with other arguments.
+struct Edits;
+
+#[async_trait::async_trait]
+impl Approver for Edits {
+    async fn decide(&self, _: &Ask) -> Decision {
+        Decision::edit(json!({"a": 2, "b": 2}))
+    }
+}
+
+#[tokio::test]
+async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Sum {
+        total: f64,
+    }
+    let (runtime, journal) = runtime();
+    let agent = || {
+        let sums = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Two.").by_history();
+        let helper = Agent::builder(sums).tool(add).build().unwrap();
+        let turn = Turn::new().call("helper", json!({"task": "Add"})).call("add", json!({"a": 1, "b": 1}));
+        let turn = turn.call("wait", json!({"seconds": 1}));
+        let model = ScriptedModel::new().turn(turn).reply("no").reply(r#"{"total": 4}"#).by_history();
+        let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
+        let agent = Agent::builder(model).tool(add).agent("helper", "Adds.", helper).policy(policy);
+        let agent = agent.waits(std::time::Duration::from_secs(60)).approver(Edits);
+        let limits = Limits::new().tokens(1_000_000).low(50);
+        agent.limits(limits).runtime(runtime.clone()).build().unwrap()
+    };
+    let sum: Sum = agent().run("Add").id("old").typed().await.unwrap();
+    assert_eq!(sum.total, 4.0);
+    let records = journal.records(&RunId::new("old"));
+    for after in 0..records.len() as u64 - 2 {
+        let id = format!("new-{after}");
+        let answer = agent().fork("old").after(after).id(id.as_str()).typed::<Sum>().await;
+        let answer = answer.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
+        assert_eq!(answer.parse::<Sum>().unwrap().total, 4.0);
+        agent().replay_typed::<Sum>(answer.run()).await.unwrap();
+        // A fork of a fork, and one that is resumed, are no different.
+        let again = agent().fork(id.as_str()).after(after).id(format!("{id}-again")).typed::<Sum>();
+        agent().replay_typed::<Sum>(again.await.unwrap().run()).await.unwrap();
+        agent().resume(id.as_str()).typed::<Sum>().await.unwrap();
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use levity::core::{Command, Decision, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
+use levity::core::{Command, Decision, Entry, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
 use levity::prelude::*;
 use levity::runtime::{ControlError, Told};
-use levity::test::{ManualWorld, ScriptedModel};
+use levity::test::{ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{Counter, runtime};
@@ -146,4 +146,202 @@ async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
         let (_, result) = answer.history().calls().next().unwrap();
         assert!(result.text().contains("from 0 to 3600"), "{}", result.text());
     }
+}
+
+#[tokio::test]
+async fn children_that_wait_end_with_a_run_that_may_be_left() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent =
+        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    agent.resume(run).park().await.unwrap_err();
+    let runs = journal.list(&RunQuery::new()).await.unwrap();
+    assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
+}
+
+/// Takes until it is told to stop.
+struct Slow(std::sync::Arc<tokio::sync::Notify>);
+
+#[tool]
+impl Slow {
+    /// Takes its time.
+    #[tool(read_only)]
+    async fn slow(&self) -> String {
+        self.0.notified().await;
+        "at last".to_owned()
+    }
+}
+
+/// An agent that has a letter written and does something slow beside it.
+fn two_things(slow: &Slow, sent: &Counter, runtime: Runtime) -> Agent {
+    let turn = Turn::new().call("helper", json!({"task": "Write"})).call("slow", json!({}));
+    let model = ScriptedModel::new().turn(turn).reply("Done.");
+    let helper = sender(sends(), sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Slow(slow.0.clone()));
+    agent.tool_timeout(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let (slow, sent) = (Slow(Default::default()), Counter::default());
+    let agent = two_things(&slow, &sent, runtime);
+    let mut run = agent.run("Two things").park().start();
+    let mut events = run.events();
+    let mut begun = false;
+    let ask = loop {
+        match events.next().await.expect("it asks").kind {
+            EventKind::Asked(ask) if begun => break ask,
+            EventKind::Asked(ask) => {
+                tokio::task::yield_now().await;
+                break ask;
+            }
+            EventKind::ToolStarted { call, .. } => begun |= call.name == "slow",
+            _ => {}
+        }
+    };
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    run.approve(&ask).await.expect("the question can be answered");
+    while sent.get() == 0 {
+        events.next().await.expect("the letter is sent");
+    }
+    slow.0.notify_one();
+    assert_eq!(run.await.unwrap().text(), "Done.");
+}
+
+#[tokio::test]
+async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
+    let folder = std::env::temp_dir().join(format!("levity-left-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let journal = levity::prelude::SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let sent = Counter::default();
+    let agent = sender(sends(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    journal.post(&run, &allow).await.unwrap();
+    assert_eq!(agent.resume(run).park().await.unwrap().text(), "Sent.");
+    drop((agent, runtime, journal));
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_waits_for_nobody() {
+    let (runtime, journal) = runtime();
+    let agent = sender(sends(), &Counter::default(), runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let reason = "never mind".to_owned();
+    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
+    assert!(waiting.is_empty(), "{waiting:?}");
+    assert!(agent.asks(&run).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_below_goes_on_with_the_run_above_it_only() {
+    let (runtime, _) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Letters(sent.clone()));
+    let agent = agent.runtime(runtime.clone()).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let error = agent.resume(ask.run.clone()).park().await.unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(source.contains(&format!("run `{run}` started it")), "{error}: {source}");
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_makes_no_wait_longer() {
+    let journal = MemoryJournal::new();
+    let late = ManualWorld::new();
+    late.advance(Duration::from_secs(10 * 365 * 86_400));
+    let agent = |world: ManualWorld| {
+        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.").by_history();
+        let runtime = Runtime::new().with_journal(journal.clone()).with_world(world);
+        Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+    };
+    let run = parked(agent(late).run("Wait").park()).await;
+    let world = ManualWorld::new();
+    let mut resumed = agent(world.clone()).resume(run).start();
+    let mut events = resumed.events();
+    while !matches!(events.next().await.unwrap().kind, EventKind::WaitStarted { .. }) {}
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    world.advance(Duration::from_secs(61));
+    let answer = tokio::time::timeout(Duration::from_secs(5), resumed).await;
+    assert_eq!(answer.expect("it waits for years").unwrap().text(), "Good.");
+}
+
+#[tokio::test]
+async fn questions_are_found_beside_a_run_that_never_began() {
+    let (runtime, journal) = runtime();
+    let sent = Counter::default();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let helper = sender(sends(), &sent, Runtime::new());
+    let agent = Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime).build().unwrap();
+    let run = parked(agent.run("Have it written").park()).await;
+    let [below] =
+        &*journal.list(&RunQuery::new()).await.unwrap().into_iter().filter(|s| s.child).collect::<Vec<_>>()
+    else {
+        panic!("one run below")
+    };
+    // As if the process had ended right after the run above wrote that it begins one.
+    journal.remove(&below.run).await.unwrap();
+    assert!(matches!(journal.records(&run).last().unwrap().entry, Entry::Started { .. }));
+    assert!(agent.asks(&run).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
+    let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+    let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.");
+    let agent = Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap();
+    let run = parked(agent.run("Wait").park()).await;
+    world.advance(Duration::from_secs(60));
+    assert_eq!(journal.list(&RunQuery::new().due(world.now())).await.unwrap().len(), 1);
+    assert_eq!(agent.resume(run).park().await.unwrap().text(), "Good.");
+}
+
+#[tokio::test]
+async fn policy_has_a_say_in_waits() {
+    let (runtime, _) = runtime();
+    let agent = |rule: Rule| {
+        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Well.");
+        let agent = Agent::builder(model).waits(Duration::from_secs(3600)).policy(Policy::new().rule(rule));
+        agent.runtime(runtime.clone()).build().unwrap()
+    };
+    let answer = agent(Rule::tool("wait").deny("no time")).run("Wait").await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert!(result.text().contains("no time"), "{}", result.text());
+    let asks = agent(Rule::tool("wait").ask("is there time?"));
+    let run = parked(asks.run("Wait").park()).await;
+    let [ask] = &*asks.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    asks.runtime().tell(&run, allow).await.unwrap();
+    let answer = asks.resume(run.clone()).await.unwrap();
+    let (_, result) = answer.history().calls().next().unwrap();
+    assert_eq!(result.text(), "the time has passed");
+    asks.replay(&run).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fork_may_be_left_as_well() {
+    let (runtime, _) = runtime();
+    let sent = Counter::default();
+    let agent = sender(sends().by_history(), &sent, runtime.clone());
+    let run = parked(agent.run("Write").park()).await;
+    let fork = parked(agent.fork(run).id("fork").park()).await;
+    assert_eq!(agent.asks(&fork).await.unwrap().len(), 1);
 }

@@ -1,11 +1,11 @@
 //! A run under way, as the terminal shows it.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
 
 use levity::agent::AgentRun;
-use levity::core::{Delta, Status};
+use levity::core::{Delta, Record, RunSummary, Status};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
@@ -13,6 +13,9 @@ use crate::terminal::{chain, complain, say, say_json};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
+
+/// Why a run is cancelled by Ctrl-C.
+const INTERRUPTED: &str = "interrupted from the terminal";
 
 /// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
@@ -30,6 +33,14 @@ pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitC
     }
 }
 
+/// Lets a run go on whose records leave it paused: nobody else could say so here.
+pub(crate) async fn go_on(run: &AgentRun, records: &[Record]) {
+    if RunSummary::of(run.id(), records).is_some_and(|summary| summary.paused) {
+        // A run that could not be opened says so itself.
+        let _ = run.resume().await;
+    }
+}
+
 async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
     let mut events = run.events();
     let mut interrupted = pin!(tokio::signal::ctrl_c());
@@ -40,8 +51,14 @@ async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
                 Some(event) => {
                     show(args, &event);
                     if let EventKind::Asked(ask) = &event.kind && !args.park {
-                        // A run that has ended meanwhile needs no answer.
-                        let _ = run.control().decide(ask, decide(ask).await).await;
+                        tokio::select! {
+                            // A run that has ended meanwhile needs no answer.
+                            decision = decide(ask) => drop(run.control().decide(ask, decision).await),
+                            _ = &mut interrupted, if !cancelled => {
+                                cancelled = true;
+                                drop(run.cancel(INTERRUPTED).await);
+                            }
+                        }
                     }
                 }
                 None => return run.await,
@@ -49,7 +66,7 @@ async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
             _ = &mut interrupted, if !cancelled => {
                 cancelled = true;
                 // A run that has ended meanwhile needs no cancelling.
-                let _ = run.cancel("interrupted from the terminal").await;
+                let _ = run.cancel(INTERRUPTED).await;
             }
         }
     }
@@ -60,10 +77,14 @@ async fn decide(ask: &Ask) -> Decision {
     if !io::stdin().is_terminal() {
         return Decision::deny("nobody sits at the terminal; `--park` keeps the question for later");
     }
-    say(&format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason));
-    let line = tokio::task::spawn_blocking(|| {
+    // Not where the events go.
+    let _ =
+        write!(io::stderr(), "  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason);
+    let (sender, line) = tokio::sync::oneshot::channel();
+    // A thread that the end of the program does not wait for: nobody may ever press return.
+    std::thread::spawn(move || {
         let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map(|_| line)
+        let _ = sender.send(io::stdin().lock().read_line(&mut line).map(|_| line));
     });
     match line.await {
         Ok(Ok(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,

@@ -6,7 +6,7 @@ use levity::agent::AgentRun;
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
-use crate::follow::follow;
+use crate::follow::{follow, go_on};
 use crate::store;
 use crate::terminal::{chain, complain};
 
@@ -53,9 +53,11 @@ async fn begin(agent: &Agent, args: &Run) -> AgentRun {
     }
     let Some(id) = &args.id else { return run.start() };
     let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
-    if known.is_ok_and(|records| !records.is_empty()) {
+    if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
         let resume = agent.resume(id.as_str());
-        return if args.agent.park { resume.park() } else { resume }.start();
+        let run = if args.agent.park { resume.park() } else { resume }.start();
+        go_on(&run, &records).await;
+        return run;
     }
     run.id(id.as_str()).start()
 }

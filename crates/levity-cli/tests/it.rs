@@ -196,3 +196,85 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
     check(&child.wait_with_output().unwrap(), 1, "the run was cancelled: no time");
     check(&place.levity(&["runs", "list"]), 0, "cancelled");
 }
+
+/// As [`Place::levity`], for a call that may never end.
+fn in_time(place: &Place, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
+    let command = command.args(args).arg("--journal").arg(&place.0).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..1_000 {
+        if child.try_wait().unwrap().is_some() {
+            return child.wait_with_output().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // It has no exit code then.
+    child.kill().unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn no_more_is_removed_than_was_meant() {
+    for name in ["meant", "meant.db"] {
+        let place = Place::new(name);
+        check(&place.levity(&["run", "What?", "--id", "monday"]), 0, "kept as run monday");
+        let waits = &["run", "What?", "--id", "monday.two", "--ask", "add", "--park"];
+        check(&place.levity(waits), 3, "run monday.two waits");
+        check(&place.levity(&["runs", "rm", "--state", "answered"]), 1, "`monday.two` would go with it");
+        check(&place.levity(&["runs", "rm", "monday", "--state", "failed"]), 2, "cannot be used with");
+        check(&place.levity(&["runs", "rm", "--older-than=-1"]), 2, "0 or more");
+        check(&place.levity(&["runs", "rm", "--older-than", "nan"]), 2, "0 or more");
+        assert_eq!(text(&place.levity(&["runs", "list"])).lines().count(), 2);
+        check(&place.levity(&["runs", "cancel", "monday.two"]), 0, "written");
+        check(&place.levity(&["runs", "resume", "monday.two", "--ask", "add"]), 1, "cancelled");
+        check(&place.levity(&["runs", "rm", "--older-than", "0"]), 0, "removed monday.two");
+        assert_eq!(text(&place.levity(&["runs", "list"])), "");
+    }
+}
+
+#[test]
+fn a_fork_waits_in_its_journal_too() {
+    let place = Place::new("fork-waits");
+    check(&place.levity(&["run", "What?", "--id", "monday"]), 0, "kept as run monday");
+    let fork = ["runs", "fork", "monday", "--after", "2", "--id", "tuesday", "--ask", "add", "--park"];
+    check(&in_time(&place, &fork), 3, "run tuesday waits");
+}
+
+#[test]
+fn a_run_that_was_paused_goes_on() {
+    let place = Place::new("paused");
+    let run = &["run", "What?", "--id", "monday", "--ask", "add", "--park"];
+    check(&place.levity(run), 3, "run monday waits");
+    let file = place.0.join("monday.jsonl");
+    let mut records = fs::read_to_string(&file).unwrap();
+    records.push_str("{\"seq\":5,\"at\":1,\"entry\":{\"commanded\":\"pause\"}}\n");
+    fs::write(&file, &records).unwrap();
+    check(
+        &in_time(&place, &["runs", "fork", "monday", "--id", "tuesday", "--park", "--ask", "add"]),
+        3,
+        "waits",
+    );
+    check(&in_time(&place, &["runs", "resume", "monday", "--ask", "add"]), 0, "cannot know");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
+    use levity::prelude::*;
+    use levity::test::ScriptedModel;
+    use serde_json::json;
+
+    let place = Place::new("below");
+    let runtime = Runtime::new().with_journal(FileJournal::new(&place.0).unwrap());
+    let asks = ScriptedModel::new().call("wipe", json!({"disk": 1})).reply("Wiped.").by_history();
+    let wipe = levity::test::RecordingTool::new("wipe", |_| Ok(ToolOutput::text("wiped")));
+    let helper = Agent::builder(asks).tool(wipe.with_hints(Hints::new().destructive())).build().unwrap();
+    let lead = ScriptedModel::new().call("helper", json!({"task": "Wipe it"})).reply("Done.").by_history();
+    let agent = Agent::builder(lead).agent("helper", "Wipes.", helper).runtime(runtime).build().unwrap();
+    agent.run("Wipe").id("lead").park().await.unwrap_err();
+    agent.resume("lead").park().await.unwrap_err();
+    let shown = text(&place.levity(&["runs", "show", "lead"]));
+    assert_eq!(shown.matches("opened").count(), 2, "{shown}");
+    assert!(shown.contains("run lead.1"), "{shown}");
+    check(&place.levity(&["runs", "approve", "lead"]), 0, "`levity runs resume` goes on with run lead\n");
+    assert_eq!(agent.resume("lead").await.unwrap().text(), "Done.");
+}

@@ -122,12 +122,22 @@ pub struct Wait {
     /// The call it answers, if a model asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
+    /// Whether it was asked about and allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
 }
 
 impl Wait {
     /// Waits so long.
     pub fn new(time: Duration) -> Self {
-        Self { time, call: None }
+        Self { time, call: None, approved: false }
+    }
+
+    /// Says that it was asked about and allowed.
+    #[must_use]
+    pub fn with_approved(mut self, approved: bool) -> Self {
+        self.approved = approved;
+        self
     }
 
     /// Says which call it answers.
@@ -262,6 +272,9 @@ pub struct EffectNote {
     /// What was set aside for it, where money or tokens are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Reserved>,
+    /// The idempotency key of a call that began in the run that this one was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Arc<str>>,
 }
 
 impl EffectNote {
@@ -276,6 +289,7 @@ impl EffectNote {
             until: None,
             inputs: Vec::new(),
             reserved: None,
+            key: None,
         }
     }
 }
@@ -325,7 +339,8 @@ impl Effect {
         match self {
             Self::Tool(run) => run.approved,
             Self::Child(child) => child.approved,
-            Self::Model(_) | Self::Ask(_) | Self::Wait(_) => true,
+            Self::Wait(wait) => wait.approved,
+            Self::Model(_) | Self::Ask(_) => true,
         }
     }
 
@@ -341,7 +356,8 @@ impl Effect {
     }
 }
 
-/// The same for every attempt at one effect, also after a crash: `run/effect`.
+/// The same for every attempt at one effect, also after a crash: `run/effect`. In a fork, a call that had begun
+/// before keeps the key that it had; see [`EffectCx::key`](crate::EffectCx::key).
 pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
     format!("{run}/{effect}").into()
 }

@@ -137,12 +137,13 @@ pub struct EffectCx {
     /// How many tokens may be sent, where money or tokens are limited: the most that
     /// [`Executor::worst`] said of the call. What is sent must not have become more since.
     pub max_input: Option<u64>,
+    key: Option<Arc<str>>,
 }
 
 impl EffectCx {
     /// A context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
-        Self { run, effect, again: false, live, max_output: None, max_input: None }
+        Self { run, effect, again: false, live, max_output: None, max_input: None, key: None }
     }
 
     /// Says whether an earlier process had begun this effect and did not finish it.
@@ -150,6 +151,18 @@ impl EffectCx {
     pub fn with_again(mut self, again: bool) -> Self {
         self.again = again;
         self
+    }
+
+    /// Says under which idempotency key the effect began in the run that this one was forked from, if it did.
+    #[must_use]
+    pub fn with_key(mut self, key: Option<Arc<str>>) -> Self {
+        self.key = key;
+        self
+    }
+
+    /// The idempotency key: the same for every attempt at the effect, in forks of the run, too.
+    pub fn key(&self) -> Arc<str> {
+        self.key.clone().unwrap_or_else(|| crate::idempotency_key(&self.run, self.effect))
     }
 
     /// Says how many tokens a reply may have.

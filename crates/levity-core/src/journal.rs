@@ -1,5 +1,7 @@
+use std::future::poll_fn;
 use std::ops::AddAssign;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -103,6 +105,17 @@ pub trait RunLog: Send {
     /// next gets it again. Dropping the future loses nothing.
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
         std::future::pending().await
+    }
+
+    /// Gives out what others have left for the run by now, if anything, as [`posted`](Self::posted) does.
+    /// Asked before a run that waits is let go of. Override it where `posted` needs a moment to find out.
+    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+        let mut posted = self.posted();
+        let now = poll_fn(|cx| match posted.as_mut().poll(cx) {
+            Poll::Ready(posts) => Poll::Ready(Some(posts)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        now.await.unwrap_or_else(|| Ok(Vec::new()))
     }
 }
 

@@ -67,6 +67,8 @@ impl RunSummary {
             Entry::Finished { effect, .. } => self.forget(*effect),
             Entry::Commanded(Command::Pause) => self.paused = true,
             Entry::Commanded(Command::Resume) => self.paused = false,
+            // All it has left to do is to end.
+            Entry::Commanded(Command::Cancel { .. }) | Entry::Stopped(_) => self.waiting.clear(),
             Entry::Ended(status) => {
                 self.paused = false;
                 self.waiting.clear();

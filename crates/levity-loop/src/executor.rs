@@ -11,13 +11,14 @@ use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
     Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun,
-    ToolSpec, World, Worst, idempotency_key,
+    ToolSpec, World, Worst,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::notes;
+use crate::wait;
 
 /// What models are called for; all fall back on the first.
 pub(crate) const SLOTS: [&str; 4] = ["main", "planner", "reflector", CHEAP];
@@ -152,7 +153,7 @@ impl AgentExecutor {
     }
 
     async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
-        let key = idempotency_key(&cx.run, cx.effect);
+        let key = cx.key();
         let progress = progress(&cx, &run);
         let call_cx = CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
@@ -198,6 +199,11 @@ impl Executor for AgentExecutor {
                 let call = ToolCall::new(id, &*child.agent, child.input.clone());
                 Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
             }
+            Effect::Wait(wait) => {
+                let id = wait.call.clone().unwrap_or_else(|| "".into());
+                let call = ToolCall::new(id, wait::NAME, wait::args(wait.time));
+                Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
+            }
             _ => Prepared::new(EffectClass::ReadOnly),
         }
     }
@@ -241,7 +247,8 @@ impl Executor for AgentExecutor {
         let (Some(resolver), Effect::Tool(run)) = (&self.resolver, effect) else {
             return Resolution::Unknown;
         };
-        let lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
+        let mut lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
+        lost.key = cx.key();
         AssertUnwindSafe(resolver.resolve(&lost)).catch_unwind().await.unwrap_or(Resolution::Unknown)
     }
 

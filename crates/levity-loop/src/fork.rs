@@ -26,11 +26,12 @@ pub struct Fork {
     limits: Option<Limits>,
     watcher: Option<Watcher>,
     output: Option<OutputCheck>,
+    park: bool,
 }
 
 impl Fork {
     pub(crate) fn new(agent: Agent, from: RunId) -> Self {
-        Self { agent, from, after: None, id: None, limits: None, watcher: None, output: None }
+        Self { agent, from, after: None, id: None, limits: None, watcher: None, output: None, park: false }
     }
 
     /// The last record of the old run that the new one begins with, by its number; by default the last there
@@ -55,6 +56,12 @@ impl Fork {
     /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Leaves the run in its journal when all it does is wait; see [`Run::park`](crate::Run::park).
+    pub fn park(mut self) -> Self {
+        self.park = true;
         self
     }
 
@@ -96,7 +103,7 @@ impl Fork {
         if let Some(watcher) = self.watcher {
             job = job.watch(watcher);
         }
-        job
+        if self.park { job.park() } else { job }
     }
 }
 

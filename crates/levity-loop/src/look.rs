@@ -1,6 +1,6 @@
 //! Looking at runs that nobody drives.
 
-use levity_core::{Ask, Digest, Effect, Executor, Record, RunId};
+use levity_core::{Ask, Digest, Effect, Executor, Machine, Record, RunId};
 use levity_runtime::{Replay, Runtime, check_setup, replay};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -61,13 +61,19 @@ impl Agent {
             AgentMachine::check_kind(kind)?;
             AgentMachine::restore_untyped(self.inner.spec.clone(), state)
         });
+        let folded = folded.map_err(failed)?;
         let mut asks = Vec::new();
-        for (id, effect) in folded.map_err(failed)?.under_way {
+        // One that was cancelled has only its end to write.
+        let under_way = if folded.machine.ending().is_some() { Vec::new() } else { folded.under_way };
+        for (id, effect) in under_way {
             match effect {
                 Effect::Ask(ask) => asks.push(ask),
                 Effect::Child(child) => {
-                    if let Some(agent) = self.inner.executor.delegates.get(&*child.agent) {
-                        asks.extend(Box::pin(agent.asks_in(runtime, &run.child(id))).await?);
+                    let Some(agent) = self.inner.executor.delegates.get(&*child.agent) else { continue };
+                    match Box::pin(agent.asks_in(runtime, &run.child(id))).await {
+                        // The process ended before the child could begin.
+                        Err(Error::Runtime { source: levity_runtime::Error::NotFound(_), .. }) => {}
+                        below => asks.extend(below?),
                     }
                 }
                 _ => {}

@@ -242,7 +242,7 @@ impl AgentMachine {
         let Some(waiting) = self.state.waiting.remove(&effect) else { return };
         match (waiting, outcome) {
             (Waiting::Plan | Waiting::Reply | Waiting::Reflection, Outcome::Model(Err(error))) => {
-                self.state.stats.model_calls += 1;
+                self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
             (waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection), Outcome::Refused(limit)) => {
@@ -250,10 +250,16 @@ impl AgentMachine {
             }
             (waiting, Outcome::Model(Ok(response))) => self.replied(&waiting, response, step),
             (Waiting::Tool(_), Outcome::Tool(result)) => self.answered(result, step),
-            (Waiting::Tool(call) | Waiting::Child(call), Outcome::NeedsApproval { reason }) => {
+            (
+                Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
+                Outcome::NeedsApproval { reason },
+            ) => {
                 self.ask(&call, reason, step);
             }
-            (Waiting::Tool(call) | Waiting::Child(call), Outcome::Denied { reason }) => {
+            (
+                Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
+                Outcome::Denied { reason },
+            ) => {
                 let message = format!("this call is not allowed: {reason}");
                 self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
             }
@@ -276,7 +282,7 @@ impl AgentMachine {
 
     fn replied(&mut self, waiting: &Waiting, response: Response, step: &mut Step) {
         self.state.usage += response.usage;
-        self.state.stats.model_calls += 1;
+        self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
         match waiting {
             Waiting::Plan => self.planned(steps(&response.message.text()), step),
             Waiting::Reflection => {

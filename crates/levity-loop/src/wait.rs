@@ -25,6 +25,11 @@ pub(crate) fn spec(longest: Duration) -> ToolSpec {
         }))
 }
 
+/// The arguments of a call that waits so long.
+pub(crate) fn args(time: Duration) -> Value {
+    json!({ "seconds": time.as_secs_f64() })
+}
+
 /// How long a call wants to wait.
 pub(crate) fn time(args: &Value, longest: Duration) -> Result<Duration, ToolError> {
     let time = args.get("seconds").and_then(Value::as_f64).map(Duration::try_from_secs_f64);

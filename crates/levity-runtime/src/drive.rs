@@ -1,12 +1,13 @@
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use levity_core::{
-    Ask, CancelToken, ChildRun, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId,
-    EffectKind, EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine,
-    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
+    Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
+    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
+    Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -28,6 +29,7 @@ mod orders;
 mod park;
 
 pub(crate) use audit::Audit;
+use park::{Next, Resting};
 
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
@@ -41,8 +43,7 @@ pub(crate) struct Driver<M> {
     children: FuturesUnordered<BoxFuture<'static, Performed>>,
     questions: Vec<Question>,
     lookups: Vec<Lookup>,
-    /// Children that were left waiting in the journal.
-    parked: Vec<(EffectId, ChildRun)>,
+    resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
     /// What was folded in and is not written down yet, and what is to be told once it is.
@@ -68,8 +69,6 @@ enum Came {
     Withdrawn,
     /// Somebody says what came of it in an earlier process.
     Resolved(Resolution),
-    /// The child waits, and was left in the journal.
-    Parked(ChildRun),
 }
 
 /// A question that nobody has answered yet.
@@ -104,6 +103,8 @@ pub(crate) struct Around {
     pub(crate) audit: bool,
     /// What earlier processes have used.
     pub(crate) before: budget::Before,
+    /// Where a child says that it does nothing but wait, and which child it is.
+    pub(crate) rests: Option<(Resting, EffectId)>,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -147,7 +148,7 @@ impl<M: Machine + 'static> Driver<M> {
             children: FuturesUnordered::new(),
             questions: Vec::new(),
             lookups: Vec::new(),
-            parked: Vec::new(),
+            resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
@@ -193,10 +194,14 @@ impl<M: Machine + 'static> Driver<M> {
             if !cancelled && self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
-            if let Some(waiting) = self.only_waits() {
-                return Err(Error::Parked { run: self.state.run.clone(), waiting });
-            }
-            let (entries, acks) = self.wait().await?;
+            let (entries, acks) = match self.leave().await? {
+                Next::Leave(waiting) => {
+                    return Err(Error::Parked { run: self.state.run.clone(), waiting });
+                }
+                Next::Take(entries) => (entries, Vec::new()),
+                Next::Wait => self.wait().await?,
+            };
+            self.stir();
             let must_end = entries.iter().any(is_last_word);
             self.stage(entries)?;
             self.acks.extend(acks);
@@ -264,9 +269,6 @@ impl<M: Machine + 'static> Driver<M> {
             if let Some(Effect::Child(child)) = self.state.take_left(id) {
                 self.children.push(self.child(id, child));
             }
-        }
-        for (id, child) in std::mem::take(&mut self.parked) {
-            self.children.push(self.child(id, child));
         }
         if !self.children.is_empty() {
             self.commit().await?;
@@ -424,7 +426,7 @@ impl<M: Machine + 'static> Driver<M> {
         match effect {
             Effect::Child(child) => self.children.push(self.child(id, child)),
             Effect::Ask(ask) => self.ask(id, ask),
-            Effect::Wait(_) => self.sleep(id),
+            Effect::Wait(wait) => self.sleep(id, wait.time),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
                 self.effects.push(Box::pin(async move {
@@ -449,10 +451,12 @@ impl<M: Machine + 'static> Driver<M> {
         }));
     }
 
-    fn sleep(&mut self, id: EffectId) {
+    /// Waits until the time that was written when the wait began, and never longer than it was to be: the
+    /// clock may have been set back since.
+    fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
         let until = self.state.running.iter().find(|running| running.id == id).and_then(|r| r.note.until);
-        let left = until.unwrap_or_default().since(world.now());
+        let left = until.unwrap_or_default().since(world.now()).min(longest);
         self.effects.push(Box::pin(async move {
             world.sleep(left).await;
             (id, Ok(Came::Finished(Outcome::Woken, None)))
@@ -463,6 +467,7 @@ impl<M: Machine + 'static> Driver<M> {
         let run = self.state.run.clone();
         let running = self.state.running.iter().find(|running| running.id == id);
         let (seq, again) = running.map_or((0, false), |running| (running.seq, running.again));
+        let key = running.and_then(|running| running.note.key.clone());
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
             let world = self.around.shared.world.clone();
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
@@ -470,6 +475,7 @@ impl<M: Machine + 'static> Driver<M> {
         let reservation = self.budget.reservation(id);
         EffectCx::new(run, id, live)
             .with_again(again)
+            .with_key(key)
             .with_max_output(reservation.map(Reservation::output))
             .with_max_input(reservation.map(Reservation::input))
     }
@@ -491,6 +497,7 @@ impl<M: Machine + 'static> Driver<M> {
             posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
+            () = self.resting.changed() => (Vec::new(), Vec::new()),
             () = passed(&mut self.budget.freed) => {
                 self.budget.freed = None;
                 (Vec::new(), Vec::new())
@@ -516,10 +523,6 @@ impl<M: Machine + 'static> Driver<M> {
                 Came::Withdrawn => continue,
                 Came::Resolved(resolution) => {
                     entries.extend(self.resolved(effect, resolution));
-                    continue;
-                }
-                Came::Parked(child) => {
-                    self.parked.push((effect, child));
                     continue;
                 }
             };

@@ -1,6 +1,8 @@
 //! Runs that go another way from a record of an old one.
 
-use levity_core::{EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, Timestamp};
+use levity_core::{
+    EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, Timestamp, idempotency_key,
+};
 
 use crate::error::{Divergence, Error};
 use crate::state::State;
@@ -47,7 +49,7 @@ impl Fork {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), self.opened.limits);
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
         opened.setup = executor.setup();
-        opened.forked = Some(Forked::new(self.from, (records.len() as u64).saturating_sub(1)));
+        opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {
             match &mut record.entry {
@@ -60,6 +62,10 @@ impl Fork {
                     for (name, digest) in state.inputs(*effect) {
                         note.inputs.retain(|(old, _)| *old != name);
                         note.inputs.push((name, digest));
+                    }
+                    // What had begun is known outside by the key that it had then.
+                    if note.kind == EffectKind::Tool {
+                        note.key.get_or_insert_with(|| idempotency_key(&self.from, *effect));
                     }
                 }
                 _ => {}

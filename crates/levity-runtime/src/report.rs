@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use levity_core::{EffectKind, Entry, Forked, Outcome, Record, RunId, Status, Usage};
+use levity_core::{Decision, EffectKind, Entry, Forked, Outcome, Record, RunId, Status, Usage};
 use serde::Serialize;
 
 /// What a run came to, as its records tell it.
@@ -33,7 +33,7 @@ pub struct RunReport {
 pub struct ReportStep {
     /// The tool or the agent.
     pub name: String,
-    /// The arguments, as JSON; empty when the records do not tell.
+    /// The arguments it was called with, as JSON; empty when the records do not tell.
     pub args: String,
     /// Whether it failed.
     pub failed: bool,
@@ -101,6 +101,10 @@ impl Calls {
     fn step(&mut self, effect: levity_core::EffectId, outcome: &Outcome) -> Option<ReportStep> {
         let at = self.begun.iter().position(|(id, ..)| *id == effect)?;
         let (_, name, call) = self.begun.swap_remove(at);
+        if let Outcome::Decision(Decision::Edit { args }) = outcome {
+            let asked = self.asked.iter_mut().rev().find(|asked| Some(&asked.id) == call.as_ref());
+            asked.into_iter().for_each(|asked| asked.args = args.clone());
+        }
         let failed = match outcome {
             Outcome::Tool(result) => result.is_error(),
             Outcome::Child(ending) => !ending.status.is_answer(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Record, RunId, World,
+    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -123,8 +123,9 @@ impl Runtime {
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit) = (job.executor, job.audit.is_some());
-        let (cancel, depth, origin, before) = (None, 0, None, None);
-        let around = Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before };
+        let (cancel, depth, origin, before, rests) = (None, 0, None, None, None);
+        let around =
+            Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before, rests };
         let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => driver.audited(job.audit).drive().await,
             Err((machine, error)) => Err((Some(machine), error)),
@@ -148,6 +149,7 @@ impl Runtime {
             }
             Origin::Stored(restore) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
+                on_its_own(run, &open.records).map_err(|error| (None, error))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
                 return Ok(Ready { machine, open, limits, line, fork: None });
@@ -230,6 +232,17 @@ async fn passed(world: &dyn World, time: Option<Duration>) {
     match time {
         Some(time) => world.sleep(time).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a run may be driven by itself: one that another started is driven by what that one gives it.
+fn on_its_own(run: &RunId, records: &[Record]) -> Result<(), Error> {
+    match (records.first().map(|record| &record.entry), run.parent()) {
+        (Some(Entry::Opened(Opened { origin: Some(_), .. })), Some(above)) => {
+            let reason = format!("run `{above}` started it; resume that one, and it goes on, too");
+            Err(Error::Restore { run: run.clone(), reason })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -180,6 +180,10 @@ impl RunLog for FaultyLog {
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
         self.inner.posted().await
     }
+
+    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+        self.inner.posted_by_now().await
+    }
 }
 
 impl fmt::Debug for FaultyJournal {

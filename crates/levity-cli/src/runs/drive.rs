@@ -6,14 +6,15 @@ use clap::Args;
 use levity::prelude::*;
 
 use super::{Done, Driven};
-use crate::follow::follow;
+use crate::follow::{follow, go_on};
 use crate::terminal::{chain, say, say_json};
 
 pub(super) async fn resume(args: Driven) -> Done {
-    let (journal, _) = args.one.records().await?;
+    let (journal, records) = args.one.records().await?;
     let agent = args.agent.build(Runtime::new().with_journal(journal))?;
     let resume = agent.resume(args.one.id());
     let run = if args.agent.park { resume.park() } else { resume }.start();
+    go_on(&run, &records).await;
     Ok(follow(run, &args.agent, true).await)
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Fork {
 impl Fork {
     pub(super) async fn fork(self) -> Done {
         let Driven { one, agent: args } = self.driven;
-        let (journal, _) = one.records().await?;
+        let (journal, records) = one.records().await?;
         let agent = args.build(Runtime::new().with_journal(journal))?;
         let mut fork = agent.fork(one.id());
         if let Some(after) = self.after {
@@ -65,6 +66,9 @@ impl Fork {
         if let Some(id) = self.id {
             fork = fork.id(id);
         }
-        Ok(follow(fork.start(), &args, true).await)
+        let run = if args.park { fork.park() } else { fork }.start();
+        let begins = self.after.and_then(|after| usize::try_from(after).ok()?.checked_add(1));
+        go_on(&run, records.get(..begins.unwrap_or(records.len())).unwrap_or_default()).await;
+        Ok(follow(run, &args, true).await)
     }
 }

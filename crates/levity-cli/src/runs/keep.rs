@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use levity::core::{Journal, RunQuery};
 use levity::prelude::*;
 use levity::runtime::{export, import};
 
@@ -59,7 +60,10 @@ impl Import {
 #[derive(Args)]
 pub(crate) struct Remove {
     /// The runs' ids; or say which by the options.
-    #[arg(required_unless_present_any = ["state", "older_than"])]
+    #[arg(
+        required_unless_present_any = ["state", "older_than"],
+        conflicts_with_all = ["state", "roots", "below", "older_than", "due"],
+    )]
     runs: Vec<String>,
     #[command(flatten)]
     place: Where,
@@ -68,19 +72,40 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
+    /// The runs that the options say. A run is removed together with those whose ids go on from its own, so one
+    /// stays if not all of these are meant.
+    async fn found(&self, journal: &dyn Journal, code: &mut ExitCode) -> Result<Vec<RunId>, String> {
+        let query = self.which.query();
+        let roots = journal.list(&RunQuery::new().roots()).await.map_err(|error| chain(&error))?;
+        let (meant, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(|run| query.asks_for(run));
+        let mut runs = Vec::with_capacity(meant.len());
+        for run in meant.into_iter().map(|summary| summary.run) {
+            match kept.iter().find(|kept| kept.run.is_within(&run)) {
+                Some(kept) => {
+                    let problem = format!("`{run}` stays, since run `{}` would go with it", kept.run);
+                    *code = crate::terminal::complain(&problem, 1);
+                }
+                None => runs.push(run),
+            }
+        }
+        Ok(runs)
+    }
+
     pub(super) async fn remove(self) -> Done {
         let journal = self.place.open()?;
-        let mut runs: Vec<RunId> = self.runs.iter().map(|run| RunId::new(run.as_str())).collect();
-        if runs.is_empty() {
-            let query = self.which.query().roots();
-            let found = journal.list(&query).await.map_err(|error| chain(&error))?;
-            runs.extend(found.into_iter().map(|summary| summary.run));
-        }
         let mut code = ExitCode::SUCCESS;
+        let runs = match &*self.runs {
+            [] => self.found(&*journal, &mut code).await?,
+            named => named.iter().map(|run| RunId::new(run.as_str())).collect(),
+        };
+        let mut removed: Vec<RunId> = Vec::new();
         for run in runs {
             match journal.remove(&run).await {
-                Ok(true) => say(&format!("removed {run}\n")),
-                Ok(false) => code = crate::terminal::complain(&format!("there is no run `{run}`"), 1),
+                Ok(there) if there || removed.iter().any(|above| run.is_within(above)) => {
+                    say(&format!("removed {run}\n"));
+                    removed.push(run);
+                }
+                Ok(_) => code = crate::terminal::complain(&format!("there is no run `{run}`"), 1),
                 Err(error) => code = crate::terminal::complain(&chain(&error), 1),
             }
         }

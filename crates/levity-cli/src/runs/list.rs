@@ -40,8 +40,8 @@ pub(crate) struct Which {
     /// Only this run and those below it.
     #[arg(long, value_name = "RUN")]
     below: Option<String>,
-    /// Only those made longer ago than so many days.
-    #[arg(long, value_name = "DAYS")]
+    /// Only those made longer ago than so many days, however they stand.
+    #[arg(long, value_name = "DAYS", value_parser = days)]
     pub(crate) older_than: Option<f64>,
     /// Only those that wait for a time that has come.
     #[arg(long)]
@@ -54,6 +54,11 @@ enum State {
     Waiting,
     Answered,
     Failed,
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    let days = text.parse().ok().filter(|days: &f64| days.is_finite() && *days >= 0.0);
+    days.ok_or_else(|| "it must be a number of days, 0 or more".to_owned())
 }
 
 impl Which {
@@ -69,7 +74,7 @@ impl Which {
         query.below = self.below.as_deref().map(RunId::from);
         let now = Runtime::new().world().now();
         query.before = self.older_than.map(|days| {
-            let millis = (days.max(0.0) * 86_400_000.0) as u64;
+            let millis = (days * 86_400_000.0) as u64;
             Timestamp::from_millis(now.as_millis().saturating_sub(millis))
         });
         query.due = self.due.then_some(now);

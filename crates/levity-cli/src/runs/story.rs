@@ -1,9 +1,10 @@
 //! A run's records as a story.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    Command, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response, RunId, ToolCall,
+    Command, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response, RunId,
+    ToolCall,
 };
 use serde_json::Value;
 
@@ -31,6 +32,12 @@ struct Known {
 }
 
 impl Known {
+    /// A person has changed the arguments of a call.
+    fn edit(&mut self, note: &EffectNote, args: &Value) {
+        let call = self.calls.iter_mut().rev().find(|call| Some(&call.id) == note.call.as_ref());
+        call.into_iter().for_each(|call| call.args = args.clone());
+    }
+
     /// What an effect is about: a tool with its arguments, say.
     fn what(&self, note: &EffectNote) -> String {
         let Some(id) = &note.call else { return note.name.to_string() };
@@ -46,14 +53,18 @@ impl Known {
 impl Story {
     async fn run(&mut self, journal: &dyn Journal, run: &RunId, records: &[Record]) {
         let mut known = Known::default();
+        // A run below that was taken up again has its story told already.
+        let mut told = BTreeSet::new();
         for record in records {
             for line in lines(record, &mut known) {
                 self.line(record.seq, &line);
             }
             if let Entry::Started { effect, note } = &record.entry
                 && note.kind == EffectKind::Child
+                && told.insert(*effect)
             {
                 let child = run.child(*effect);
+                self.line(record.seq, &format!("as run {child}:"));
                 let below = journal.read(&child).await.unwrap_or_default();
                 self.indent += 1;
                 Box::pin(self.run(journal, &child, &below)).await;
@@ -101,6 +112,9 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
         }
         Entry::Finished { effect, outcome, .. } => {
             let note = known.open.remove(effect);
+            if let (Outcome::Decision(Decision::Edit { args }), Some(note)) = (outcome, &note) {
+                known.edit(note, args);
+            }
             came_of(outcome, note.as_ref(), known)
         }
         Entry::Cleared { effect } => vec![format!("the host says: effect {effect} did not take effect")],

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
-use levity::core::{Command, EffectId, Entry, Journal, Post, Record, Resolution, ToolOutput, Waiting};
+use levity::core::{
+    Command, EffectId, Entry, Journal, Post, Record, Resolution, RunSummary, ToolOutput, Waiting,
+};
 use levity::prelude::*;
 use levity::runtime::Told;
 
@@ -122,6 +124,19 @@ async fn only_question(
     }
 }
 
+/// The run that is to be resumed so that this one goes on.
+async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
+    let mut top = run.clone();
+    loop {
+        let records = journal.read(&top).await.map_err(|error| chain(&error))?;
+        let child = RunSummary::of(&top, &records).is_some_and(|summary| summary.child);
+        match top.parent().filter(|_| child) {
+            Some(parent) => top = parent,
+            None => return Ok(top),
+        }
+    }
+}
+
 fn has_ended(records: &[Record]) -> bool {
     matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
 }
@@ -132,10 +147,13 @@ async fn tell(one: &One, post: Post) -> Done {
 }
 
 async fn tell_in(journal: std::sync::Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
-    let told = Runtime::new().with_journal(journal).tell(run, post).await;
+    let told = Runtime::new().with_journal(journal.clone()).tell(run, post).await;
     match told.map_err(|error| chain(&error))? {
         Told::Posted => say(&format!("left for the process that drives run {run}\n")),
-        _ => say(&format!("written; `levity runs resume` goes on with run {run}\n")),
+        _ => {
+            let top = top(&*journal, run).await?;
+            say(&format!("written; `levity runs resume` goes on with run {top}\n"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

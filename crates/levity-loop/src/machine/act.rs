@@ -19,7 +19,7 @@ use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut Step) {
         self.enter(Phase::Act, step);
-        self.state.stats.turns += 1;
+        self.state.stats.turns = self.state.stats.turns.saturating_add(1);
         let turn = self.state.stats.turns;
         step.tell(EventKind::TurnStarted { turn, of: self.spec.max_turns.max(turn) });
         for message in std::mem::take(&mut self.state.said) {
@@ -82,7 +82,7 @@ impl AgentMachine {
     pub(super) fn reply(&mut self, response: Response, step: &mut Step) {
         let message = from_model(response.message);
         if !message.thinking().is_empty() {
-            self.state.stats.reasoning_steps += 1;
+            self.state.stats.reasoning_steps = self.state.stats.reasoning_steps.saturating_add(1);
         }
         let called = message.calls().next().is_some();
         let silent = message.text().trim().is_empty();
@@ -103,7 +103,7 @@ impl AgentMachine {
     }
 
     fn empty_reply(&mut self, step: &mut Step) {
-        self.state.empty_replies += 1;
+        self.state.empty_replies = self.state.empty_replies.saturating_add(1);
         if self.state.empty_replies > EMPTY_REPLIES {
             let what = format!("it was empty {} times", self.state.empty_replies);
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
@@ -145,11 +145,11 @@ impl AgentMachine {
                 format!("at most {allowed} tools can be called in one turn; this call was left out");
             let error = ToolError::new(ToolErrorKind::Denied, message);
             let _ = exchange.answer(ToolResult::new(call, Err(error)));
-            self.state.stats.failed_calls += 1;
+            self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
         self.state.exchange = Some(exchange);
         for call in calls.into_iter().take(allowed) {
-            self.state.stats.tool_calls += 1;
+            self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
             self.call(call, false, step);
         }
         self.state.enough |= self.spec.single_tool;
@@ -158,7 +158,7 @@ impl AgentMachine {
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
         let id = call.id.clone();
         if let Some(longest) = self.spec.longest_wait.filter(|_| call.name == wait::NAME) {
-            return self.wait(&call, longest, step);
+            return self.wait(&call, longest, approved, step);
         }
         if self.spec.delegates.contains(&call.name) {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
@@ -168,10 +168,10 @@ impl AgentMachine {
         self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
-    fn wait(&mut self, call: &ToolCall, longest: Duration, step: &mut Step) {
+    fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut Step) {
         match wait::time(&call.args, longest) {
             Ok(time) => {
-                let wait = Wait::new(time).for_call(call.id.clone());
+                let wait = Wait::new(time).for_call(call.id.clone()).with_approved(approved);
                 self.want(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
             }
             Err(error) => self.answered(ToolResult::new(call, Err(error)), step),

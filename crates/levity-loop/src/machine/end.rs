@@ -32,7 +32,7 @@ impl AgentMachine {
         match output.check(text) {
             Ok(value) => self.end(status, text.to_owned(), Some(value), step),
             Err(complaint) if self.state.wrong_answers < self.spec.output_retries => {
-                self.state.wrong_answers += 1;
+                self.state.wrong_answers = self.state.wrong_answers.saturating_add(1);
                 self.note(notes::wrong_shape(&complaint), step);
                 self.act(step);
             }

@@ -14,7 +14,7 @@ impl AgentMachine {
             tell_edited(&mut result, &args);
         }
         if result.is_error() {
-            self.state.stats.failed_calls += 1;
+            self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
         let Some(exchange) = &mut self.state.exchange else { return };
         // A second answer to a call is of no use.
@@ -72,7 +72,7 @@ impl AgentMachine {
         }
         let how = Digest::of(&result.text());
         let failed = self.state.failures.entry(key).or_insert(Failed { how, times: 0 });
-        let times = if failed.how == how { failed.times + 1 } else { 1 };
+        let times = if failed.how == how { failed.times.saturating_add(1) } else { 1 };
         *failed = Failed { how, times };
         (times > 1).then_some(times)
     }

@@ -23,8 +23,9 @@ impl<M: Machine + 'static> Driver<M> {
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run));
         let origin = Digest::of(&self.state.opened).with_json(&child);
-        let (park, audit, what) = (parent.park, parent.audit, child.clone());
-        let again = audit.then(|| restore(executor.clone(), what.clone()));
+        let (park, audit) = (parent.park, parent.audit);
+        let again = audit.then(|| restore(executor.clone(), child.clone()));
+        let rests = Some((self.resting.clone(), id));
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
         let before = parent.before.clone();
@@ -56,6 +57,7 @@ impl<M: Machine + 'static> Driver<M> {
                 park,
                 audit,
                 before,
+                rests,
             };
             let ended = match Driver::new(run, child.machine, open, None, around, line) {
                 Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
@@ -63,7 +65,6 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let outcome = match ended {
                 Ok(machine) => child_ended(&machine),
-                Err(Error::Parked { .. }) => return (id, Ok(Came::Parked(what))),
                 Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };

@@ -170,6 +170,9 @@ impl Desk {
                 Err(error) => answered(reply, Err(error)),
             },
             Work::Watch { run, key, fence, mailbox } => (self.watch(&run, (key, fence), mailbox), None),
+            Work::Look { key, reply } => {
+                (Box::new(move |desk, failed| desk.posted(key, reply, failed)), None)
+            }
             Work::Settle { reply } => answered(reply, Ok(())),
         }
     }
@@ -178,9 +181,10 @@ impl Desk {
     fn refuse(&mut self, work: Work) -> Answer {
         match work {
             Work::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
-            Work::Append { reply, .. } | Work::Post { reply, .. } | Work::Settle { reply } => {
-                answered(reply, Ok(())).0
-            }
+            Work::Append { reply, .. }
+            | Work::Post { reply, .. }
+            | Work::Look { reply, .. }
+            | Work::Settle { reply } => answered(reply, Ok(())).0,
             Work::Remove { reply, .. } => answered(reply, Ok(Ok(false))).0,
             Work::Release { key, fence } => {
                 self.forget(key, fence);

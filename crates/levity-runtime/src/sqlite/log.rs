@@ -52,6 +52,17 @@ impl SqliteLog {
         Ok(Rows { rows, updated, count: number(self.summary.records)?, shape })
     }
 
+    /// Where the writer's thread brings what is left for the run.
+    fn mailbox(&mut self) -> Arc<Mailbox> {
+        let mailbox = self.mailbox.get_or_insert_with(|| {
+            let mailbox = Arc::new(Mailbox::default());
+            let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
+            self.held.writer.tell(Work::Watch { run, key, fence, mailbox: mailbox.clone() });
+            mailbox
+        });
+        mailbox.clone()
+    }
+
     async fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let rows = self.rows(records)?;
         let sync = records.iter().any(must_wait);
@@ -84,13 +95,16 @@ impl RunLog for SqliteLog {
     }
 
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
-        let mailbox = self.mailbox.get_or_insert_with(|| {
-            let mailbox = Arc::new(Mailbox::default());
-            let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
-            self.held.writer.tell(Work::Watch { run, key, fence, mailbox: mailbox.clone() });
-            mailbox
-        });
-        let (last, posts) = mailbox.take().await?;
+        let (last, posts) = self.mailbox().take().await?;
+        self.given = Some(last);
+        Ok(posts)
+    }
+
+    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+        let mailbox = self.mailbox();
+        let key = self.held.key;
+        self.held.writer.ask(|reply| Work::Look { key, reply }).await?;
+        let Some((last, posts)) = mailbox.take_now()? else { return Ok(Vec::new()) };
         self.given = Some(last);
         Ok(posts)
     }

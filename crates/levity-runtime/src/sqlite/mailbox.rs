@@ -21,12 +21,18 @@ impl Mailbox {
     /// Waits until there is something, and takes it out: the number of the last post, and all posts.
     pub(super) async fn take(&self) -> Result<(i64, Vec<Post>), JournalError> {
         loop {
-            let inside = std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));
-            let posts: Vec<_> = inside.into_iter().collect::<Result<_, _>>()?;
-            if let Some((last, _)) = posts.last() {
-                return Ok((*last, posts.into_iter().map(|(_, post)| post).collect()));
+            if let Some(posts) = self.take_now()? {
+                return Ok(posts);
             }
             self.filled.notified().await;
         }
+    }
+
+    /// Takes out what there is, if there is something.
+    pub(super) fn take_now(&self) -> Result<Option<(i64, Vec<Post>)>, JournalError> {
+        let inside = std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));
+        let posts: Vec<_> = inside.into_iter().collect::<Result<_, _>>()?;
+        let last = posts.last().map(|(last, _)| *last);
+        Ok(last.map(|last| (last, posts.into_iter().map(|(_, post)| post).collect())))
     }
 }

@@ -29,6 +29,8 @@ pub(super) enum Work {
     Post { run: RunId, post: String, reply: Reply<()> },
     /// Bring what is left for a run.
     Watch { run: RunId, key: i64, fence: i64, mailbox: Arc<Mailbox> },
+    /// Bring at once what is left for a run that is watched.
+    Look { key: i64, reply: Reply<()> },
     /// Only say that all before it is done.
     Settle { reply: Reply<()> },
 }

@@ -150,6 +150,10 @@ pub(super) async fn check_post(journal: &impl Journal) {
     kept(journal.post(&run, &words[0]).await, promise);
     let mut open = kept(journal.open(&run).await, promise);
     same(&kept(open.log.posted().await, promise), &words[..1].to_vec(), promise);
+    drop(open);
+    let promise = "journal: what was posted by now is given out without waiting";
+    let mut open = kept(journal.open(&run).await, promise);
+    same(&kept(open.log.posted_by_now().await, promise), &words[..1].to_vec(), promise);
     let missing = journal.post(&RunId::new("nobody"), &words[0]).await;
     assert!(missing.is_err(), "journal: a run that is not there takes no posts");
 }

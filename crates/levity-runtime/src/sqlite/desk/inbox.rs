@@ -34,7 +34,7 @@ impl Desk {
         Ok(key)
     }
 
-    /// Says that something was left, and brings it if its run is driven here.
+    /// Brings what was left for a run if it is driven here, and says so.
     pub(super) fn posted(&mut self, key: i64, reply: Reply<()>, failed: Option<&JournalError>) {
         if failed.is_none() {
             self.deliver(key);
