@@ -5,8 +5,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use levity_core::{
-    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limits, MachineKind, Opened, Outcome,
-    Record, RunId, RunQuery, RunSummary, Status, Timestamp,
+    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits, MachineKind, Opened,
+    Outcome, Record, RunId, RunQuery, RunSummary, Status, Timestamp,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -157,6 +157,7 @@ struct Kind {
     started: Option<Start>,
     finished: Option<Finish>,
     commanded: Option<Value>,
+    stopped: Option<Limit>,
     ended: Option<Status>,
 }
 
@@ -233,11 +234,22 @@ impl Kind {
         if let Some(finish) = self.finished {
             return Some(Entry::finished(finish.effect, Outcome::Unknown));
         }
-        match self.commanded.as_ref().and_then(Value::as_str) {
-            Some("pause") => return Some(Entry::Commanded(Command::Pause)),
-            Some("resume") => return Some(Entry::Commanded(Command::Resume)),
-            _ => {}
+        if let Some(command) = self.commanded {
+            return command_of(&command).map(Entry::Commanded);
+        }
+        if let Some(limit) = self.stopped {
+            return Some(Entry::Stopped(limit));
         }
         self.ended.map(Entry::Ended)
+    }
+}
+
+/// A command, without what it says.
+fn command_of(command: &Value) -> Option<Command> {
+    match command {
+        Value::String(word) if word == "pause" => Some(Command::Pause),
+        Value::String(word) if word == "resume" => Some(Command::Resume),
+        Value::Object(map) if map.contains_key("cancel") => Some(Command::Cancel { reason: String::new() }),
+        _ => None,
     }
 }
