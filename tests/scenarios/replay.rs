@@ -119,7 +119,7 @@ fn no_records_are_no_run() {
 fn another_end_is_noticed() {
     let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
     records.last_mut().unwrap().entry = Entry::Ended(Status::Partial(Limit::Tokens));
-    diverges(&agent, &run, &records, "record 3: the machine did not end like this: stopped");
+    diverges(&agent, &run, &records, "record 3: it ends the run, and the machine did not end like this");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn an_end_before_the_end_is_noticed() {
     let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
     records.truncate(2);
     records.push(Record::new(2, records[1].at, Entry::Ended(Status::Complete)));
-    diverges(&agent, &run, &records, "record 2: the machine did not end like this: complete");
+    diverges(&agent, &run, &records, "record 2: it ends the run, and the machine did not end like this");
 }
 
 /// A reflector that is not deterministic: it counts how often it was asked.

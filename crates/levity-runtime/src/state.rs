@@ -148,7 +148,7 @@ impl<M: Machine> State<M> {
             }
             Entry::Ended(status) => {
                 if self.machine.ending().map(|ending| &ending.status) != Some(&status) {
-                    return Err(self.diverged(None, format!("the machine did not end like this: {status}")));
+                    return Err(self.diverged(None, "it ends the run, and the machine did not end like this"));
                 }
                 self.ended = true;
                 told.extend(self.machine.ending().cloned().map(|end| EventKind::RunEnded(Box::new(end))));

@@ -32,8 +32,13 @@ impl<M: Machine + 'static> Driver<M> {
     /// The entries for what others have left for the run. What makes no sense any more is left aside: whoever
     /// left it could not know.
     pub(super) fn take_posts(&mut self, posts: Vec<Post>) -> Vec<Entry> {
+        let mut room = MAX_SAID.saturating_sub(self.state.said);
         let entry = |post| match post {
-            Post::Command(command) => self.command(command).ok(),
+            Post::Command(Command::Say { .. }) if room == 0 => None,
+            Post::Command(command) => {
+                room -= usize::from(matches!(command, Command::Say { .. }));
+                self.command(command).ok()
+            }
             Post::Decide { effect, decision } => self.decide(effect, decision).ok(),
             Post::Resolve { effect, resolution } => self.resolved(effect, resolution),
             _ => None,

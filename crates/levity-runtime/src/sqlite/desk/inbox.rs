@@ -18,12 +18,16 @@ impl Desk {
         let refused =
             |what: &str| JournalError::new(JournalErrorKind::Refused, format!("run `{run}` {what}"));
         let found = self.write(|connection| {
-            let select = "SELECT key, (SELECT count(*) FROM inbox WHERE run = key) FROM runs \
-                          WHERE id = ?1 AND records > 0";
+            let select = "SELECT key, (SELECT count(*) FROM inbox WHERE run = key), status IS NOT NULL \
+                          FROM runs WHERE id = ?1 AND records > 0";
             let mut select = connection.prepare_cached(select)?;
-            select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
         })?;
-        let (key, waiting): (i64, i64) = found.ok_or_else(|| refused("is not in this journal"))?;
+        let (key, waiting, ended): (i64, i64, bool) =
+            found.ok_or_else(|| refused("is not in this journal"))?;
+        if ended {
+            return Err(refused("has ended, and takes no posts"));
+        }
         if waiting >= MOST {
             return Err(refused(&format!("has {MOST} posts that nobody took; resume it, and post again")));
         }
