@@ -1,10 +1,9 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 
 use levity_core::{Event, Limits, RunId};
-use levity_runtime::{Job, Watcher};
+use levity_runtime::Job;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -13,25 +12,21 @@ use crate::answer::Answer;
 use crate::error::Result;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
-use crate::run::{AgentRun, conclude};
+use crate::run::AgentRun;
+use crate::way::Way;
 
 /// A run that is about to go another way than an old one did: await it for the answer, or set something
 /// first; see [`Agent::fork`].
 #[must_use = "a fork does nothing until it is awaited or started"]
 pub struct Fork {
-    agent: Agent,
     from: RunId,
     after: Option<u64>,
-    id: Option<RunId>,
-    limits: Option<Limits>,
-    watcher: Option<Watcher>,
-    output: Option<OutputCheck>,
-    park: bool,
+    way: Way,
 }
 
 impl Fork {
     pub(crate) fn new(agent: Agent, from: RunId) -> Self {
-        Self { agent, from, after: None, id: None, limits: None, watcher: None, output: None, park: false }
+        Self { from, after: None, way: Way::new(agent) }
     }
 
     /// The last record of the old run that the new one begins with, by its number; by default the last there
@@ -43,31 +38,31 @@ impl Fork {
 
     /// The new run's id; a random one by default.
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
-        self.id = Some(run.into());
+        self.way.id = Some(run.into());
         self
     }
 
     /// What the run may use, in place of what the old one could; what it had used by then counts.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
+        self.way.limits = Some(Box::new(limits));
         self
     }
 
     /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Arc::new(watcher));
+        self.way.watch(watcher);
         self
     }
 
     /// Leaves the run in its journal when all it does is wait; see [`Run::park`](crate::Run::park).
     pub fn park(mut self) -> Self {
-        self.park = true;
+        self.way.park = true;
         self
     }
 
     /// Says as what the answer was wanted, if it was; [`Answer::parse`] then gives the `T`.
     pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
-        self.output = Some(OutputCheck::of::<T>());
+        self.way.output = Some(OutputCheck::of::<T>());
         self
     }
 
@@ -76,34 +71,18 @@ impl Fork {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(self) -> AgentRun {
-        let runtime = self.agent.runtime().clone();
-        AgentRun::new(runtime.start(self.into_job()))
+        let job = self.job();
+        self.way.start(job)
     }
 
-    async fn answer(self) -> Result<Answer> {
-        let runtime = self.agent.runtime().clone();
-        conclude(runtime.run(self.into_job()).await)
-    }
-
-    fn into_job(self) -> Job<AgentMachine> {
-        let (agent, output, again) = (self.agent.clone(), self.output.clone(), self.output);
-        let job = Job::fork(self.from, self.after, self.agent.executor(), move |kind, state| async move {
+    fn job(&self) -> Job<AgentMachine> {
+        let (agent, output) = (self.way.agent.clone(), self.way.output.clone());
+        Job::fork(self.from.clone(), self.after, agent.executor(), move |kind, state| async move {
             AgentMachine::check_kind(&kind)?;
             let machine = agent.restore_as(&state, output)?;
             let system = agent.gather().await.map_err(|error| error.to_string())?;
             Ok(machine.with_system(system))
-        });
-        let mut job = self.agent.audited(job, again);
-        if let Some(run) = self.id {
-            job = job.id(run);
-        }
-        if let Some(limits) = self.limits {
-            job = job.limits(limits);
-        }
-        if let Some(watcher) = self.watcher {
-            job = job.watch(watcher);
-        }
-        if self.park { job.park() } else { job }
+        })
     }
 }
 
@@ -112,7 +91,8 @@ impl IntoFuture for Fork {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.answer())
+        let job = self.job();
+        self.way.answer(job)
     }
 }
 

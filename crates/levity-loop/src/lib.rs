@@ -36,6 +36,7 @@ mod run;
 mod spec;
 mod strategy;
 mod wait;
+mod way;
 
 pub use agent::Agent;
 pub use answer::Answer;

@@ -1,10 +1,9 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 
 use levity_core::{Event, Limits, RunId};
-use levity_runtime::{Job, Watcher};
+use levity_runtime::Job;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -13,46 +12,43 @@ use crate::answer::Answer;
 use crate::error::Result;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
-use crate::run::{AgentRun, conclude};
+use crate::run::AgentRun;
+use crate::way::Way;
 
 /// A run that is about to go on from its journal: await it for the answer, or set something first; see
 /// [`Agent::resume`].
 #[must_use = "a run does not go on until it is awaited or started"]
 pub struct Resume {
-    agent: Agent,
     run: RunId,
-    limits: Option<Box<Limits>>,
-    watcher: Option<Watcher>,
-    output: Option<OutputCheck>,
-    park: bool,
+    way: Way,
 }
 
 impl Resume {
     pub(crate) fn new(agent: Agent, run: RunId) -> Self {
-        Self { agent, run, limits: None, watcher: None, output: None, park: false }
+        Self { run, way: Way::new(agent) }
     }
 
     /// What the run may use, in place of what it was made with; what it has used counts.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(Box::new(limits));
+        self.way.limits = Some(Box::new(limits));
         self
     }
 
     /// Calls `watcher` with each new event; see [`Run::on_event`](crate::Run::on_event).
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Arc::new(watcher));
+        self.way.watch(watcher);
         self
     }
 
     /// Leaves the run in its journal again when all it does is wait; see [`Run::park`](crate::Run::park).
     pub fn park(mut self) -> Self {
-        self.park = true;
+        self.way.park = true;
         self
     }
 
     /// Says as what the answer was wanted, if it was; [`Answer::parse`] then gives the `T`.
     pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> Self {
-        self.output = Some(OutputCheck::of::<T>());
+        self.way.output = Some(OutputCheck::of::<T>());
         self
     }
 
@@ -61,29 +57,16 @@ impl Resume {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(self) -> AgentRun {
-        let runtime = self.agent.runtime().clone();
-        AgentRun::new(runtime.start(self.into_job()))
+        let job = self.job();
+        self.way.start(job)
     }
 
-    async fn answer(self) -> Result<Answer> {
-        let runtime = self.agent.runtime().clone();
-        conclude(runtime.run(self.into_job()).await)
-    }
-
-    fn into_job(self) -> Job<AgentMachine> {
-        let (agent, output, again) = (self.agent.clone(), self.output.clone(), self.output);
-        let job = Job::resume(self.run, self.agent.executor(), move |kind, state| {
+    fn job(&self) -> Job<AgentMachine> {
+        let (agent, output) = (self.way.agent.clone(), self.way.output.clone());
+        Job::resume(self.run.clone(), agent.executor(), move |kind, state| {
             AgentMachine::check_kind(kind)?;
             agent.restore_as(state, output)
-        });
-        let mut job = self.agent.audited(job, again);
-        if let Some(limits) = self.limits {
-            job = job.limits(*limits);
-        }
-        if let Some(watcher) = self.watcher {
-            job = job.watch(watcher);
-        }
-        if self.park { job.park() } else { job }
+        })
     }
 }
 
@@ -92,7 +75,8 @@ impl IntoFuture for Resume {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.answer())
+        let job = self.job();
+        self.way.answer(job)
     }
 }
 

@@ -2,11 +2,10 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use levity_core::{Ask, Ending, Event, Failure, History, Limits, Machine, Message, RunId, Status};
-use levity_runtime::{Control, ControlError, Done, Events, Job, RunHandle, Stopped, Watcher};
+use levity_runtime::{Control, ControlError, Done, Events, Job, RunHandle, Stopped};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,6 +15,7 @@ use crate::answer::Answer;
 use crate::error::{Error, Result};
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
+use crate::way::Way;
 
 /// A run that is about to begin: await it for the answer, or set something first.
 ///
@@ -33,28 +33,14 @@ use crate::output::OutputCheck;
 /// ```
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct Run {
-    agent: Agent,
     goal: Message,
     history: History,
-    limits: Option<Box<Limits>>,
-    id: Option<RunId>,
-    watcher: Option<Watcher>,
-    output: Option<OutputCheck>,
-    park: bool,
+    way: Way,
 }
 
 impl Run {
     pub(crate) fn new(agent: Agent, goal: Message) -> Self {
-        Self {
-            agent,
-            goal,
-            history: History::new(),
-            limits: None,
-            id: None,
-            watcher: None,
-            output: None,
-            park: false,
-        }
+        Self { goal, history: History::new(), way: Way::new(agent) }
     }
 
     /// Goes on from an earlier conversation.
@@ -65,20 +51,20 @@ impl Run {
 
     /// What this run may use, in place of the agent's limits.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(Box::new(limits));
+        self.way.limits = Some(Box::new(limits));
         self
     }
 
     /// The run's id; a random one by default. A dot stands between a run and its children.
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
-        self.id = Some(run.into());
+        self.way.id = Some(run.into());
         self
     }
 
     /// Calls `watcher` with each event, in order; it must not block. What a blocking tool reports of its
     /// progress comes from that tool's thread, all else from the task that drives the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Arc::new(watcher));
+        self.way.watch(watcher);
         self
     }
 
@@ -109,7 +95,7 @@ impl Run {
     /// # }
     /// ```
     pub fn park(mut self) -> Self {
-        self.park = true;
+        self.way.park = true;
         self
     }
 
@@ -133,7 +119,7 @@ impl Run {
     /// # }
     /// ```
     pub fn typed<T: DeserializeOwned + JsonSchema>(mut self) -> TypedRun<T> {
-        self.output = Some(OutputCheck::of::<T>());
+        self.way.output = Some(OutputCheck::of::<T>());
         TypedRun { run: self, as_type: PhantomData }
     }
 
@@ -142,26 +128,15 @@ impl Run {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(self) -> AgentRun {
-        let runtime = self.agent.runtime().clone();
-        AgentRun::new(runtime.start(self.into_job()))
+        let (way, job) = self.into_job();
+        way.start(job)
     }
 
-    async fn answer(self) -> Result<Answer> {
-        let runtime = self.agent.runtime().clone();
-        conclude(runtime.run(self.into_job()).await)
-    }
-
-    fn into_job(self) -> Job<AgentMachine> {
-        let limits = self.limits.map_or_else(|| self.agent.limits(), |limits| *limits);
-        let job = self.agent.job(self.goal, self.history, self.output.clone()).limits(limits);
-        let mut job = self.agent.audited(job, self.output);
-        if let Some(run) = self.id {
-            job = job.id(run);
-        }
-        if let Some(watcher) = self.watcher {
-            job = job.watch(watcher);
-        }
-        if self.park { job.park() } else { job }
+    fn into_job(self) -> (Way, Job<AgentMachine>) {
+        let agent = &self.way.agent;
+        // What is set on the run itself comes later, and counts.
+        let job = agent.job(self.goal, self.history, self.way.output.clone()).limits(agent.limits());
+        (self.way, job)
     }
 }
 
@@ -170,13 +145,14 @@ impl IntoFuture for Run {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.answer())
+        let (way, job) = self.into_job();
+        way.answer(job)
     }
 }
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("agent", &self.agent).finish_non_exhaustive()
+        f.debug_struct("Run").field("agent", &self.way.agent).finish_non_exhaustive()
     }
 }
 
@@ -193,7 +169,7 @@ impl<T: DeserializeOwned + JsonSchema> TypedRun<T> {
     /// # Errors
     /// As for any run, and [`Error::Output`] when the answer keeps having the wrong shape.
     pub async fn with_answer(self) -> Result<(T, Answer)> {
-        let answer = self.run.answer().await?;
+        let answer = self.run.await?;
         Ok((answer.parse()?, answer))
     }
 
