@@ -201,16 +201,15 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
 fn in_time(place: &Place, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
     let command = command.args(args).arg("--journal").arg(&place.0).stdin(Stdio::null());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    for _ in 0..1_000 {
-        if child.try_wait().unwrap().is_some() {
-            return child.wait_with_output().unwrap();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    // It has no exit code then.
-    child.kill().unwrap();
-    child.wait_with_output().unwrap()
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = child.id().to_string();
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+    ended.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| {
+        // It has no exit code then.
+        Command::new("kill").args(["-9", &process]).status().unwrap();
+        ended.recv().unwrap()
+    })
 }
 
 #[test]
