@@ -68,7 +68,7 @@ pub use message::{
 };
 pub use model::{Abilities, Model, ModelCard};
 pub use money::{Money, Price};
-pub use request::{Options, OutputSchema, Request, ToolChoice};
+pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
 pub use tool::{

@@ -153,12 +153,34 @@ pub struct Options {
     /// Texts that end the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
+    /// How much the model thinks before it speaks, where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingMode>,
     /// Makes the reply repeatable where the provider can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Fields of the provider's own, added to the request's body as they are.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+}
+
+/// How much a model thinks before it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ThinkingMode {
+    /// Not at all, as far as the model can be kept from it.
+    Off,
+    /// As much as it sees fit.
+    Auto,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// A lot.
+    High,
+    /// So many tokens at most.
+    Budget(u64),
 }
 
 impl Options {

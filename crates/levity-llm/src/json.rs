@@ -1,0 +1,1 @@
+//! Robust JSON from what a model wrote.
