@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -40,7 +40,11 @@ struct Inner {
     ids: HashSet<CallId>,
     size: usize,
     most_tokens: u64,
+    /// What a provider made of each message, so that it need not make it again.
+    encoded: Vec<OnceLock<Encoded>>,
 }
+
+type Encoded = (&'static str, Arc<[u8]>);
 
 impl Inner {
     fn push(&mut self, message: Arc<Message>) {
@@ -48,6 +52,7 @@ impl Inner {
         self.size = self.size.saturating_add(size);
         self.most_tokens = self.most_tokens.saturating_add(most_tokens);
         self.messages.push(message);
+        self.encoded.push(OnceLock::new());
     }
 }
 
@@ -76,6 +81,19 @@ impl History {
     /// without looking at them.
     pub fn most_tokens(&self) -> u64 {
         self.inner.most_tokens
+    }
+
+    /// What a provider makes of a message, by its place: made once and kept for as long as the history lives.
+    /// `wire` says who makes it, and in which way.
+    pub fn encoded(&self, at: usize, wire: &'static str, make: impl FnOnce() -> Vec<u8>) -> Arc<[u8]> {
+        let Some(slot) = self.inner.encoded.get(at) else { return make().into() };
+        if let Some((_, bytes)) = slot.get().filter(|(known, _)| *known == wire) {
+            return bytes.clone();
+        }
+        let bytes: Arc<[u8]> = make().into();
+        // Somebody else's may be there already; then this one is not kept.
+        let _ = slot.set((wire, bytes.clone()));
+        bytes
     }
 
     /// Whether there are none.

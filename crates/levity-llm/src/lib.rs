@@ -3,3 +3,15 @@
 
 pub mod json;
 pub mod layers;
+
+#[cfg(feature = "http")]
+mod body;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+mod chat;
+#[cfg(feature = "http")]
+mod http;
+
+#[cfg(any(feature = "openai", feature = "compatible"))]
+pub use chat::ChatModel;
+#[cfg(feature = "http")]
+pub use http::{Endpoint, Secret, TimeLimits};

@@ -1,0 +1,252 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use levity_core::{ModelError, ModelErrorKind};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Secret;
+
+/// Where a provider is, and how it is reached. Cloning costs nothing.
+///
+/// ```
+/// # use levity_llm::Endpoint;
+/// let endpoint = Endpoint::new("http://127.0.0.1:8080").with_header("x-team", "blue");
+/// assert!(!format!("{endpoint:?}").contains("blue"));
+/// ```
+#[derive(Clone)]
+pub struct Endpoint {
+    base: Arc<str>,
+    headers: Arc<Vec<(String, Secret)>>,
+    extra: Arc<Map<String, Value>>,
+    limits: TimeLimits,
+}
+
+/// How long the parts of a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimeLimits {
+    /// Until there is a connection: 10 seconds.
+    pub connect: Duration,
+    /// Until the reply begins: 5 minutes, since models think.
+    pub first_byte: Duration,
+    /// Between two pieces of the reply: 2 minutes.
+    pub stall: Duration,
+    /// For all of it: 30 minutes.
+    pub total: Duration,
+}
+
+impl Default for TimeLimits {
+    fn default() -> Self {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let (first_byte, stall, total) = (minutes(5), minutes(2), minutes(30));
+        Self { connect: Duration::from_secs(10), first_byte, stall, total }
+    }
+}
+
+impl Endpoint {
+    /// A server at this address, without a slash at the end.
+    pub fn new(base: impl AsRef<str>) -> Self {
+        Self {
+            base: base.as_ref().trim().trim_end_matches('/').into(),
+            headers: Arc::default(),
+            extra: Arc::default(),
+            limits: TimeLimits::default(),
+        }
+    }
+
+    /// Sends this header with every request. Its value is treated as a secret.
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        let name = name.into();
+        let headers = Arc::make_mut(&mut self.headers);
+        headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
+        headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds this field to every request's body, as it is.
+    #[must_use]
+    pub fn with_field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        Arc::make_mut(&mut self.extra).insert(name.into(), value.into());
+        self
+    }
+
+    /// How long the parts of a call may take.
+    #[must_use]
+    pub fn with_limits(mut self, limits: TimeLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The server's address.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Fields for every request's body.
+    pub(crate) fn extra(&self) -> &Map<String, Value> {
+        &self.extra
+    }
+
+    /// Sends a request, and waits for the reply to begin.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        own: &[(&str, Secret)],
+        body: Vec<u8>,
+    ) -> Result<Reply, ModelError> {
+        let until = Instant::now() + self.limits.total;
+        let url = format!("{}{path}", self.base);
+        let headers = self.headers(own)?;
+        let request = client(self.limits.connect)?.post(url).headers(headers).body(body);
+        let sent = timeout(self.limits.first_byte, timeout_at(until, request.send())).await;
+        match sent {
+            Ok(Ok(Ok(response))) => Ok(Reply { response, stall: self.limits.stall, until }),
+            Ok(Ok(Err(error))) => Err(failed(error)),
+            Ok(Err(_)) => Err(too_slow("the call", self.limits.total)),
+            Err(_) => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
+        }
+    }
+
+    fn headers(&self, own: &[(&str, Secret)]) -> Result<HeaderMap, ModelError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        let own = own.iter().map(|(name, value)| (*name, value));
+        // What the user set comes last, and so counts.
+        for (name, value) in own.chain(self.headers.iter().map(|(name, value)| (name.as_str(), value))) {
+            let wrong = || {
+                let message = format!("the header `{name}` cannot be sent as it is");
+                ModelError::new(ModelErrorKind::BadRequest, message)
+            };
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+        }
+        Ok(headers)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+/// A reply that has begun. Dropping it closes the connection.
+pub(crate) struct Reply {
+    response: reqwest::Response,
+    stall: Duration,
+    until: Instant,
+}
+
+impl Reply {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The next bytes, or `None` at the end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
+        match timeout(self.stall, timeout_at(self.until, self.response.chunk())).await {
+            Ok(Ok(Ok(chunk))) => Ok(chunk),
+            Ok(Ok(Err(error))) => Err(failed(error)),
+            Ok(Err(_)) => {
+                Err(ModelError::new(ModelErrorKind::Timeout, "the call took longer than it may in all"))
+            }
+            Err(_) => Err(too_slow("more of the reply", self.stall)),
+        }
+    }
+
+    /// Reads what is left, if it is little and there at once.
+    pub(crate) async fn drain(&mut self) {
+        let rest = async {
+            for _ in 0..16 {
+                if !matches!(self.response.chunk().await, Ok(Some(_))) {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(Duration::from_millis(100), rest).await;
+    }
+
+    /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.
+    pub(crate) async fn rest(&mut self, most: usize) -> Result<Vec<u8>, ModelError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            let room = most.saturating_sub(all.len());
+            all.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+            if chunk.len() > room {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// One client for all models of a process, as far as can be: connections belong to a tokio runtime.
+fn client(connect: Duration) -> Result<reqwest::Client, ModelError> {
+    type Clients = Mutex<HashMap<(Id, Duration), reqwest::Client>>;
+    static CLIENTS: OnceLock<Clients> = OnceLock::new();
+    let Ok(runtime) = Handle::try_current() else {
+        let message = "a model can only be called inside a tokio runtime";
+        return Err(ModelError::new(ModelErrorKind::Transport, message));
+    };
+    let clients = CLIENTS.get_or_init(Clients::default);
+    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (runtime.id(), connect);
+    if let Some(client) = clients.get(&key) {
+        return Ok(client.clone());
+    }
+    // A program that makes many runtimes has done with the old ones.
+    if clients.len() >= 64 {
+        clients.clear();
+    }
+    let client = build(connect)?;
+    clients.insert(key, client.clone());
+    Ok(client)
+}
+
+fn build(connect: Duration) -> Result<reqwest::Client, ModelError> {
+    // Another part of the program may have chosen one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(connect)
+        // A redirect would take keys to another place.
+        .redirect(reqwest::redirect::Policy::none())
+        .tcp_nodelay(true)
+        .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| failed(error))
+}
+
+/// What the network did, without the address: a key may be in it.
+fn failed(error: reqwest::Error) -> ModelError {
+    let error = error.without_url();
+    let (kind, message) = if error.is_timeout() {
+        (ModelErrorKind::Timeout, "the server could not be reached in time")
+    } else if error.is_connect() {
+        (ModelErrorKind::Transport, "the server cannot be reached")
+    } else if error.is_builder() {
+        (ModelErrorKind::BadRequest, "the server's address is no address")
+    } else {
+        (ModelErrorKind::Transport, "the connection broke")
+    };
+    ModelError::new(kind, message).with_source(error)
+}
+
+fn too_slow(what: &str, limit: Duration) -> ModelError {
+    ModelError::new(ModelErrorKind::Timeout, format!("{what} did not come within {limit:?}"))
+}

@@ -1,0 +1,243 @@
+//! A model behind HTTP: what all providers have in common.
+
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use levity_core::{Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
+use serde_json::Value;
+
+use super::endpoint::Reply;
+use super::lines::Events;
+use super::{Endpoint, Failure, Framing, Lines, Secret, plain};
+
+/// The longest reply that comes in one piece, and the longest error.
+const LONGEST: usize = 64 << 20;
+const LONGEST_ERROR: usize = 1 << 20;
+
+/// How one provider speaks.
+#[async_trait]
+pub(crate) trait Wire: Clone + Send + Sync + 'static {
+    /// How its streams are cut.
+    const FRAMING: Framing;
+    /// Puts a stream's events together.
+    type Decoder: Decode;
+
+    /// Where requests go, behind the server's address.
+    fn path(&self, card: &ModelCard, stream: bool) -> String;
+
+    /// Headers of its own: who asks.
+    async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError>;
+
+    /// The request's body.
+    fn body(&self, card: &ModelCard, request: &Request, stream: bool, endpoint: &Endpoint) -> Vec<u8>;
+
+    /// Begins a stream.
+    fn decoder(&self) -> Self::Decoder;
+
+    /// Reads a reply that came in one piece.
+    fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError>;
+}
+
+/// Puts a stream's events together.
+pub(crate) trait Decode: Send + 'static {
+    /// Takes an event.
+    fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError>;
+
+    /// The stream has come to its end; what is still to be said?
+    fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError>;
+}
+
+/// Takes the pieces of a reply.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    deltas: VecDeque<Delta>,
+    /// Nothing that comes now belongs to the reply.
+    pub(crate) done: bool,
+}
+
+impl Sink {
+    pub(crate) fn push(&mut self, delta: Delta) {
+        self.deltas.push_back(delta);
+    }
+
+    /// Text, unless there is none.
+    pub(crate) fn text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push(Delta::Text(text.to_owned()));
+        }
+    }
+
+    /// Thinking, unless there is none.
+    pub(crate) fn thinking(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push(Delta::Thinking(text.to_owned()));
+        }
+    }
+}
+
+/// A model that is reached by HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote<W> {
+    pub(crate) wire: W,
+    pub(crate) card: ModelCard,
+    pub(crate) endpoint: Endpoint,
+    /// Whether replies are asked for piece by piece.
+    pub(crate) streams: bool,
+}
+
+impl<W: Wire> Remote<W> {
+    pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
+        Self { wire, card, endpoint, streams: true }
+    }
+
+    async fn send(&self, request: &Request) -> Result<Reply, ModelError> {
+        let body = self.wire.body(&self.card, request, self.streams, &self.endpoint);
+        let headers = self.wire.headers().await?;
+        let path = self.wire.path(&self.card, self.streams);
+        let mut reply = self.endpoint.send(&path, &headers, body).await?;
+        if (200..300).contains(&reply.status()) {
+            return Ok(reply);
+        }
+        let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
+        let mut failure = Failure::read(&body);
+        for (_, secret) in headers.iter().filter(|(_, secret)| !secret.is_empty()) {
+            let bare = secret.expose().trim_start_matches("Bearer ");
+            failure.message = failure.message.replace(bare, "***");
+        }
+        Err(failure.into_http_error(reply.status(), reply.headers()))
+    }
+
+    fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
+        let value: Value = serde_json::from_slice(body).map_err(|error| {
+            ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
+        })?;
+        if let Some(failure) = plain(&value) {
+            return Err(failure.into_error(None));
+        }
+        let mut sink = Sink::default();
+        self.wire.whole(&value, &mut sink)?;
+        Ok(sink)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<W: Wire> Model for Remote<W> {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn worst(&self, request: &Request) -> levity_core::Worst {
+        levity_core::Worst::of(&self.card, request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let mut reply = self.send(&request).await?;
+        if !self.streams {
+            let body = reply.rest(LONGEST).await?;
+            return Ok(Deltas::ready(self.read_whole(&body)?.deltas));
+        }
+        let flow = Flow {
+            reply,
+            lines: Lines::new(W::FRAMING),
+            decoder: self.wire.decoder(),
+            sink: Sink::default(),
+            begun: false,
+            whole: None,
+            remote: self.clone(),
+            over: false,
+        };
+        Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
+            flow.next().await.map(|delta| (delta, flow))
+        })))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        self.stream(request).await?.fold().await
+    }
+}
+
+/// A reply on its way. Dropping it closes the connection.
+struct Flow<W: Wire> {
+    reply: Reply,
+    lines: Lines,
+    decoder: W::Decoder,
+    sink: Sink,
+    /// Whether the first bytes have been looked at.
+    begun: bool,
+    /// What there is of a reply that comes in one piece although a stream was asked for.
+    whole: Option<Vec<u8>>,
+    remote: Remote<W>,
+    over: bool,
+}
+
+impl<W: Wire> Flow<W> {
+    async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
+        loop {
+            if let Some(delta) = self.sink.deltas.pop_front() {
+                return Some(Ok(delta));
+            }
+            if self.over {
+                return None;
+            }
+            if let Err(error) = self.more().await {
+                self.over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Takes the next bytes in, or the end.
+    async fn more(&mut self) -> Result<(), ModelError> {
+        if self.sink.done {
+            self.over = true;
+            // A connection whose reply was read to its end can be used again.
+            self.reply.drain().await;
+            return Ok(());
+        }
+        match self.reply.chunk().await? {
+            Some(chunk) => self.take(&chunk),
+            None => self.end(),
+        }
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
+        // Some servers answer with one JSON value, be it an error or all of the reply.
+        if !self.begun && W::FRAMING == Framing::Sse {
+            let Some(first) = chunk.trim_ascii_start().first() else { return Ok(()) };
+            self.whole = matches!(first, b'{' | b'[').then(Vec::new);
+        }
+        self.begun = true;
+        if let Some(whole) = &mut self.whole {
+            if whole.len() + chunk.len() > LONGEST {
+                let message = format!("the reply is larger than {LONGEST} bytes");
+                return Err(ModelError::new(ModelErrorKind::Malformed, message));
+            }
+            whole.extend_from_slice(chunk);
+            return Ok(());
+        }
+        let mut events = Feed { decoder: &mut self.decoder, sink: &mut self.sink };
+        self.lines.push(chunk, &mut events)
+    }
+
+    fn end(&mut self) -> Result<(), ModelError> {
+        self.over = true;
+        if let Some(whole) = self.whole.take() {
+            self.sink = self.remote.read_whole(&whole)?;
+            return Ok(());
+        }
+        self.lines.finish(&mut Feed { decoder: &mut self.decoder, sink: &mut self.sink })?;
+        self.decoder.end(&mut self.sink)
+    }
+}
+
+struct Feed<'a, D> {
+    decoder: &'a mut D,
+    sink: &'a mut Sink,
+}
+
+impl<D: Decode> Events for Feed<'_, D> {
+    fn event(&mut self, name: &str, data: &[u8]) -> Result<(), ModelError> {
+        if self.sink.done { Ok(()) } else { self.decoder.event(name, data, self.sink) }
+    }
+}
