@@ -38,19 +38,21 @@ pub(crate) struct Chat {
     key: Option<Secret>,
     /// The field for the longest reply.
     max_tokens: &'static str,
+    /// Whether the model's thoughts go back to it.
+    recalls: bool,
 }
 
 impl ChatModel {
     /// A model of OpenAI's.
     pub fn openai(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        let chat = Chat { key: Some(key.into()), max_tokens: "max_completion_tokens" };
+        let chat = Chat { key: Some(key.into()), max_tokens: "max_completion_tokens", recalls: false };
         let endpoint = Endpoint::new("https://api.openai.com/v1");
         Self(Remote::new(chat, ModelCard::new("openai", model), endpoint))
     }
 
     /// A model of a server that speaks the same; its address ends where `/chat/completions` begins.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
-        let chat = Chat { key: None, max_tokens: "max_tokens" };
+        let chat = Chat { key: None, max_tokens: "max_tokens", recalls: true };
         Self(Remote::new(chat, ModelCard::new("compatible", model), Endpoint::new(base_url)))
     }
 
@@ -120,7 +122,7 @@ impl Wire for Chat {
     fn body(&self, card: &ModelCard, request: &Request, stream: bool, endpoint: &Endpoint) -> Vec<u8> {
         let mut body = Body::new();
         body.field("model", &card.id);
-        body.raw("messages", |bytes| list(bytes, |list| encode::messages(request, list)));
+        body.raw("messages", |bytes| list(bytes, |list| encode::messages(request, self.recalls, list)));
         if !request.tools.is_empty() {
             body.raw("tools", |bytes| list(bytes, |list| encode::tools(request, list)));
             choose(&mut body, &request.tool_choice);

@@ -40,6 +40,8 @@
 //!   tests; see `AgentBuilder::audited`.
 
 pub use levity_core as core;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+pub use levity_llm as llm;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
 pub use levity_runtime as runtime;

@@ -125,8 +125,10 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn choice(&mut self, choice: Choice<'_>, sink: &mut Sink) {
-        // Some repeat all that was said in a `message` beside the new piece.
-        if let Some(piece) = choice.delta.or(choice.message.filter(|_| !self.spoke)) {
+        // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
+        let silent = |piece: &Piece<'_>| matches!(&piece.content, None | Some(Said::Text(Cow::Borrowed(""))));
+        let said = choice.message.filter(|_| !self.spoke && choice.delta.as_ref().is_none_or(silent));
+        if let Some(piece) = said.or(choice.delta) {
             self.piece(piece, sink);
         }
         if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {

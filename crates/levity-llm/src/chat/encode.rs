@@ -8,18 +8,19 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use crate::body::{List, write};
 
-pub(super) fn messages(request: &Request, list: &mut List<'_>) {
+pub(super) fn messages(request: &Request, recalls: bool, list: &mut List<'_>) {
     if let Some(system) = &request.system {
         list.item(&json!({"role": "system", "content": &**system}));
     }
     for (at, message) in request.history.messages().iter().enumerate() {
-        let json = request.history.encoded(at, NAME, || encode(message));
+        let wire = if recalls { "openai_chat, with thoughts" } else { NAME };
+        let json = request.history.encoded(at, wire, || encode(message, recalls));
         list.add(&json);
     }
 }
 
 /// A message as one item of the list or, where tools answer, several.
-fn encode(message: &Message) -> Vec<u8> {
+fn encode(message: &Message, recalls: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut add = |value: &Value| {
         if !bytes.is_empty() {
@@ -30,7 +31,7 @@ fn encode(message: &Message) -> Vec<u8> {
     match message.role {
         Role::System => add(&json!({"role": "system", "content": message.text()})),
         Role::User => add(&json!({"role": "user", "content": content(&message.parts)})),
-        Role::Assistant => add(&assistant(message)),
+        Role::Assistant => add(&assistant(message, recalls)),
         Role::Tool => {
             message.results().for_each(|result| add(&answer(result)));
             // The protocol has no place for pictures in an answer, so the user shows them.
@@ -81,13 +82,17 @@ fn picture(media: &Media) -> Value {
     }
 }
 
-fn assistant(message: &Message) -> Value {
+fn assistant(message: &Message, recalls: bool) -> Value {
     let mut object = Map::new();
     object.insert("role".into(), "assistant".into());
     let text = message.text();
     let calls: Vec<Value> = message.calls().map(call).collect();
     let silent = text.is_empty() && !calls.is_empty();
     object.insert("content".into(), if silent { Value::Null } else { text.into_owned().into() });
+    let thoughts = message.thinking();
+    if recalls && !thoughts.is_empty() {
+        object.insert("reasoning_content".into(), thoughts.into_owned().into());
+    }
     // What the server gave out with its reply goes back as it came.
     for part in &message.parts {
         let data = match part {

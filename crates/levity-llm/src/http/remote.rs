@@ -100,9 +100,12 @@ impl<W: Wire> Remote<W> {
         }
         let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
         let mut failure = Failure::read(&body);
-        for (_, secret) in headers.iter().filter(|(_, secret)| !secret.is_empty()) {
+        for (_, secret) in &headers {
             let bare = secret.expose().trim_start_matches("Bearer ");
-            failure.message = failure.message.replace(bare, "***");
+            // What is shorter is no key, and may be a word.
+            if bare.len() >= 8 {
+                failure.message = failure.message.replace(bare, "***");
+            }
         }
         Err(failure.into_http_error(reply.status(), reply.headers()))
     }
