@@ -1,0 +1,156 @@
+use super::mend::{Mend, Mends};
+
+/// A place in the text, and what was noticed on the way to it.
+pub(super) struct Cursor<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+    /// Where reading stops: the end of the text, or a fence that was come upon between two tokens.
+    pub(super) end: usize,
+    pub(super) mends: Mends,
+    /// How many lists, objects and calls are open, which says whether a bracket can close anything.
+    pub(super) open: Open,
+    /// Whether words with blanks in them were taken for strings: the mark of prose.
+    pub(super) loose: bool,
+    /// Whether the end came inside a string.
+    pub(super) unterminated: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Open {
+    pub(super) lists: usize,
+    pub(super) objects: usize,
+    pub(super) calls: usize,
+}
+
+/// The pair of quotes around a string.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quote {
+    Double,
+    Single,
+    Back,
+    CurlyDouble,
+    CurlySingle,
+    Angle,
+    /// A double quote behind a backslash, in JSON that was escaped once too often.
+    Escaped,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a str, at: usize, end: usize) -> Self {
+        let (mends, open) = (Mends::default(), Open::default());
+        Self { text, at, end, mends, open, loose: false, unterminated: false }
+    }
+
+    pub(super) fn byte(&self, at: usize) -> Option<u8> {
+        if at < self.end { self.text.as_bytes().get(at).copied() } else { None }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.byte(self.at)
+    }
+
+    /// Whether `what` stands at `at`.
+    pub(super) fn is(&self, at: usize, what: &str) -> bool {
+        self.text.as_bytes().get(at..self.end).is_some_and(|rest| rest.starts_with(what.as_bytes()))
+    }
+
+    /// Passes over one character.
+    pub(super) fn bump(&mut self) {
+        self.at += 1;
+        while self.at < self.end && !self.text.is_char_boundary(self.at) {
+            self.at += 1;
+        }
+    }
+
+    /// Passes over what stands between two tokens. A fence there is the end of the text.
+    pub(super) fn skip(&mut self) {
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
+                b'\\' if matches!(self.byte(self.at + 1), Some(b'n' | b't' | b'r')) => self.at += 2,
+                b'`' if self.is(self.at, "```") => self.end = self.at,
+                b'/' | b'#' | b'<' if self.comment(self.at) => self.skip_comment(),
+                0x80.. if self.skip_foreign_space() => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether a comment begins at `at`.
+    pub(super) fn comment(&self, at: usize) -> bool {
+        match self.byte(at) {
+            Some(b'#') => true,
+            Some(b'/') => matches!(self.byte(at + 1), Some(b'/' | b'*')),
+            Some(b'<') => self.is(at, "<!--"),
+            _ => false,
+        }
+    }
+
+    fn skip_comment(&mut self) {
+        let rest = &self.text[self.at..self.end];
+        let closer = match rest.as_bytes() {
+            [b'/', b'*', ..] => "*/",
+            [b'<', ..] => "-->",
+            _ => "\n",
+        };
+        // The opener of a block is passed first, so that `/*/` does not close itself.
+        let from = if closer == "\n" { 0 } else { 2 };
+        let length = rest[from..].find(closer).map(|found| from + found + closer.len());
+        self.at += length.unwrap_or(rest.len());
+        self.mends.add(Mend::Comment);
+    }
+
+    fn skip_foreign_space(&mut self) -> bool {
+        let next = self.text[self.at..self.end].chars().next();
+        let space = next.filter(|c| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}'));
+        self.at += space.map_or(0, char::len_utf8);
+        space.is_some()
+    }
+
+    /// The first place from `at` on that is no space, tab or line break.
+    pub(super) fn past_space(&self, mut at: usize) -> usize {
+        loop {
+            match self.byte(at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => at += 1,
+                Some(b'\\') if matches!(self.byte(at + 1), Some(b'n' | b't' | b'r')) => at += 2,
+                _ => return at,
+            }
+        }
+    }
+
+    /// The quote that opens a string at `at`, and its length.
+    pub(super) fn quote(&self, at: usize) -> Option<(Quote, usize)> {
+        let found = match self.byte(at)? {
+            b'"' => (Quote::Double, 1),
+            b'\'' => (Quote::Single, 1),
+            b'`' if !self.is(at, "```") => (Quote::Back, 1),
+            b'\\' if self.byte(at + 1) == Some(b'"') => (Quote::Escaped, 2),
+            0xE2 if self.byte(at + 1) == Some(0x80) => match self.byte(at + 2)? {
+                0x98..=0x9B => (Quote::CurlySingle, 3),
+                0x9C..=0x9F => (Quote::CurlyDouble, 3),
+                _ => return None,
+            },
+            0xC2 if self.byte(at + 1) == Some(0xAB) => (Quote::Angle, 2),
+            _ => return None,
+        };
+        Some(found)
+    }
+
+    /// The length of what may close a string of this kind at `at`; none if it cannot be closed there.
+    ///
+    /// Whatever opens a string can close one of the same kind. So a search for the end of a string never
+    /// passes the beginning of the next, and many strings without an end cost no more than one.
+    pub(super) fn closer(&self, quote: Quote, at: usize) -> Option<usize> {
+        let byte = self.byte(at)?;
+        match (quote, byte) {
+            (Quote::Double | Quote::CurlyDouble, b'"') => Some(1),
+            (Quote::Single | Quote::CurlySingle, b'\'') => Some(1),
+            (Quote::Back, b'`') => Some(1),
+            (Quote::Angle, 0xC2) => matches!(self.byte(at + 1), Some(0xAB | 0xBB)).then_some(2),
+            (Quote::Escaped | Quote::CurlyDouble | Quote::CurlySingle, b'\\' | 0xE2) => {
+                self.quote(at).filter(|found| found.0 == quote).map(|found| found.1)
+            }
+            _ => None,
+        }
+    }
+}

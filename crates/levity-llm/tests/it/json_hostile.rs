@@ -1,0 +1,115 @@
+//! Texts made to take long, or to break the stack. Nothing is timed: what grows faster than the text would
+//! take minutes here.
+
+use levity_llm::json::{self, JsonErrorKind};
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Pieces whose repetition has one kind of look-ahead or search begin again and again.
+const PIECES: &[&str] = &[
+    "{",
+    "[",
+    "(",
+    "}",
+    "]",
+    "\"",
+    "'",
+    "`",
+    "“",
+    "«",
+    "\\",
+    "\\\"",
+    "\"\\",
+    "\\u",
+    "/*",
+    "//",
+    "#",
+    "<!--",
+    "```",
+    "```json\n",
+    "```/*",
+    "\n```\n{\"a\":\"b",
+    "{\"a\":",
+    "{\"a\":[",
+    "{'a':\"b\" ",
+    "{a:",
+    "[1]",
+    "{}",
+    "{\"",
+    "[\"",
+    "[/*",
+    "{/*",
+    "[a",
+    "{a",
+    "a:",
+    "\"a\":",
+    "\"a\" ",
+    "\"a\"b",
+    "\"k\"x :1,",
+    "{\"k\"x :",
+    "{“a:1,",
+    "“a:1,",
+    "\"a\",",
+    "\",",
+    "\":",
+    "\"}",
+    "\"]",
+    "[\"a\" b, ",
+    "{\"a\": \"b\", c ",
+    "{\"a\": b, ",
+    "1,",
+    "1,234,",
+    "{\"a\": 1,234,",
+    "1",
+    "-",
+    "0x",
+    "...",
+    "…",
+    "\"a\"+",
+    "f(",
+    "{a=",
+    "\n",
+    " ",
+    "\t\"",
+    "</think>",
+    "<think>{",
+    "\\n",
+    "[ ",
+    "{ ",
+    "{\"a\": \"x,\n\"b",
+    "{'a: \"b: “c: ",
+    "[{\"a\": 1, ",
+    "\"a\": [1, \"b\": ",
+    "{\"a\"}",
+    "[1, 2 or more ",
+    "é\"",
+];
+
+#[test]
+fn a_megabyte_of_anything_is_answered() {
+    for piece in ["{", "[", "\"\\", "{\"a\":", "```", "\"", "/*", "'", "{\"", "\n"] {
+        let _ = json::parse(&piece.repeat(MEGABYTE / piece.len()));
+    }
+}
+
+#[test]
+fn no_piece_makes_a_search_begin_again_and_again() {
+    for piece in PIECES {
+        for before in ["", "{\"a\": ", "[\"", "```json\n", "{\"a\": \"", "text {'a: "] {
+            let text = format!("{before}{}", piece.repeat(MEGABYTE / 16 / piece.len()));
+            let _ = json::parse(&text);
+        }
+    }
+}
+
+#[test]
+fn what_is_too_deep_is_refused() {
+    for open in ["[", "{\"a\":", "{\"a\":[", "(", "{a:(", "[{", "f("] {
+        let text = format!("[{}", open.repeat(200));
+        let error = json::parse(&text).unwrap_err();
+        assert_eq!(*error.kind(), JsonErrorKind::TooDeep, "{open}");
+        assert!(error.at().is_some_and(|at| at < text.len()));
+    }
+    let whole = format!("{}{}", "[".repeat(127), "]".repeat(127));
+    assert_eq!(json::parse(&whole).unwrap(), json::parse(&format!("text {whole}")).unwrap());
+}
