@@ -54,9 +54,9 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(at..self.end).is_some_and(|rest| rest.starts_with(what.as_bytes()))
     }
 
-    /// Passes over one character.
+    /// Passes over one character, if there is one.
     pub(super) fn bump(&mut self) {
-        self.at += 1;
+        self.at += usize::from(self.at < self.end);
         while self.at < self.end && !self.text.is_char_boundary(self.at) {
             self.at += 1;
         }
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn skip(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
-                b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
+                b' ' | b'\t'..=b'\r' => self.at += 1,
                 b'\\' if matches!(self.byte(self.at + 1), Some(b'n' | b't' | b'r')) => self.at += 2,
                 b'`' if self.is(self.at, "```") => self.end = self.at,
                 b'/' | b'#' | b'<' if self.comment(self.at) => self.skip_comment(),

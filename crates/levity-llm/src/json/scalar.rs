@@ -4,6 +4,9 @@ use super::ahead::Role;
 use super::cursor::Cursor;
 use super::mend::Mend;
 
+/// How long the name of a call may be.
+const NAME: usize = 64;
+
 /// What stood where a value was expected.
 pub(super) enum Scalar {
     Value(Value),
@@ -90,7 +93,7 @@ impl Cursor<'_> {
     fn bare(&mut self, role: Role) -> Scalar {
         let start = self.at;
         while let Some(byte) = self.peek() {
-            if byte == b'(' && callable(&self.text[start..self.at]) {
+            if byte == b'(' && self.at - start <= NAME && callable(&self.text[start..self.at]) {
                 self.at += 1;
                 self.mends.add(Mend::Call);
                 return Scalar::Call;

@@ -1,3 +1,5 @@
+mod escape;
+
 use super::ahead::Role;
 use super::cursor::{Cursor, Quote};
 use super::mend::Mend;
@@ -190,91 +192,5 @@ impl Cursor<'_> {
             |brackets: [char; 2]| reading.out.matches(brackets).count() + tail.matches(brackets).count();
         let own = tally(['{', '[']) > tally(['}', ']']);
         (fits && !own).then_some(rest.len() - tail.len())
-    }
-
-    /// Reads what is behind a backslash.
-    fn escape(&mut self, reading: &mut Reading) {
-        // JSON that was escaped once too often has two backslashes where one is meant.
-        let twice = reading.quote == Quote::Escaped && self.byte(self.at + 1) == Some(b'\\');
-        let at = self.at + 1 + usize::from(twice);
-        let at = at + usize::from(twice && self.byte(at) == Some(b'\\'));
-        let Some(byte) = self.byte(at) else {
-            self.at = self.end;
-            reading.from = self.end;
-            return;
-        };
-        let plain = match byte {
-            b'"' | b'\\' | b'/' => Some(char::from(byte)),
-            b'\'' | b'`' => {
-                self.mends.add(Mend::Escape);
-                Some(char::from(byte))
-            }
-            b'b' => Some('\u{8}'),
-            b'f' => Some('\u{c}'),
-            b'n' => Some('\n'),
-            b'r' => Some('\r'),
-            b't' => Some('\t'),
-            b'u' => self.unicode(at + 1, &mut reading.out),
-            b'x' => self.hex(at + 1, 2, &mut reading.out),
-            _ => self.keep_backslash(at, &mut reading.out),
-        };
-        if let Some(plain) = plain {
-            reading.out.push(plain);
-            self.at = at + 1;
-        }
-        reading.from = self.at;
-    }
-
-    /// A backslash that escapes nothing stands for itself, as in a path or a formula.
-    fn keep_backslash(&mut self, at: usize, out: &mut String) -> Option<char> {
-        self.mends.add(Mend::Escape);
-        out.push('\\');
-        self.at = at;
-        None
-    }
-
-    /// `\x41`, which JSON does not have.
-    fn hex(&mut self, at: usize, digits: usize, out: &mut String) -> Option<char> {
-        match self.digits(at, digits).and_then(char::from_u32) {
-            Some(found) => {
-                self.mends.add(Mend::Escape);
-                out.push(found);
-                self.at = at + digits;
-                None
-            }
-            None => self.keep_backslash(at - 1, out),
-        }
-    }
-
-    /// `\u0041`, also in pairs. Half a pair becomes the replacement character.
-    fn unicode(&mut self, at: usize, out: &mut String) -> Option<char> {
-        let Some(first) = self.digits(at, 4) else {
-            let hex = self.text.as_bytes().get(at..self.end).unwrap_or_default();
-            if hex.len() < 4 && hex.iter().all(u8::is_ascii_hexdigit) {
-                self.at = self.end;
-                return None;
-            }
-            return self.keep_backslash(at - 1, out);
-        };
-        self.at = at + 4;
-        let pair = (0xD800..0xDC00).contains(&first) && self.is(at + 4, "\\u");
-        let second = if pair { self.digits(at + 6, 4) } else { None };
-        let found = match second.filter(|second| (0xDC00..0xE000).contains(second)) {
-            Some(second) => {
-                self.at = at + 10;
-                char::from_u32(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
-            }
-            None => char::from_u32(first),
-        };
-        if found.is_none() {
-            self.mends.add(Mend::Escape);
-        }
-        out.push(found.unwrap_or(char::REPLACEMENT_CHARACTER));
-        None
-    }
-
-    fn digits(&self, at: usize, count: usize) -> Option<u32> {
-        let digits = self.text.as_bytes().get(at..at + count).filter(|_| at + count <= self.end)?;
-        digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
     }
 }

@@ -103,6 +103,16 @@ fn no_piece_makes_a_search_begin_again_and_again() {
 }
 
 #[test]
+fn two_halves_that_search_each_other_are_answered() {
+    let many = MEGABYTE / 16;
+    for (first, then) in [("1a", "("), ("a", "("), ("\"", ":"), (" ", "\""), ("1", ",234"), ("x ", "\",")] {
+        for before in ["{\"a\": ", "[", "{", "{\"a\": \""] {
+            let _ = json::parse(&format!("{before}{}{}", first.repeat(many), then.repeat(many)));
+        }
+    }
+}
+
+#[test]
 fn what_is_too_deep_is_refused() {
     for open in ["[", "{\"a\":", "{\"a\":[", "(", "{a:(", "[{", "f("] {
         let text = format!("[{}", open.repeat(200));

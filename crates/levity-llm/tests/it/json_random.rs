@@ -214,6 +214,7 @@ const TOKENS: &[&str] = &[
     "世",
     "\u{feff}",
     "\u{a0}",
+    "\u{b}",
     "</think>",
     "f(",
     "+",

@@ -1,0 +1,70 @@
+use serde_json::Value;
+
+use super::{Frame, NONE, Object, Parser, TooDeep};
+use crate::json::ahead::Role;
+use crate::json::mend::Mend;
+
+impl Parser<'_> {
+    pub(super) fn element(&mut self) -> Result<(), TooDeep> {
+        let byte = self.cursor.peek().unwrap_or_default();
+        let Some(list) = self.list() else { return Ok(()) };
+        let (close, comma, empty) = (list.close, list.comma, list.items.is_empty());
+        match byte {
+            b',' | b';' => {
+                list.comma = true;
+                self.separator(comma);
+            }
+            b']' | b'}' | b')' => self.closer(byte, close, comma && !empty),
+            b':' => return self.colon_in_list(),
+            _ => {
+                if !comma {
+                    self.cursor.mends.add(Mend::MissingComma);
+                }
+                return self.start(Role::Element);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next item of a series without brackets; anything but a comma and a value ends it.
+    pub(super) fn series_item(&mut self) -> Result<(), TooDeep> {
+        let next = self.cursor.past_space(self.cursor.at + 1);
+        match self.cursor.peek() {
+            Some(b',') if matches!(self.cursor.byte(next), Some(b'{' | b'[')) => {
+                self.cursor.at = next;
+                self.start(Role::Element)
+            }
+            other => {
+                self.cursor.at += usize::from(other == Some(b']'));
+                self.close();
+                Ok(())
+            }
+        }
+    }
+
+    /// A colon in a list: what came before it is a key.
+    fn colon_in_list(&mut self) -> Result<(), TooDeep> {
+        self.cursor.at += 1;
+        self.cursor.mends.add(Mend::Bracket);
+        let around = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::Object(_)));
+        let Some(list) = self.list().filter(|list| !list.comma) else { return Ok(()) };
+        let key = match list.items.pop() {
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => return Ok(()),
+        };
+        let (empty, objects) = (list.items.is_empty(), list.items.iter().rev().take(8).any(Value::is_object));
+        let mut close = NONE;
+        if empty && !around {
+            close = b']';
+            self.pop();
+        } else if around && !objects {
+            self.close();
+            if let Some(object) = self.object() {
+                object.key = Some(key);
+            }
+            return Ok(());
+        }
+        self.push(Frame::Object(Object { key: Some(key), ..Object::new(close) }))
+    }
+}

@@ -1,0 +1,153 @@
+use serde_json::Value;
+
+use super::{DEPTH, Frame, List, Parser, TooDeep};
+use crate::json::ahead::Role;
+use crate::json::cursor::Cursor;
+use crate::json::mend::Mend;
+
+impl Parser<'_> {
+    pub(super) fn key(&mut self) -> Result<(), TooDeep> {
+        let byte = self.cursor.peek().unwrap_or_default();
+        let Some(object) = self.object() else { return Ok(()) };
+        let (close, comma, empty) = (object.close, object.comma, object.map.is_empty());
+        match byte {
+            b',' | b';' => {
+                object.comma = true;
+                self.separator(comma);
+            }
+            b'}' if object.extra > 0 => {
+                object.extra -= 1;
+                self.cursor.at += 1;
+            }
+            b'}' => self.end_of_object(close, comma && !empty),
+            b']' | b')' => self.closer(byte, close, comma && !empty),
+            b'{' => return self.brace_for_key(empty),
+            _ => self.read_key(comma, empty),
+        }
+        Ok(())
+    }
+
+    /// A closing brace. If another member follows the outermost one, it came too early.
+    fn end_of_object(&mut self, close: u8, comma: bool) {
+        let cursor = &mut self.cursor;
+        let next = cursor.past_space(cursor.at + 1);
+        let early = self.stack.len() == 1
+            && cursor.byte(next) == Some(b',')
+            && cursor.quoted_colon(cursor.past_space(next + 1));
+        if early {
+            cursor.mends.add(Mend::Bracket);
+            cursor.at += 1;
+            return;
+        }
+        if close != b'}' {
+            cursor.mends.add(Mend::Bracket);
+        }
+        self.closer(b'}', b'}', comma);
+    }
+
+    /// An opening brace where a key should be: opened twice, or the last object in a list was not closed.
+    fn brace_for_key(&mut self, empty: bool) -> Result<(), TooDeep> {
+        self.cursor.mends.add(Mend::Bracket);
+        let in_list = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::List(_)));
+        if in_list && !empty {
+            self.close();
+            return Ok(());
+        }
+        let at = self.cursor.at;
+        if let Some(object) = self.object() {
+            object.extra += 1;
+            if object.extra >= DEPTH {
+                return Err(TooDeep { at });
+            }
+        }
+        self.cursor.at += 1;
+        Ok(())
+    }
+
+    fn read_key(&mut self, comma: bool, empty: bool) {
+        if !comma {
+            self.cursor.mends.add(Mend::MissingComma);
+        }
+        let start = self.cursor.at;
+        let quoted = self.cursor.quote(start).is_some();
+        let key = if quoted { self.cursor.string(Role::Key) } else { self.cursor.bare_key_text() };
+        self.cursor.skip();
+        let Some(key) = key else { return };
+        let next = self.cursor.peek();
+        match next {
+            None => {}
+            Some(b':' | b'=') => self.cursor.pass_colon(),
+            Some(b',' | b'}' | b']' | b')') if empty => return self.become_set(start),
+            Some(b',' | b'}' | b']' | b')') if quoted => self.cursor.mends.add(Mend::MissingValue),
+            Some(_) if quoted || matches!(next, Some(b'"' | b'\'' | b'{' | b'[')) => {
+                self.cursor.mends.add(Mend::Colon);
+            }
+            Some(_) => return self.cursor.mends.add(Mend::Dropped),
+        }
+        if let Some(object) = self.object() {
+            object.key = Some(key);
+        }
+    }
+
+    /// `{1, 2}` is a set in Python, and the nearest to it is a list.
+    fn become_set(&mut self, start: usize) {
+        let Some(object) = self.object().filter(|object| object.extra == 0 && object.close == b'}') else {
+            return;
+        };
+        let close = object.close;
+        self.pop();
+        self.cursor.open.objects += 1;
+        self.stack.push(Frame::List(List::new(close)));
+        self.cursor.at = start;
+        self.cursor.mends.add(Mend::Call);
+    }
+
+    pub(super) fn member(&mut self) -> Result<(), TooDeep> {
+        match self.cursor.peek() {
+            Some(b',' | b'}' | b']' | b')') => {
+                self.cursor.mends.add(Mend::MissingValue);
+                self.put(Value::Null);
+                Ok(())
+            }
+            Some(b':') => {
+                self.cursor.mends.add(Mend::Colon);
+                self.cursor.at += 1;
+                Ok(())
+            }
+            _ => self.start(Role::Member),
+        }
+    }
+}
+
+impl Cursor<'_> {
+    /// Passes over a colon, or what stands for one.
+    fn pass_colon(&mut self) {
+        let length = if self.is(self.at, "=>") || self.is(self.at, ":=") { 2 } else { 1 };
+        if length == 2 || self.peek() == Some(b'=') {
+            self.mends.add(Mend::Colon);
+        }
+        self.at += length;
+    }
+
+    /// A key without quotes. None if there is nothing like one.
+    fn bare_key_text(&mut self) -> Option<String> {
+        let rest = &self.text[self.at..self.end];
+        let stops = [':', '=', ',', '}', ']', '{', '[', '\n', '"', '\''];
+        let length = rest.find(stops).unwrap_or(rest.len());
+        let key = rest[..length].trim();
+        self.at += length;
+        if self.quote(self.at).is_some() && matches!(self.byte(self.past_space(self.at + 1)), Some(b':')) {
+            self.at += 1;
+        }
+        if key.is_empty() || key.starts_with("...") || key.starts_with('…') {
+            self.mends.add(Mend::Dropped);
+            if length == 0 {
+                self.bump();
+            }
+            return None;
+        }
+        self.mends.add(Mend::BareKey);
+        self.loose |= key.contains(' ');
+        Some(key.to_owned())
+    }
+}
