@@ -90,12 +90,16 @@ fn a_megabyte_of_anything_is_answered() {
     for piece in ["{", "[", "\"\\", "{\"a\":", "```", "\"", "/*", "'", "{\"", "\n"] {
         let _ = json::parse(&piece.repeat(MEGABYTE / piece.len()));
     }
+    // Keys without an end: each would be looked for up to the end of the text.
+    for piece in ["\"k\"x\n", "\"k\"x :1,", "“a:1,", "\\\"a:1,", "«a:1,"] {
+        let _ = json::parse(&format!("{{{}", piece.repeat(MEGABYTE / piece.len())));
+    }
 }
 
 #[test]
 fn no_piece_makes_a_search_begin_again_and_again() {
     for piece in PIECES {
-        for before in ["", "{\"a\": ", "[\"", "```json\n", "{\"a\": \"", "text {'a: "] {
+        for before in ["", "{", "{\"a\": ", "[\"", "```json\n", "{\"a\": \"", "text {'a: "] {
             let text = format!("{before}{}", piece.repeat(MEGABYTE / 16 / piece.len()));
             let _ = json::parse(&text);
         }
