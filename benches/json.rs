@@ -85,6 +85,6 @@ fn hostile() {
         let text = piece.repeat((1 << 20) / piece.len());
         let start = clock::cpu();
         let _ = black_box(json::parse(black_box(&text)));
-        println!("{:44} {:>9.1}", format!("`{piece}`"), (clock::cpu() - start).as_secs_f64() * 1e3);
+        println!("{:44} {:>9.1}", format!("{piece:?}"), (clock::cpu() - start).as_secs_f64() * 1e3);
     }
 }

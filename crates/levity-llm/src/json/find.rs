@@ -51,10 +51,20 @@ pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
 
 /// Where the text begins that is not thoughts.
 fn behind_thoughts(text: &str) -> Option<usize> {
-    let begins = text.trim_start().starts_with(['{', '[', '`', '"']);
-    let ends = ["</think>", "</thinking>", "</thought>", "</reasoning>"];
-    let last = ends.iter().filter_map(|end| text.rfind(end).map(|at| at + end.len())).max();
-    last.filter(|_| !begins)
+    if text.trim_start().starts_with(['{', '[', '`', '"']) {
+        return None;
+    }
+    let names = ["think>", "thinking>", "thought>", "reasoning>"];
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().rposition(|byte| *byte == b'<') {
+        if let Some(name) = text[at + 1..].strip_prefix('/')
+            && let Some(found) = names.iter().find(|end| name.starts_with(**end))
+        {
+            return Some(at + 2 + found.len());
+        }
+        rest = &rest[..at];
+    }
+    None
 }
 
 fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
@@ -73,8 +83,8 @@ struct Finder<'a> {
     retries: usize,
     /// The best ones, the best first.
     best: Vec<(Place, Found)>,
-    /// What stands in the first fence, and whether there was one.
-    fenced: Option<Range<usize>>,
+    /// Where the first fence begins.
+    fenced: Option<usize>,
 }
 
 impl<'a> Finder<'a> {
@@ -98,7 +108,8 @@ impl<'a> Finder<'a> {
             }
         }
         if self.best.is_empty() {
-            let places = [Some(begin..self.text.len()), self.fenced.clone()];
+            let until_fence = |at: usize| at + self.text[at..].find("```").unwrap_or(self.text.len() - at);
+            let places = [Some(begin..self.text.len()), self.fenced.map(|at| at..until_fence(at))];
             return Ok(places
                 .into_iter()
                 .flatten()
@@ -142,10 +153,7 @@ impl<'a> Finder<'a> {
         let language = &rest[..rest.bytes().take(16).take_while(part).count()];
         self.place = place_of(language);
         self.at += language.len();
-        if self.fenced.is_none() {
-            let end = rest.find("```").unwrap_or(rest.len());
-            self.fenced = Some(self.at..self.at + end.saturating_sub(language.len()));
-        }
+        self.fenced = self.fenced.or(Some(self.at));
         self.opening()
     }
 

@@ -7,6 +7,17 @@ use super::mend::Mend;
 /// How far the end of a key is looked for beyond the first quote that does not look like it.
 const KEY: usize = 256;
 
+/// Bytes that may mean something in a string: quotes, the first bytes of quotes, backslashes, control characters.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < special.len() {
+        special[byte] = matches!(byte as u8, 0..0x20 | b'"' | b'\'' | b'`' | b'\\' | 0xC2 | 0xE2);
+        byte += 1;
+    }
+    special
+};
+
 /// A string as far as it has been read.
 struct Reading {
     quote: Quote,
@@ -68,8 +79,7 @@ impl Cursor<'_> {
     /// Passes over bytes that mean themselves in any string.
     fn plain(&mut self) {
         let rest = self.text.as_bytes().get(self.at..self.end).unwrap_or_default();
-        let special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\'' | b'`' | b'\\' | 0xC2 | 0xE2);
-        self.at += rest.iter().position(special).unwrap_or(rest.len());
+        self.at += rest.iter().position(|byte| SPECIAL[usize::from(*byte)]).unwrap_or(rest.len());
     }
 
     fn flush(&self, reading: &mut Reading) {
