@@ -102,6 +102,10 @@ fn show(args: &AgentArgs, event: &Event) {
     match &event.kind {
         EventKind::TurnStarted { turn, .. } => say(&format!("turn {turn}\n")),
         EventKind::Delta { delta: Delta::Thinking(text), .. } => say(&format!("  thinks {text}\n")),
+        EventKind::Delta { delta: Delta::Waiting { time, reason }, .. } => {
+            say(&format!("  waits  {time:?}: {reason}\n"));
+        }
+        EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
         EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
         EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
         EventKind::Note { text } => say(&format!("  note   {text}\n")),

@@ -1,8 +1,9 @@
-//! What the code that `#[tool]` writes needs; not for use by hand.
+//! What the code that `#[tool]` writes and levity's other crates need; not for use by hand.
 
 mod arguments;
 mod returns;
 mod schema;
+mod sha256;
 
 pub use arguments::{Arguments, arguments};
 pub use returns::{
@@ -10,6 +11,7 @@ pub use returns::{
     ReasonAny, ReasonError, ReasonKnown, ReturnsResult, ReturnsValue, ShownAny, ShownJson, Told,
 };
 pub use schema::{Fields, input_schema, schema};
+pub use sha256::sha256;
 
 pub use async_trait::async_trait;
 pub use {inventory, serde_json};

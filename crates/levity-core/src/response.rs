@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -174,6 +175,26 @@ pub enum Delta {
     Usage(Usage),
     /// Why the model stopped.
     Finish(Finish),
+    /// Not of the reply: a wrapper lets time pass before the request is sent, or sent again.
+    Waiting {
+        /// How long, as far as is known.
+        time: Duration,
+        /// What for, in words.
+        reason: String,
+    },
+    /// Not of the reply: it begins anew, and what came before it is void but for the token counts, which
+    /// include all that was sent.
+    Restart {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl Delta {
+    /// Whether it is of the reply itself, and not a count, the end or a word of a wrapper's.
+    pub fn is_content(&self) -> bool {
+        !matches!(self, Self::Usage(_) | Self::Finish(_) | Self::Waiting { .. } | Self::Restart { .. })
+    }
 }
 
 /// A reply as it arrives. Dropping it cancels the call.
@@ -327,6 +348,8 @@ impl Fold {
             Delta::Part(part) => self.add(Building::Whole(part)),
             Delta::Usage(usage) => self.usage.update(usage),
             Delta::Finish(finish) => self.finish = Some(finish),
+            Delta::Waiting { .. } => {}
+            Delta::Restart { .. } => self.restart(),
         }
         Ok(())
     }
@@ -334,6 +357,13 @@ impl Fold {
     /// An error of the stream that the pieces come from. A provider that had begun to reply may charge for it.
     pub fn broken(&self, error: ModelError) -> ModelError {
         if self.bytes > 0 { error.with_charge() } else { error }
+    }
+
+    /// Forgets the reply so far. Its size still counts, so that endless pieces meet the limit.
+    fn restart(&mut self) {
+        self.parts.clear();
+        self.calls.clear();
+        (self.touched, self.finish) = (None, None);
     }
 
     fn last(&mut self) -> Option<&mut Building> {
@@ -406,7 +436,7 @@ fn delta_size(delta: &Delta) -> usize {
         | Delta::Part(Part::Thinking(Thinking { text, opaque: None })) => PART + text.len(),
         Delta::Part(part) => PART + json_size(part),
         Delta::Opaque(opaque) => PART + json_size(opaque),
-        Delta::Usage(_) | Delta::Finish(_) => 1,
+        Delta::Usage(_) | Delta::Finish(_) | Delta::Waiting { .. } | Delta::Restart { .. } => 1,
     };
     size.max(1)
 }

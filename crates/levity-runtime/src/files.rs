@@ -13,7 +13,6 @@ mod bodies;
 pub(crate) mod format;
 mod list;
 mod remove;
-mod sha256;
 
 use bodies::{Bodies, Kept, Texts};
 #[cfg(feature = "sqlite")]

@@ -210,6 +210,7 @@ fn whatever_can_be_sent_without_end_meets_the_limit() {
         vec![Delta::Part(Part::Opaque(Opaque::new("test", long())))],
         vec![Delta::Part(Part::Media(Media::bytes("image/png", vec![0; 1001])))],
         vec![text("a"), Delta::Opaque(Opaque::new("test", long()))],
+        vec![text("a"), Delta::Restart { reason: String::new() }],
     ];
     for deltas in endless {
         let mut fold = Fold::with_limit(1000);
@@ -239,6 +240,21 @@ fn counts_replace_what_was_known() {
     };
     let folded = fold([usage(Some(10), Some(1)), usage(None, Some(3)), usage(None, None)]).unwrap();
     assert_eq!(folded.usage, Usage::new(10, 3));
+}
+
+#[test]
+fn a_reply_that_begins_anew_is_only_what_came_after() {
+    let waiting = Delta::Waiting { time: std::time::Duration::from_secs(1), reason: "busy".into() };
+    let anew = Delta::Restart { reason: "busy".into() };
+    assert!(!waiting.is_content() && !anew.is_content() && text("a").is_content());
+    let usage = Delta::Usage(Usage::new(10, 3));
+    let before = vec![text("lost"), start(0, "x"), args(0, "{"), usage, Delta::Finish(Finish::Length)];
+    let folded = fold([before, vec![waiting, anew.clone(), text("kept")]].concat()).unwrap();
+    assert_eq!((&*folded.message.text(), folded.finish), ("kept", Finish::Stop));
+    assert_eq!(folded.usage, Usage::new(10, 3), "what was sent stays counted");
+    assert!(folded.message.calls().next().is_none());
+    let stray = fold([start(0, "x"), anew, args(0, "{}")]);
+    assert_eq!(stray.unwrap_err().kind(), ModelErrorKind::Malformed, "calls begin anew too");
 }
 
 #[tokio::test]

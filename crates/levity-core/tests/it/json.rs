@@ -246,6 +246,8 @@ fn deltas() {
         Delta::Opaque(opaque()),
         Delta::Usage(Usage::new(1, 2)),
         Delta::Finish(Finish::Stop),
+        Delta::Waiting { time: Duration::from_millis(4_500), reason: "15 a minute".into() },
+        Delta::Restart { reason: "overloaded".into() },
     ];
     deltas.iter().for_each(check);
     parts().into_iter().map(Delta::Part).for_each(|delta| check(&delta));
@@ -412,6 +414,7 @@ fn what_is_watched() {
 fn errors() {
     model_errors().iter().for_each(check);
     check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong"));
+    check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong").with_may_cost());
     let kinds = [
         ToolErrorKind::NotFound,
         ToolErrorKind::InvalidArgs,

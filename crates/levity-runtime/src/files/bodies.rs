@@ -5,10 +5,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
+use levity_core::__private::sha256;
 use levity_core::{JournalError, JournalErrorKind};
 use serde_json::{Map, Value};
 
-use super::sha256::sha256;
 use super::{Durability, failed, read_plain, sync_dir};
 
 /// Stands in place of a text that was put aside: `{"$body": "<sha256>"}`.

@@ -1,9 +1,9 @@
-//! SHA-256 (FIPS 180-4), so that keeping long texts by content needs no dependency.
+//! SHA-256 (FIPS 180-4), so that naming things by their content needs no dependency.
 
 const ROUNDS: [u32; 64] = round_constants();
 
 /// The hash of `bytes`, as 64 hexadecimal digits.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     let mut state: [u32; 8] = [
         0x6a09_e667,
         0xbb67_ae85,
