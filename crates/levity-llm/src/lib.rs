@@ -15,3 +15,4 @@ mod http;
 pub use chat::ChatModel;
 #[cfg(feature = "http")]
 pub use http::{Endpoint, Secret, TimeLimits};
+pub use layers::ext::ModelExt;

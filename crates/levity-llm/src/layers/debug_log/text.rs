@@ -1,0 +1,86 @@
+//! Requests and replies as a person reads them.
+
+use std::fmt::Write as _;
+
+use levity_core::{Content, MediaSource, Message, ModelCard, ModelError, Part, Request, Response, Role};
+
+pub(super) fn prompt(card: &ModelCard, request: &Request) -> String {
+    let mut text = format!("model: {}/{}\n", card.provider, card.id);
+    let options = serde_json::to_string(&*request.options).unwrap_or_default();
+    let _ = writeln!(text, "options: {options}");
+    if let Some(system) = &request.system {
+        section(&mut text, "system", system);
+    }
+    if !request.tools.is_empty() {
+        let tools =
+            request.tools.iter().map(|tool| format!("{}: {}\n{}", tool.name, tool.description, tool.input));
+        section(&mut text, "tools", &tools.collect::<Vec<_>>().join("\n"));
+        let _ = writeln!(text, "choice: {}", serde_json::to_string(&request.tool_choice).unwrap_or_default());
+    }
+    if let Some(output) = &request.output {
+        section(&mut text, "output", &format!("{}: {}", output.name, output.schema));
+    }
+    for message in request.history.messages() {
+        section(&mut text, role(message.role), &words(message));
+    }
+    text
+}
+
+pub(super) fn response(reply: Result<&Response, &ModelError>) -> String {
+    match reply {
+        Ok(response) => {
+            let finish = serde_json::to_string(&response.finish).unwrap_or_default();
+            format!("finish: {finish}\nusage: {}\n\n{}\n", response.usage, words(&response.message))
+        }
+        Err(error) => {
+            let mut text = format!("error: {:?}: {error}\n", error.kind());
+            let mut cause = std::error::Error::source(error);
+            while let Some(error) = cause {
+                let _ = writeln!(text, "caused by: {error}");
+                cause = error.source();
+            }
+            text
+        }
+    }
+}
+
+fn section(text: &mut String, name: &str, body: &str) {
+    let _ = write!(text, "\n--- {name} ---\n{body}\n");
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "note",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
+}
+
+fn words(message: &Message) -> String {
+    message.parts.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+fn part(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.text.clone(),
+        Part::Thinking(thinking) => format!("[thinking] {}", thinking.text),
+        Part::ToolCall(call) => {
+            let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
+            format!("[call {}] {} {args}", call.id, call.name)
+        }
+        Part::ToolResult(result) => {
+            let failed = if result.is_error() { " failed" } else { "" };
+            let media = result.content.iter().filter(|content| matches!(content, Content::Media(_))).count();
+            let media = if media > 0 { format!(" [and {media} media]") } else { String::new() };
+            format!("[result {}] {}{failed}: {}{media}", result.call, result.name, result.text())
+        }
+        Part::Media(media) => match &media.source {
+            MediaSource::Bytes(bytes) => format!("[{}, {} bytes]", media.mime, bytes.as_slice().len()),
+            MediaSource::Url(url) => format!("[{} at {url}]", media.mime),
+            _ => format!("[{}]", media.mime),
+        },
+        Part::Opaque(opaque) => format!("[data of {}]", opaque.provider),
+        _ => "[?]".to_owned(),
+    }
+}

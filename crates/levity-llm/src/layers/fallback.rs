@@ -1,0 +1,143 @@
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    Abilities, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Worst,
+};
+
+use super::tally::{Tally, attempt, dearest, either};
+use super::{Kinds, flow};
+
+/// Calls the next model when the first fails.
+///
+/// By default it does so after [errors that may pass](ModelErrorKind::is_retryable); choose others by
+/// [`on`](Self::on). Once a piece of the first model's reply was handed on, the next is not called, unless
+/// [`restart_after_first_delta`](Self::restart_after_first_delta) allows it. A [`Delta::Restart`] tells those
+/// who watch that the next model is called.
+///
+/// The card has the first model's name, and of everything else what holds for both: the smaller window,
+/// the abilities that both have, the dearer price. When both fail, the error is the second one's. The usage
+/// is that of both, and its cost goes by the price of the model that answered.
+///
+/// ```
+/// use levity_core::{Model, ModelErrorKind, Request};
+/// use levity_llm::ModelExt;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let first = ScriptedModel::new().fail(ModelErrorKind::Overloaded);
+/// let model = first.fallback(ScriptedModel::new().reply("from the second"));
+/// assert_eq!(model.complete(Request::new()).await?.message.text(), "from the second");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Fallback<A, B> {
+    first: Arc<A>,
+    next: Arc<B>,
+    on: Kinds,
+    restart: bool,
+    card: ModelCard,
+}
+
+impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
+    /// Calls `first`, and `next` when that fails.
+    pub fn new(first: A, next: B) -> Self {
+        let card = common(first.card(), next.card());
+        let on = Kinds::new(ModelErrorKind::is_retryable);
+        Self { first: Arc::new(first), next: Arc::new(next), on, restart: false, card }
+    }
+
+    /// Sets after which errors the next model is called.
+    #[must_use]
+    pub fn on(mut self, kinds: impl Fn(ModelErrorKind) -> bool + Send + Sync + 'static) -> Self {
+        self.on = Kinds::new(kinds);
+        self
+    }
+
+    /// Calls the next model also when a part of the reply was handed on before it failed; whoever shows the
+    /// pieces is told to drop them by a [`Delta::Restart`].
+    #[must_use]
+    pub fn restart_after_first_delta(mut self) -> Self {
+        self.restart = true;
+        self
+    }
+}
+
+/// What holds for both, under the name of the first.
+pub(super) fn common(a: &ModelCard, b: &ModelCard) -> ModelCard {
+    let smaller = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
+    let mut card = a.clone();
+    card.window = smaller(a.window, b.window);
+    card.max_output = smaller(a.max_output, b.max_output);
+    card.price = dearest(a.price, b.price);
+    card.abilities = both(a.abilities, b.abilities);
+    card
+}
+
+fn both(a: Abilities, b: Abilities) -> Abilities {
+    let mut both = a;
+    both.tools &= b.tools;
+    both.output_schema &= b.output_schema;
+    both.images &= b.images;
+    both.thinking &= b.thinking;
+    both
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let (first, next, on) = (self.first.clone(), self.next.clone(), self.on.clone());
+        let restart = self.restart;
+        Ok(flow::deltas(move |out| async move {
+            let (mut tally, mut shown) = (Tally::default(), false);
+            let mut card = first.card();
+            if let Err(error) = attempt(&*first, request.clone(), &out, &mut tally, &mut shown).await {
+                let error = tally.fail(error);
+                if !on.contains(error.kind()) || (shown && !restart) {
+                    return Err(error);
+                }
+                card = next.card();
+                let reason = format!("`{}` failed: {error}; next is `{}`", first.card().id, card.id);
+                out.send(Delta::Restart { reason }).await;
+                let reply = attempt(&*next, request, &out, &mut tally, &mut shown).await;
+                reply.map_err(|error| tally.fail(error))?;
+            }
+            out.send(Delta::Usage(tally.total(card))).await;
+            Ok(())
+        }))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        let mut tally = Tally::default();
+        match self.first.complete(request.clone()).await {
+            Ok(response) => Ok(tally.close(response, self.first.card())),
+            Err(error) => {
+                let error = tally.fail(error);
+                if !self.on.contains(error.kind()) {
+                    return Err(error);
+                }
+                let reply = self.next.complete(request).await.map_err(|error| tally.fail(error))?;
+                Ok(tally.close(reply, self.next.card()))
+            }
+        }
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        let (first, next) = (self.first.worst(request), self.next.worst(request));
+        either(first, next).with_sends(first.sends.saturating_add(next.sends))
+    }
+}
+
+impl<A: Model, B: Model> fmt::Debug for Fallback<A, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, next) = (&self.first.card().id, &self.next.card().id);
+        f.debug_struct("Fallback").field("first", first).field("next", next).finish()
+    }
+}

@@ -1,0 +1,159 @@
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use levity_core::{Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Worst};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Scrub, canonical, files, flow};
+
+/// Writes each request and its reply to a file that a [`Replay`](super::Replay) answers from.
+///
+/// The file has a line of JSON for each call: the request, its SHA-256, and the reply or the error. Secrets
+/// are masked by a [`Scrub`] before anything is hashed or written. A call whose line cannot be written fails:
+/// a recording with a gap would be found out only later.
+///
+/// ```
+/// use levity_core::{Model, Request};
+/// use levity_llm::ModelExt;
+/// use levity_llm::layers::Replay;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let path = std::env::temp_dir().join(format!("levity-record-{}.jsonl", std::process::id()));
+/// let model = ScriptedModel::new().reply("yes").record(&path)?;
+/// model.complete(Request::new()).await?;
+///
+/// let replay = Replay::open(&path)?;
+/// assert_eq!(replay.complete(Request::new()).await?.message.text(), "yes");
+/// # std::fs::remove_file(&path)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Record<M> {
+    inner: Arc<M>,
+    tape: Tape,
+}
+
+#[derive(Clone)]
+struct Tape {
+    file: Arc<Mutex<File>>,
+    path: Arc<PathBuf>,
+    scrub: Arc<Scrub>,
+}
+
+/// One call, as it stands in the file.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Line {
+    pub(super) digest: String,
+    pub(super) model: ModelCard,
+    pub(super) request: Value,
+    pub(super) reply: Reply,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reply {
+    Response(Response),
+    Error(ModelError),
+}
+
+impl<M: Model + 'static> Record<M> {
+    /// Wraps a model and begins a file; one that is there is replaced.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn new(model: M, path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        // The new file is private also where the old one was not.
+        files::replace(path, b"")?;
+        let file = File::options().append(true).open(path)?;
+        let tape =
+            Tape { file: Arc::new(Mutex::new(file)), path: Arc::new(path.into()), scrub: Arc::default() };
+        Ok(Self { inner: Arc::new(model), tape })
+    }
+
+    /// Sets what is masked; a [`Replay`](super::Replay) of the file must be given the same.
+    #[must_use]
+    pub fn scrub(mut self, scrub: Scrub) -> Self {
+        self.tape.scrub = Arc::new(scrub);
+        self
+    }
+}
+
+impl Tape {
+    /// The line of a call, but for its reply.
+    fn begin(&self, card: &ModelCard, request: &Request) -> (String, Value) {
+        let request = self.scrub.value(canonical::canonical(request));
+        (canonical::key(card, &request), request)
+    }
+
+    async fn write(&self, card: &ModelCard, call: (String, Value), reply: Reply) -> Result<(), ModelError> {
+        let (digest, request) = call;
+        let line = Line { digest, model: card.clone(), request, reply };
+        let tape = self.clone();
+        let written = files::aside(move || tape.append(&line)).await;
+        written.map_err(|error| {
+            let message = format!("the call could not be recorded in `{}`", self.path.display());
+            ModelError::new(ModelErrorKind::BadRequest, message).with_may_cost().with_source(error)
+        })
+    }
+
+    fn append(&self, line: &Line) -> io::Result<()> {
+        let scrubbed = self.scrub.value(serde_json::to_value(&line.reply)?);
+        let mut value = serde_json::to_value(line)?;
+        value["reply"] = scrubbed;
+        let text = format!("{value}\n");
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes())
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<M: Model + 'static> Model for Record<M> {
+    fn card(&self) -> &ModelCard {
+        self.inner.card()
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let (model, tape) = (self.inner.clone(), self.tape.clone());
+        Ok(flow::deltas(move |out| async move {
+            let call = tape.begin(model.card(), &request);
+            let reply = flow::forward(&*model, request, &out).await;
+            tape.write(model.card(), call, Reply::from(&reply)).await?;
+            reply.map(drop)
+        }))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        let call = self.tape.begin(self.inner.card(), &request);
+        let reply = self.inner.complete(request).await;
+        self.tape.write(self.inner.card(), call, Reply::from(&reply)).await?;
+        reply
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        self.inner.worst(request)
+    }
+}
+
+impl From<&Result<Response, ModelError>> for Reply {
+    fn from(reply: &Result<Response, ModelError>) -> Self {
+        match reply {
+            Ok(response) => Self::Response(response.clone()),
+            Err(error) => Self::Error(error.clone()),
+        }
+    }
+}
+
+impl<M: Model> fmt::Debug for Record<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = &self.inner.card().id;
+        f.debug_struct("Record").field("model", model).field("path", &self.tape.path).finish_non_exhaustive()
+    }
+}

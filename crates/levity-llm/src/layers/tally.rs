@@ -1,0 +1,105 @@
+use levity_core::Model;
+use levity_core::{Delta, ModelCard, ModelError, Price, Request, Response, Usage, Worst};
+
+use super::flow::Out;
+
+/// What all attempts at one request have used.
+///
+/// An attempt that failed and may have cost something makes the whole an estimate without a cost: where
+/// money or tokens are limited, all that was reserved is then counted.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    before: Usage,
+    now: Usage,
+    /// An attempt failed and may have cost something.
+    unsure: bool,
+}
+
+impl Tally {
+    /// Notes a piece; counts are held back, since only the end tells what they come to.
+    pub(super) fn see(&mut self, delta: Delta) -> Option<Delta> {
+        match delta {
+            Delta::Usage(usage) => {
+                self.now.update(usage);
+                None
+            }
+            delta => Some(delta),
+        }
+    }
+
+    /// Notes that an attempt failed, and marks the error when that is more than it says itself.
+    pub(super) fn fail(&mut self, error: ModelError) -> ModelError {
+        let now = std::mem::take(&mut self.now);
+        if error.may_cost() {
+            self.before += now;
+            self.unsure = true;
+        }
+        if self.unsure { error.with_may_cost() } else { error }
+    }
+
+    /// What everything came to, when the last attempt was this model's.
+    pub(super) fn total(&mut self, card: &ModelCard) -> Usage {
+        let mut last = std::mem::take(&mut self.now);
+        if !self.unsure {
+            last.cost = last.cost.or_else(|| cost(card.price?, &last));
+            return last;
+        }
+        last += self.before;
+        last.estimated = true;
+        last.cost = None;
+        last
+    }
+
+    /// Completes a reply that did not arrive in pieces.
+    pub(super) fn close(&mut self, response: Response, card: &ModelCard) -> Response {
+        self.now = response.usage;
+        let usage = self.total(card);
+        response.with_usage(usage)
+    }
+}
+
+/// What a call cost, where that is certain. Input of which it is not known whether the provider put it into
+/// its cache has the dearest rate.
+fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
+    let (Some(input), Some(output), false) = (usage.input, usage.output, usage.estimated) else {
+        return None;
+    };
+    let unsaid = price.cache_write.is_some() && usage.cache_written.is_none();
+    Some(if unsaid { price.most(input, output) } else { price.cost(usage) })
+}
+
+/// Sends a request once and hands the pieces on. `shown` says whether a reader has seen some of the reply.
+pub(super) async fn attempt(
+    model: &dyn Model,
+    request: Request,
+    out: &Out,
+    tally: &mut Tally,
+    shown: &mut bool,
+) -> Result<(), ModelError> {
+    let mut deltas = model.stream(request).await?;
+    while let Some(delta) = deltas.next().await {
+        let Some(delta) = tally.see(delta?) else { continue };
+        *shown = delta.is_content() || (*shown && !matches!(delta, Delta::Restart { .. }));
+        out.send(delta).await;
+    }
+    Ok(())
+}
+
+/// The most of both: what can be taken when it is not known which of two is called.
+pub(super) fn either(a: Worst, b: Worst) -> Worst {
+    let mut both = Worst::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
+    both.output = a.output.zip(b.output).map(|(a, b)| a.max(b));
+    both.price = dearest(a.price, b.price);
+    both
+}
+
+/// The dearest of two prices in each respect; unknown when one of them is.
+pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
+    let (a, b) = a.zip(b)?;
+    let rate = |a: Option<_>, b: Option<_>, plain| (a.is_some() || b.is_some()).then(|| a.max(b).max(plain));
+    let mut both = a;
+    (both.input, both.output) = (a.input.max(b.input), a.output.max(b.output));
+    both.cached = rate(a.cached, b.cached, Some(both.input)).flatten();
+    both.cache_write = rate(a.cache_write, b.cache_write, Some(both.input)).flatten();
+    Some(both)
+}

@@ -1,0 +1,280 @@
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, ModelErrorKind, Part, Request,
+    Response, Worst,
+};
+
+use super::flow;
+
+mod calls;
+mod parse;
+mod prompt;
+mod structured;
+
+use calls::{Known, Piece};
+use parse::Parser;
+use prompt::Form;
+
+/// How a model is taught to write a call. All of these are understood, whatever it was taught.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`, as many open models were trained to.
+    #[default]
+    Tagged,
+    /// Two lines: `TOOL_CALL: name` and `ARGUMENTS: {..}`.
+    Marked,
+    /// `{"action": .., "args": {..}}`.
+    Action,
+}
+
+impl Dialect {
+    fn written(self, name: &str, args: &str) -> String {
+        let args = if args.trim().is_empty() { "{}" } else { args };
+        match self {
+            Self::Tagged => format!("<tool_call>{{\"name\": \"{name}\", \"arguments\": {args}}}</tool_call>"),
+            Self::Marked => format!("TOOL_CALL: {name}\nARGUMENTS: {args}"),
+            Self::Action => format!("{{\"action\": \"{name}\", \"args\": {args}}}"),
+        }
+    }
+}
+
+/// Gives tool calls to a model that has none of its own.
+///
+/// The tools are described in the system prompt, calls and results of the conversation are put into words,
+/// and what the model writes is read as calls while it arrives. Understood are:
+///
+/// - `<tool_call>{"name": .., "arguments": {..}}</tool_call>`;
+/// - `TOOL_CALL: name` and `ARGUMENTS: {..}`;
+/// - `Action: name`, with or without `Action Input: {..}`;
+/// - objects `{"action" or "tool": name, "args" or "input": {..}}`, also fenced, in lists, or under `call_tool`
+///   beside other keys.
+///
+/// `[Thinking: ..]` and `<think>..</think>` become thinking. Arguments that are not JSON stay a call, so that
+/// the model is told; an object that is no call stays text. What a model makes up as the tool's answer is left
+/// out.
+///
+/// With [`structured`](Self::structured), the reply is held to a JSON Schema instead: one of the tools with
+/// its arguments, or an answer.
+///
+/// ```
+/// use levity_core::{Model, Request, ToolSpec};
+/// use levity_llm::ModelExt;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let model = ScriptedModel::new().reply("Let me see.\nTOOL_CALL: add\nARGUMENTS: {\"a\": 2, \"b\": 5}").text_tools();
+/// let reply = model.complete(Request::new().with_tools([ToolSpec::new("add", "Adds.").into()])).await?;
+/// let call = reply.message.calls().next().map(|call| (call.name.as_str(), call.args["b"].as_i64()));
+/// assert_eq!((&*reply.message.text(), call), ("Let me see.", Some(("add", Some(5)))));
+/// # Ok(())
+/// # }
+/// ```
+pub struct TextTools<M> {
+    inner: Arc<M>,
+    card: ModelCard,
+    dialect: Dialect,
+    structured: bool,
+}
+
+impl<M: Model + 'static> TextTools<M> {
+    /// Wraps a model.
+    pub fn new(model: M) -> Self {
+        let mut card = model.card().clone();
+        card.abilities.tools = true;
+        Self { inner: Arc::new(model), card, dialect: Dialect::default(), structured: false }
+    }
+
+    /// Sets how the model is taught to write a call.
+    #[must_use]
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Makes every reply, while tools are offered, one of a schema's `anyOf`: a call of a tool or an answer.
+    /// For endpoints that take a JSON Schema and models that otherwise call badly. A model whose card says
+    /// that it keeps to no schema is taught in words all the same.
+    ///
+    /// Such a reply has one call at most, and arrives as a whole.
+    #[must_use]
+    pub fn structured(mut self) -> Self {
+        self.structured = true;
+        self
+    }
+
+    fn form(&self) -> Form {
+        let structured = self.structured && self.inner.card().abilities.output_schema;
+        if structured { Form::Structured } else { Form::Text(self.dialect) }
+    }
+
+    /// What is sent in place of a request, and who reads the reply.
+    fn prepare(&self, request: Request) -> (Request, Reader) {
+        let form = self.form();
+        let offers = prompt::offers(&request);
+        let names = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        let known = Known { names, shaped: request.output.is_some() };
+        let structured = offers && form == Form::Structured;
+        let reader = Reader {
+            parser: Parser::new(known, offers),
+            whole: structured.then(String::new),
+            calls: 0,
+            finish: None,
+        };
+        (prompt::plain(request, form), reader)
+    }
+}
+
+/// Reads a reply as it arrives.
+struct Reader {
+    parser: Parser,
+    /// The text so far, where it is read only as a whole.
+    whole: Option<String>,
+    calls: u32,
+    finish: Option<Finish>,
+}
+
+impl Reader {
+    fn take(&mut self, delta: Delta) -> Result<Vec<Delta>, ModelError> {
+        Ok(match delta {
+            Delta::Text(text) => self.text(&text)?,
+            Delta::Part(Part::Text(part)) => {
+                let mut deltas = self.text(&part.text)?;
+                deltas.extend(self.flush());
+                deltas.extend(part.opaque.map(Delta::Opaque));
+                deltas
+            }
+            Delta::Finish(finish) => {
+                self.finish = Some(finish);
+                Vec::new()
+            }
+            Delta::Restart { .. } => {
+                self.parser.restart();
+                self.whole.iter_mut().for_each(String::clear);
+                (self.calls, self.finish) = (0, None);
+                vec![delta]
+            }
+            delta if delta.is_content() => {
+                let mut deltas = self.flush();
+                deltas.push(delta);
+                deltas
+            }
+            delta => vec![delta],
+        })
+    }
+
+    fn text(&mut self, text: &str) -> Result<Vec<Delta>, ModelError> {
+        let Some(whole) = &mut self.whole else {
+            let pieces = self.parser.push(text);
+            return Ok(self.deltas(pieces));
+        };
+        if whole.len() + text.len() > Fold::DEFAULT_LIMIT {
+            let message = format!("the reply is larger than {} bytes", Fold::DEFAULT_LIMIT);
+            return Err(ModelError::new(ModelErrorKind::Malformed, message));
+        }
+        whole.push_str(text);
+        Ok(Vec::new())
+    }
+
+    /// What was held back, now that something else follows.
+    fn flush(&mut self) -> Vec<Delta> {
+        if self.whole.is_some() {
+            return Vec::new();
+        }
+        let pieces = self.parser.finish();
+        self.deltas(pieces)
+    }
+
+    fn end(&mut self) -> Vec<Delta> {
+        let mut deltas = match self.whole.take() {
+            None => self.flush(),
+            Some(text) => {
+                let pieces = structured::read(&text).map(|piece| vec![piece]).unwrap_or_else(|| {
+                    let mut pieces = self.parser.push(&text);
+                    pieces.extend(self.parser.finish());
+                    pieces
+                });
+                self.deltas(pieces)
+            }
+        };
+        let called = self.calls > 0;
+        let finish = self.finish.take().filter(|finish| !(called && *finish == Finish::Stop));
+        deltas.extend(finish.or(called.then_some(Finish::ToolCalls)).map(Delta::Finish));
+        deltas
+    }
+
+    fn deltas(&mut self, pieces: Vec<Piece>) -> Vec<Delta> {
+        pieces.into_iter().flat_map(|piece| self.delta(piece)).collect()
+    }
+
+    fn delta(&mut self, piece: Piece) -> Vec<Delta> {
+        match piece {
+            Piece::Text(text) => vec![Delta::Text(text)],
+            Piece::Thinking(text) => vec![Delta::Thinking(text)],
+            Piece::Call { name, args } => {
+                // Calls of the model's own have small numbers.
+                let index = (1 << 16) + self.calls;
+                self.calls += 1;
+                let start = Delta::CallStart { index, id: CallId::from(""), name };
+                vec![start, Delta::CallArgs { index, text: args }]
+            }
+        }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<M: Model + 'static> Model for TextTools<M> {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let (request, mut reader) = self.prepare(request);
+        let mut deltas = self.inner.stream(request).await?;
+        Ok(flow::deltas(move |out| async move {
+            while let Some(delta) = deltas.next().await {
+                for delta in reader.take(delta?)? {
+                    out.send(delta).await;
+                }
+            }
+            for delta in reader.end() {
+                out.send(delta).await;
+            }
+            Ok(())
+        }))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        let (request, mut reader) = self.prepare(request);
+        let response = self.inner.complete(request).await?;
+        let mut fold = Fold::new();
+        let parts = response.message.parts.iter().cloned().map(Delta::Part);
+        for delta in parts.chain([Delta::Usage(response.usage), Delta::Finish(response.finish)]) {
+            reader.take(delta)?.into_iter().try_for_each(|delta| fold.push(delta))?;
+        }
+        reader.end().into_iter().try_for_each(|delta| fold.push(delta))?;
+        Ok(fold.finish())
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        self.inner.worst(&self.prepare(request.clone()).0)
+    }
+}
+
+impl<M: Model> fmt::Debug for TextTools<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = &self.inner.card().id;
+        f.debug_struct("TextTools")
+            .field("model", model)
+            .field("dialect", &self.dialect)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What a model without tool calls is told instead.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use levity_core::{
+    Content, History, Message, Part, Request, Role, ToolCall, ToolChoice, ToolResult, ToolSpec,
+};
+
+use super::{Dialect, structured};
+
+/// How calls are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    Text(Dialect),
+    Structured,
+}
+
+/// Whether the request offers tools.
+pub(super) fn offers(request: &Request) -> bool {
+    !request.tools.is_empty() && request.tool_choice != ToolChoice::None
+}
+
+/// The request as a model understands it that has no tool calls.
+pub(super) fn plain(mut request: Request, form: Form) -> Request {
+    if offers(&request) {
+        let mut system = request.system.as_deref().map(|system| format!("{system}\n\n")).unwrap_or_default();
+        system.push_str(&catalogue(&request.tools, form));
+        must(&mut system, &request.tool_choice);
+        match form {
+            Form::Structured => {
+                let output = request.output.as_deref();
+                let schema = structured::schema(&request.tools, &request.tool_choice, output);
+                request.output = Some(schema.into());
+            }
+            // Held to its shape, the model could not call.
+            Form::Text(_) => {
+                if let Some(output) = request.output.take() {
+                    let _ =
+                        write!(system, "\nAn answer is only JSON, of this JSON Schema: {}\n", output.schema);
+                }
+            }
+        }
+        request.system = Some(system.into());
+    }
+    request.tools = Arc::default();
+    request.tool_choice = ToolChoice::Auto;
+    request.history = rewritten(&request.history, form);
+    request
+}
+
+fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
+    let mut text = format!("# Tools\n{}\n", how(form));
+    for tool in tools {
+        let _ = write!(text, "\n## {}\n{}\narguments: {}\n", tool.name, tool.description, tool.input);
+    }
+    text
+}
+
+fn how(form: Form) -> String {
+    let example = match form {
+        Form::Structured => {
+            return "You can call tools. Reply with JSON: either {\"reply\": {\"tool\": \"<name>\", \"args\": {..}}} to call \
+                    a tool, whose result comes in the next message, or {\"reply\": {\"answer\": ..}} to answer."
+                .into();
+        }
+        Form::Text(dialect) => dialect.written("<name>", "{\"<argument>\": \"<value>\"}"),
+    };
+    format!(
+        "You can call tools. To call one, write this, with the tool's name and its arguments as JSON:\n{example}\n\
+         Write it several times to call several tools. Then stop: the results come in the next message. Never make \
+         a result up. When you need no tool, answer in plain words."
+    )
+}
+
+fn must(system: &mut String, choice: &ToolChoice) {
+    match choice {
+        ToolChoice::Required => system.push_str("\nNow you must call a tool.\n"),
+        ToolChoice::Tool(name) => {
+            let _ = write!(system, "\nNow you must call the tool `{name}`.\n");
+        }
+        _ => {}
+    }
+}
+
+/// The conversation with calls and results in words. Each message becomes the same one each time, so that
+/// what a provider has in its cache stays of use.
+fn rewritten(history: &History, form: Form) -> History {
+    let mut words = History::new();
+    for message in history.messages() {
+        let message = match message.role {
+            Role::Tool => Arc::new(results(message, form)),
+            _ if message.calls().next().is_some() => Arc::new(calls(message, form)),
+            _ => message.clone(),
+        };
+        // It neither calls nor answers.
+        let _ = words.say(message);
+    }
+    words
+}
+
+fn calls(message: &Message, form: Form) -> Message {
+    let mut parts: Vec<Part> = Vec::new();
+    for part in &message.parts {
+        let Part::ToolCall(call) = part else {
+            parts.push(part.clone());
+            continue;
+        };
+        let written = call_words(call, form);
+        match parts.last_mut() {
+            Some(Part::Text(text)) if text.opaque.is_none() => {
+                text.text.push('\n');
+                text.text.push_str(&written);
+            }
+            _ => parts.push(Part::text(written)),
+        }
+    }
+    Message::new(message.role, parts)
+}
+
+fn call_words(call: &ToolCall, form: Form) -> String {
+    let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
+    match form {
+        Form::Structured => structured::written(&call.name, &args),
+        Form::Text(dialect) => dialect.written(&call.name, &args),
+    }
+}
+
+fn results(message: &Message, form: Form) -> Message {
+    let mut text = String::new();
+    let mut media = Vec::new();
+    for result in message.results() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&result_words(result, form));
+        media.extend(result.content.iter().filter_map(|content| match content {
+            Content::Media(media) => Some(Part::Media(media.clone())),
+            _ => None,
+        }));
+    }
+    Message::new(Role::User, std::iter::once(Part::text(text)).chain(media))
+}
+
+fn result_words(result: &ToolResult, form: Form) -> String {
+    let (name, text) = (&result.name, result.text());
+    let failed = if result.is_error() { " failed" } else { "" };
+    match form {
+        Form::Text(Dialect::Marked) => format!("TOOL_RESULT: {name}{failed}\n{text}"),
+        Form::Text(Dialect::Action) => format!("Observation: {name}{failed} output: {text}"),
+        _ => {
+            let failed = if result.is_error() { " status=\"failed\"" } else { "" };
+            format!("<tool_response name=\"{name}\"{failed}>\n{text}\n</tool_response>")
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Replies that a JSON Schema holds to: a call of a tool, or an answer.
+
+use std::sync::Arc;
+
+use levity_core::{OutputSchema, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::calls::{Piece, read_json};
+
+/// The key everything is under: many endpoints want an object at the top, not an `anyOf`.
+const REPLY: &str = "reply";
+const TOOL: &str = "tool";
+const ARGS: &str = "args";
+const ANSWER: &str = "answer";
+
+/// The schema of a reply. Without a tool that must be called, one of its forms is an answer: a text, or what
+/// `output` says.
+pub(super) fn schema(
+    tools: &[Arc<ToolSpec>],
+    choice: &ToolChoice,
+    output: Option<&OutputSchema>,
+) -> OutputSchema {
+    let mut defs = Map::new();
+    let named = |tool: &Arc<ToolSpec>| matches!(choice, ToolChoice::Tool(name) if *name == tool.name);
+    let only = tools.iter().any(named);
+    let mut forms: Vec<Value> = Vec::new();
+    for (n, tool) in tools.iter().enumerate().filter(|(_, tool)| !only || named(tool)) {
+        let args = embed(&tool.input, &format!("t{n}"), &mut defs);
+        forms.push(object(&[(TOOL, json!({"const": tool.name})), (ARGS, args)]));
+    }
+    if !only && *choice != ToolChoice::Required {
+        let answer = output
+            .map_or_else(|| json!({"type": "string"}), |output| embed(&output.schema, "answer", &mut defs));
+        forms.push(object(&[(ANSWER, answer)]));
+    }
+    let mut schema = object(&[(REPLY, json!({"anyOf": forms}))]);
+    if !defs.is_empty() {
+        schema["$defs"] = Value::Object(defs);
+    }
+    OutputSchema::new(REPLY, schema)
+}
+
+fn object(fields: &[(&str, Value)]) -> Value {
+    let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// A schema as a part of another. Its definitions go to `defs`, under names of their own, and references
+/// follow them; one that refers to itself otherwise goes there as a whole.
+fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
+    let mut schema = schema.clone();
+    let mut whole = false;
+    refer(&mut schema, name, &mut whole);
+    if let Value::Object(map) = &mut schema {
+        map.shift_remove("$schema");
+        for key in ["$defs", "definitions"] {
+            let Some(Value::Object(inner)) = map.shift_remove(key) else { continue };
+            defs.extend(inner.into_iter().map(|(key, value)| (format!("{name}_{key}"), value)));
+        }
+    }
+    if !whole {
+        return schema;
+    }
+    defs.insert(name.to_owned(), schema);
+    json!({"$ref": format!("#/$defs/{name}")})
+}
+
+fn refer(value: &mut Value, name: &str, whole: &mut bool) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(|value| refer(value, name, whole)),
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                match value {
+                    Value::String(to) if key == "$ref" => *to = moved(to, name, whole),
+                    value => refer(value, name, whole),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn moved(to: &str, name: &str, whole: &mut bool) -> String {
+    let def = ["#/$defs/", "#/definitions/"].iter().find_map(|before| to.strip_prefix(before));
+    match (def, to.strip_prefix('#')) {
+        (Some(def), _) => format!("#/$defs/{name}_{def}"),
+        (None, Some(path)) => {
+            *whole = true;
+            format!("#/$defs/{name}{path}")
+        }
+        (None, None) => to.to_owned(),
+    }
+}
+
+/// A call in the form of the schema, for the conversation so far.
+pub(super) fn written(name: &str, args: &str) -> String {
+    let args = read_json(args).unwrap_or_else(|| Value::String(args.to_owned()));
+    json!({REPLY: {TOOL: name, ARGS: args}}).to_string()
+}
+
+/// What a reply of that schema is; `None` when it is not of that schema.
+pub(super) fn read(text: &str) -> Option<Piece> {
+    let value = read_json(text.trim())?;
+    let reply = value.get(REPLY).unwrap_or(&value);
+    if let Some(name) = reply.get(TOOL).and_then(Value::as_str) {
+        let args = reply.get(ARGS).map(Value::to_string).unwrap_or_default();
+        return Some(Piece::Call { name: name.to_owned(), args });
+    }
+    Some(Piece::Text(match reply.get(ANSWER)? {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }))
+}
