@@ -126,14 +126,14 @@ const SWEEP: u64 = 16;
 impl Log {
     /// Writes a prompt; returns what the reply's file is called.
     async fn prompt(self: &Arc<Self>, card: &ModelCard, request: &Request) -> Option<String> {
-        let text = text::prompt(card, request);
+        let text = text::prompt(card, request, &self.scrub);
         let log = self.clone();
         self.note(files::aside(move || log.write_prompt(&text)).await)
     }
 
     async fn response(self: &Arc<Self>, stem: Option<String>, reply: Result<&Response, &ModelError>) {
         let Some(stem) = stem else { return };
-        let text = text::response(reply);
+        let text = text::response(reply, &self.scrub);
         let log = self.clone();
         self.note(files::aside(move || log.write_response(&stem, &text)).await);
     }

@@ -2,11 +2,15 @@
 
 use std::fmt::Write as _;
 
-use levity_core::{Content, MediaSource, Message, ModelCard, ModelError, Part, Request, Response, Role};
+use levity_core::{
+    Content, MediaSource, Message, ModelCard, ModelError, Part, Request, Response, Role, ToolResult,
+};
 
-pub(super) fn prompt(card: &ModelCard, request: &Request) -> String {
+use crate::layers::Scrub;
+
+pub(super) fn prompt(card: &ModelCard, request: &Request, scrub: &Scrub) -> String {
     let mut text = format!("model: {}/{}\n", card.provider, card.id);
-    let options = serde_json::to_string(&*request.options).unwrap_or_default();
+    let options = scrub.value(serde_json::to_value(&*request.options).unwrap_or_default());
     let _ = writeln!(text, "options: {options}");
     if let Some(system) = &request.system {
         section(&mut text, "system", system);
@@ -21,16 +25,16 @@ pub(super) fn prompt(card: &ModelCard, request: &Request) -> String {
         section(&mut text, "output", &format!("{}: {}", output.name, output.schema));
     }
     for message in request.history.messages() {
-        section(&mut text, role(message.role), &words(message));
+        section(&mut text, role(message.role), &words(message, scrub));
     }
     text
 }
 
-pub(super) fn response(reply: Result<&Response, &ModelError>) -> String {
+pub(super) fn response(reply: Result<&Response, &ModelError>, scrub: &Scrub) -> String {
     match reply {
         Ok(response) => {
             let finish = serde_json::to_string(&response.finish).unwrap_or_default();
-            format!("finish: {finish}\nusage: {}\n\n{}\n", response.usage, words(&response.message))
+            format!("finish: {finish}\nusage: {}\n\n{}\n", response.usage, words(&response.message, scrub))
         }
         Err(error) => {
             let mut text = format!("error: {:?}: {error}\n", error.kind());
@@ -41,6 +45,14 @@ pub(super) fn response(reply: Result<&Response, &ModelError>) -> String {
             }
             text
         }
+    }
+}
+
+/// A result in words; a value that stands for it has keys whose values may be secrets.
+fn result_text(result: &ToolResult, scrub: &Scrub) -> String {
+    match &result.value {
+        Some(value) if result.content.is_empty() => scrub.value(value.clone()).to_string(),
+        _ => result.text().into_owned(),
     }
 }
 
@@ -57,23 +69,23 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn words(message: &Message) -> String {
-    message.parts.iter().map(part).collect::<Vec<_>>().join("\n")
+fn words(message: &Message, scrub: &Scrub) -> String {
+    message.parts.iter().map(|each| part(each, scrub)).collect::<Vec<_>>().join("\n")
 }
 
-fn part(part: &Part) -> String {
+fn part(part: &Part, scrub: &Scrub) -> String {
     match part {
         Part::Text(text) => text.text.clone(),
         Part::Thinking(thinking) => format!("[thinking] {}", thinking.text),
         Part::ToolCall(call) => {
-            let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
+            let args = call.raw.clone().unwrap_or_else(|| scrub.value(call.args.clone()).to_string());
             format!("[call {}] {} {args}", call.id, call.name)
         }
         Part::ToolResult(result) => {
             let failed = if result.is_error() { " failed" } else { "" };
             let media = result.content.iter().filter(|content| matches!(content, Content::Media(_))).count();
             let media = if media > 0 { format!(" [and {media} media]") } else { String::new() };
-            format!("[result {}] {}{failed}: {}{media}", result.call, result.name, result.text())
+            format!("[result {}] {}{failed}: {}{media}", result.call, result.name, result_text(result, scrub))
         }
         Part::Media(media) => match &media.source {
             MediaSource::Bytes(bytes) => format!("[{}, {} bytes]", media.mime, bytes.as_slice().len()),

@@ -1,0 +1,12 @@
+//! Each layer keeps its promises, alone and with the others.
+
+mod cache;
+mod compose;
+mod conformance;
+mod files;
+mod rate;
+mod retry;
+mod route;
+mod support;
+mod text_tools;
+mod thinking;

@@ -1,0 +1,164 @@
+use std::fs;
+
+use levity_core::{Delta, Finish, Model, ModelCard, ModelError, ModelErrorKind, Money, Options, Request};
+use levity_llm::ModelExt;
+use levity_llm::layers::Cache;
+use levity_test::{ScriptedModel, Turn};
+use serde_json::{Value, json};
+
+use super::support::{Folder, ask, pieces};
+
+/// Counts its calls.
+fn counting() -> ScriptedModel {
+    (1..10).fold(ScriptedModel::new(), |model, n| {
+        model.turn(Turn::new().text(n.to_string()).usage(10, 1).pieces(1))
+    })
+}
+
+async fn text(model: &dyn Model, request: Request) -> String {
+    model.complete(request).await.unwrap().message.text().into_owned()
+}
+
+async fn streamed(model: &dyn Model, request: Request) -> String {
+    model.stream(request).await.unwrap().fold().await.unwrap().message.text().into_owned()
+}
+
+fn extra(value: Value) -> Request {
+    let mut options = Options::new();
+    options.extra.insert("more".into(), value);
+    ask("a").with_options(options)
+}
+
+#[tokio::test]
+async fn the_same_request_is_answered_once() {
+    let model = counting().cached(Cache::new());
+    assert_eq!(text(&model, ask("a")).await, "1");
+    assert_eq!(text(&model, ask("a")).await, "1");
+    assert_eq!(streamed(&model, ask("a")).await, "1");
+    assert_eq!(streamed(&model, ask("b")).await, "2");
+    assert_eq!(text(&model, ask("b")).await, "2");
+    assert_eq!(text(&model, ask("a").with_system("x")).await, "3");
+    assert_eq!(text(&model, extra(json!({"x": 1, "y": [{"b": 1, "a": 2}]}))).await, "4");
+    assert_eq!(
+        text(&model, extra(json!({"y": [{"a": 2, "b": 1}], "x": 1}))).await,
+        "4",
+        "keys have no order"
+    );
+}
+
+#[tokio::test]
+async fn a_hit_costs_nothing_and_says_so() {
+    let model = counting().cached(Cache::new());
+    assert_eq!(model.complete(ask("a")).await.unwrap().usage.total(), 11);
+    let usage = model.complete(ask("a")).await.unwrap().usage;
+    assert_eq!((usage.input, usage.output, usage.cost), (Some(0), Some(0), Some(Money::ZERO)));
+    let streamed = model.stream(ask("a")).await.unwrap().fold().await.unwrap().usage;
+    assert_eq!(streamed, usage);
+}
+
+#[tokio::test]
+async fn models_are_apart_and_layers_may_share() {
+    let cache = Cache::new();
+    let one = counting().cached(cache.clone());
+    let same = counting().cached(cache.clone());
+    let other = counting().with_card(ModelCard::new("test", "other"));
+    let other = {
+        other.complete(ask("skip")).await.unwrap();
+        other
+    }
+    .cached(cache);
+    assert_eq!(text(&one, ask("a")).await, "1");
+    assert_eq!(text(&one, ask("b")).await, "2");
+    assert_eq!(text(&same, ask("b")).await, "2", "another layer, the same model");
+    assert_eq!(text(&other, ask("a")).await, "2", "another model");
+}
+
+#[tokio::test]
+async fn only_whole_replies_are_kept() {
+    let broken = ModelError::new(ModelErrorKind::Transport, "broke off");
+    let model = ScriptedModel::new()
+        .fail(ModelErrorKind::Overloaded)
+        .turn(Turn::new().text("half").break_off(broken))
+        .turn(Turn::new().text("withheld").finish(Finish::ContentFilter))
+        .turn(Turn::new().text("dropped").pieces(3))
+        .reply("whole")
+        .cached(Cache::new());
+    assert!(model.complete(ask("a")).await.is_err());
+    assert!(pieces(&model, ask("a")).await.1.is_some());
+    assert_eq!(text(&model, ask("a")).await, "withheld");
+    let mut dropped = model.stream(ask("a")).await.unwrap();
+    assert!(matches!(dropped.next().await, Some(Ok(Delta::Text(_)))));
+    drop(dropped);
+    assert_eq!(text(&model, ask("a")).await, "whole");
+    assert_eq!(text(&model, ask("a")).await, "whole");
+}
+
+#[tokio::test]
+async fn memory_keeps_what_was_used_last() {
+    let model = counting().cached(Cache::new().entries(2));
+    assert_eq!(text(&model, ask("a")).await, "1");
+    assert_eq!(text(&model, ask("b")).await, "2");
+    assert_eq!(text(&model, ask("a")).await, "1");
+    assert_eq!(text(&model, ask("c")).await, "3");
+    assert_eq!(text(&model, ask("a")).await, "1", "used last");
+    assert_eq!(text(&model, ask("b")).await, "4", "not used for longest");
+    let small = counting().cached(Cache::new().bytes(1_000));
+    assert_eq!(text(&small, ask("a")).await, "1");
+    assert_eq!(text(&small, ask("b")).await, "2");
+    assert_eq!(text(&small, ask("a")).await, "3", "there is room for one");
+}
+
+#[tokio::test]
+async fn a_folder_outlives_the_process_and_damage() {
+    let folder = Folder::new();
+    let fresh = || counting().cached(Cache::new().folder(folder.path().join("deep/er")));
+    assert_eq!(text(&fresh(), ask("a")).await, "1");
+    let later = fresh();
+    assert_eq!(streamed(&later, ask("a")).await, "1");
+    assert_eq!(text(&later, ask("b")).await, "1", "its first call");
+    let path = folder.path().join("deep/er");
+    let files: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 2);
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        fs::write(file, &text[..text.len() / 2]).unwrap();
+    }
+    let mended = fresh();
+    assert_eq!(text(&mended, ask("b")).await, "1");
+    assert_eq!(text(&mended, ask("a")).await, "2", "damaged, so asked again");
+    assert_eq!(text(&fresh(), ask("a")).await, "2", "and written anew");
+}
+
+#[tokio::test]
+async fn a_folder_has_its_limit_and_may_fail() {
+    let folder = Folder::new();
+    fs::write(folder.path().join("mine.json"), "not of the cache").unwrap();
+    let model =
+        ScriptedModel::looping(Turn::new().text("yes")).cached(Cache::new().folder_of(folder.path(), 5));
+    for n in 0..65 {
+        text(&model, ask(&n.to_string())).await;
+    }
+    let names = folder.names();
+    assert_eq!((names.len(), names.contains(&"mine.json".into())), (6, true), "{names:?}");
+    let file = folder.path().join("mine.json");
+    let nowhere = counting().cached(Cache::new().folder(file.join("below a file")));
+    assert_eq!(text(&nowhere, ask("a")).await, "1");
+    assert_eq!(text(&nowhere, ask("a")).await, "1", "memory is still there");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_are_their_owners() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let cached = counting().cached(Cache::new().folder(folder.path().join("cache")));
+    let model =
+        cached.debug_log(folder.path().join("log")).record(folder.path().join("calls.jsonl")).unwrap();
+    model.complete(ask("a")).await.unwrap();
+    for inner in ["cache", "log", ""] {
+        for entry in fs::read_dir(folder.path().join(inner)).unwrap() {
+            let meta = entry.unwrap().metadata().unwrap();
+            assert!(meta.is_dir() || meta.permissions().mode() & 0o077 == 0, "{inner}");
+        }
+    }
+}

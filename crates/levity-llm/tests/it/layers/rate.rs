@@ -1,0 +1,201 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{Delta, Model, ModelErrorKind, Request, Timestamp, World};
+use levity_llm::ModelExt;
+use levity_llm::layers::{Rate, RateLimit};
+use levity_test::{ManualWorld, ScriptedModel, Turn};
+
+use super::support::{ask, auto, pieces};
+
+type Limited = RateLimit<ScriptedModel>;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn model(key: &str, rate: Rate, world: &ManualWorld) -> Limited {
+    let inner = ScriptedModel::looping(Turn::new().text("yes"));
+    inner.rate_limit(rate).key(key).with_world(Arc::new(world.clone()))
+}
+
+fn since_start(world: &ManualWorld) -> Duration {
+    world.now().since(ManualWorld::START)
+}
+
+#[tokio::test]
+async fn geminis_free_tier_is_fifteen_a_minute_and_apart() {
+    let world = ManualWorld::auto();
+    let inner = ScriptedModel::looping(Turn::new().text("yes"));
+    let model = RateLimit::gemini_free(inner).key("gemini").with_world(Arc::new(world.clone()));
+    let mut sent = Vec::new();
+    for _ in 0..31 {
+        model.complete(Request::new()).await.unwrap();
+        sent.push(since_start(&world));
+    }
+    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(4_500)), "{sent:?}");
+    assert!(sent.windows(16).all(|window| window[15] - window[0] >= seconds(60)), "{sent:?}");
+    assert_eq!(sent[14], Duration::from_millis(14 * 4_500), "and no later than needed");
+    assert_eq!(sent[15], Duration::from_millis(15 * 4_500));
+}
+
+#[tokio::test]
+async fn requests_a_minute_slide() {
+    let world = ManualWorld::auto();
+    let model = model("slide", Rate::new().requests(2), &world);
+    let mut sent = Vec::new();
+    for pause in [0, 50, 0, 0] {
+        world.advance(seconds(pause));
+        model.complete(Request::new()).await.unwrap();
+        sent.push(since_start(&world).as_secs());
+    }
+    assert_eq!(sent, [0, 50, 60, 110]);
+}
+
+#[tokio::test]
+async fn a_key_is_shared_and_others_are_apart() {
+    let world = ManualWorld::auto();
+    let rate = || Rate::new().gap(seconds(10));
+    let (one, two, other) =
+        (model("k1", rate(), &world), model("k1", rate(), &world), model("k2", rate(), &world));
+    one.complete(Request::new()).await.unwrap();
+    other.complete(Request::new()).await.unwrap();
+    assert_eq!(since_start(&world), seconds(0));
+    two.complete(Request::new()).await.unwrap();
+    assert_eq!(since_start(&world), seconds(10));
+    drop((one, two));
+    model("k1", rate(), &world).complete(Request::new()).await.unwrap();
+    assert_eq!(since_start(&world), seconds(10), "what nobody holds is forgotten");
+}
+
+#[tokio::test]
+async fn first_come_first_served_and_waits_are_seen() {
+    let world = ManualWorld::new();
+    let limited = Arc::new(model("line", Rate::new().gap(seconds(10)), &world));
+    limited.complete(Request::new()).await.unwrap();
+    let mut waiting = Vec::new();
+    for expected in [10, 20, 30] {
+        let mut deltas = limited.stream(ask("?")).await.unwrap();
+        match deltas.next().await.unwrap().unwrap() {
+            Delta::Waiting { time, reason } => {
+                assert_eq!((time, reason.as_str()), (seconds(expected), "rate limit `line`"));
+            }
+            other => panic!("{other:?}"),
+        }
+        waiting.push(deltas);
+    }
+    // The second gives up: the third moves up.
+    drop(waiting.remove(1));
+    let order = std::sync::Mutex::new(Vec::new());
+    let mut third = waiting.pop().unwrap();
+    let mut first = waiting.pop().unwrap();
+    let turn = async {
+        for _ in 0..2 {
+            world.until_sleeping(1).await;
+            world.advance(seconds(10));
+            tokio::task::yield_now().await;
+        }
+    };
+    let take = |name: &'static str, at: u64| {
+        let (order, world) = (&order, &world);
+        move |delta: Option<Result<Delta, _>>| {
+            assert_eq!(delta, Some(Ok::<_, levity_core::ModelError>(Delta::Text("yes".into()))));
+            assert_eq!(since_start(world), seconds(at));
+            order.lock().unwrap().push(name);
+        }
+    };
+    // Polled in the wrong order on purpose.
+    tokio::join!(
+        async { take("third", 20)(third.next().await) },
+        async { take("first", 10)(first.next().await) },
+        turn
+    );
+    assert_eq!(*order.lock().unwrap(), ["first", "third"]);
+}
+
+#[tokio::test]
+async fn who_gives_up_while_asleep_holds_nobody_up() {
+    let world = ManualWorld::new();
+    let limited = model("quit", Rate::new().gap(seconds(10)), &world);
+    limited.complete(Request::new()).await.unwrap();
+    let (mut gone, mut stays) =
+        (limited.stream(ask("1")).await.unwrap(), limited.stream(ask("2")).await.unwrap());
+    gone.next().await;
+    stays.next().await;
+    tokio::select! {
+        biased;
+        _ = gone.next() => panic!("the clock stands still"),
+        () = world.until_sleeping(1) => {}
+    }
+    drop(gone);
+    assert_eq!(world.sleepers(), 0);
+    let turn = async {
+        world.until_sleeping(1).await;
+        world.advance(seconds(10));
+    };
+    let (next, ()) = tokio::join!(stays.next(), turn);
+    assert_eq!(next, Some(Ok(Delta::Text("yes".into()))));
+}
+
+#[tokio::test]
+async fn tokens_are_estimated_and_then_corrected() {
+    let world = ManualWorld::auto();
+    let inner = ScriptedModel::new()
+        .turn(Turn::new().text("a").usage(90, 10))
+        .turn(Turn::new().text("b").usage(10, 10))
+        .turn(Turn::new().text("c").usage(10, 10));
+    let rate = Rate::new().tokens(100);
+    let model = inner.rate_limit(rate).key("tokens").with_world(Arc::new(world.clone()));
+    model.complete(ask("hi")).await.unwrap();
+    assert_eq!(since_start(&world), seconds(0), "the estimate is small");
+    model.complete(ask("hi")).await.unwrap();
+    assert_eq!(since_start(&world), seconds(60), "what it took was all there is");
+    model.stream(ask(&"x".repeat(400))).await.unwrap().fold().await.unwrap();
+    assert_eq!(since_start(&world), seconds(120), "an estimate counts before the call");
+    let huge = ask(&"x".repeat(4_000_000));
+    let (deltas, error) = pieces(&model, huge).await;
+    assert_eq!(error.unwrap().kind(), ModelErrorKind::BadRequest, "the script is over, so it was sent");
+    assert!(
+        matches!(&deltas[..], [Delta::Waiting { time, .. }] if *time == seconds(60)),
+        "once there is room"
+    );
+}
+
+#[tokio::test]
+async fn when_the_provider_says_wait_all_do() {
+    let world = ManualWorld::auto();
+    let busy = ModelErrorKind::RateLimited { retry_after: Some(seconds(30)) };
+    let inner = ScriptedModel::new().fail(busy).reply("yes").reply("yes");
+    let limited =
+        |inner: ScriptedModel| inner.rate_limit(Rate::new()).key("busy").with_world(Arc::new(world.clone()));
+    let (one, other) = (limited(inner.clone()), limited(inner));
+    assert_eq!(one.complete(ask("?")).await.unwrap_err().kind(), busy);
+    other.complete(ask("?")).await.unwrap();
+    assert_eq!(since_start(&world), seconds(30));
+    other.complete(ask("?")).await.unwrap();
+    assert_eq!(since_start(&world), seconds(30));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_makes_nobody_wait_for_it() {
+    let world = ManualWorld::auto();
+    let limited = model("back", Rate::new().requests(1), &world);
+    limited.complete(Request::new()).await.unwrap();
+    world.set(Timestamp::from_millis(ManualWorld::START.as_millis() - 3_600_000));
+    let before = world.now();
+    limited.complete(Request::new()).await.unwrap();
+    assert_eq!(world.now().since(before), seconds(60));
+}
+
+#[tokio::test]
+async fn a_line_has_an_end() {
+    let world = ManualWorld::new();
+    let limited = model("full", Rate::new().gap(seconds(10)).max_waiting(1), &world);
+    limited.complete(Request::new()).await.unwrap();
+    let mut waits = limited.stream(Request::new()).await.unwrap();
+    waits.next().await;
+    let error = limited.complete(Request::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::RateLimited { retry_after: None });
+    assert_eq!(error.to_string(), "1 calls wait for the rate limit `full` already");
+    let _ = auto();
+}

@@ -1,0 +1,137 @@
+use levity_core::{
+    Delta, Media, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Part, Price, Request, Role,
+    ToolSpec,
+};
+use levity_llm::ModelExt;
+use levity_llm::layers::{Difficulty, Route};
+use levity_test::{ScriptedModel, Turn};
+
+use super::support::{ask, pieces};
+
+const BUSY: ModelErrorKind = ModelErrorKind::Overloaded;
+
+/// Says its name.
+fn model(name: &str, price: Option<f64>) -> ScriptedModel {
+    ScriptedModel::looping(Turn::new().text(name).usage(1_000_000, 0)).with_card(card(name, price))
+}
+
+fn card(name: &str, price: Option<f64>) -> ModelCard {
+    let card = ModelCard::new("test", name).with_window(1_000_000);
+    price.map_or(card.clone(), |price| card.with_price(Price::new(price, price)))
+}
+
+async fn text(model: &dyn Model, request: Request) -> String {
+    model.complete(request).await.unwrap().message.text().into_owned()
+}
+
+#[tokio::test]
+async fn the_next_model_answers_when_the_first_cannot() {
+    let first = || ScriptedModel::new().fail(BUSY).with_card(card("first", None));
+    let both = || first().fallback(model("second", None));
+    assert_eq!(text(&both(), ask("?")).await, "second");
+    let (deltas, error) = pieces(&both(), ask("?")).await;
+    let Delta::Restart { reason } = &deltas[0] else { panic!("{deltas:?}") };
+    assert_eq!((reason.as_str(), error), ("`first` failed: the script says so; next is `second`", None));
+
+    let three = ScriptedModel::new()
+        .fail(BUSY)
+        .fallback(ScriptedModel::new().fail(BUSY))
+        .fallback(model("third", None));
+    assert_eq!(text(&three, ask("?")).await, "third");
+}
+
+#[tokio::test]
+async fn only_chosen_errors_lead_to_the_next_model() {
+    let auth = || ScriptedModel::new().fail(ModelErrorKind::Auth);
+    let next = model("second", None);
+    let error = auth().fallback(next.clone()).complete(ask("?")).await.unwrap_err();
+    assert_eq!((error.kind(), next.requests().len()), (ModelErrorKind::Auth, 0));
+    let chosen = auth().fallback(next).on(|kind| kind == ModelErrorKind::Auth);
+    assert_eq!(text(&chosen, ask("?")).await, "second");
+}
+
+#[tokio::test]
+async fn what_was_shown_stays_unless_a_restart_is_allowed() {
+    let broken = || {
+        let turn = Turn::new().text("Good mor").break_off(ModelError::new(BUSY, "broke off"));
+        ScriptedModel::new().turn(turn)
+    };
+    let (deltas, error) = pieces(&broken().fallback(model("second", None)), ask("?")).await;
+    assert_eq!((deltas.len(), error.unwrap().kind()), (1, BUSY));
+    let restarts = broken().fallback(model("second", None)).restart_after_first_delta();
+    let whole = restarts.stream(ask("?")).await.unwrap().fold().await.unwrap();
+    assert_eq!(whole.message.text(), "second");
+}
+
+#[tokio::test]
+async fn a_fallbacks_card_and_worst_case_hold_for_both() {
+    let (mut a, mut b) = (card("a", Some(1.0)).with_max_output(100), card("b", Some(5.0)).with_window(500));
+    (a.abilities.images, b.abilities.tools) = (true, false);
+    let (a, b) = (ScriptedModel::new().with_card(a), ScriptedModel::new().with_card(b));
+    let both = a.clone().fallback(b.clone());
+    let card = both.card();
+    assert_eq!((card.id.as_str(), card.window, card.max_output), ("a", Some(500), Some(100)));
+    assert_eq!((card.abilities.images, card.abilities.tools), (false, false));
+    let worst = both.worst(&ask("?"));
+    assert_eq!((worst.sends, worst.price), (2, Some(Price::new(5.0, 5.0))));
+    assert_eq!(worst.output, None, "the second says nothing of its length");
+    assert!(worst.input >= a.worst(&ask("?")).input);
+    let unknown = a.fallback(model("c", None));
+    assert_eq!((unknown.worst(&ask("?")).price, unknown.card().price), (None, None), "unknown is not free");
+}
+
+#[tokio::test]
+async fn the_cost_is_that_of_the_model_that_answered() {
+    let cheap = || ScriptedModel::new().fail(ModelErrorKind::RateLimited { retry_after: None });
+    let both = || cheap().with_card(card("cheap", Some(1.0))).fallback(model("dear", Some(5.0)));
+    let dollars = |dollars| Some(Money::from_dollars(dollars));
+    assert_eq!(both().complete(ask("?")).await.unwrap().usage.cost, dollars(5.0));
+    assert_eq!(both().stream(ask("?")).await.unwrap().fold().await.unwrap().usage.cost, dollars(5.0));
+    let route = Route::new(model("dear", Some(5.0))).or(model("cheap", Some(1.0)));
+    assert_eq!(route.complete(ask("?")).await.unwrap().usage.cost, dollars(1.0));
+
+    let lost = ScriptedModel::new().fail(ModelErrorKind::Timeout).fallback(model("dear", Some(5.0)));
+    let usage = lost.complete(ask("?")).await.unwrap().usage;
+    assert_eq!((usage.estimated, usage.cost), (true, None), "what the first took is not known");
+    let failed = ScriptedModel::new().fail(ModelErrorKind::Timeout).fallback(ScriptedModel::new());
+    let error = failed.complete(ask("?")).await.unwrap_err();
+    assert_eq!((error.kind(), error.may_cost()), (ModelErrorKind::BadRequest, true));
+}
+
+#[tokio::test]
+async fn the_cheapest_that_can_is_chosen() {
+    let mut small = card("small", Some(0.1)).with_window(100);
+    small.abilities.tools = false;
+    let small = ScriptedModel::looping(Turn::new().text("small")).with_card(small);
+    let mut seeing = card("seeing", Some(9.0));
+    seeing.abilities.images = true;
+    let seeing = ScriptedModel::looping(Turn::new().text("seeing")).with_card(seeing);
+    let route = Route::new(model("unpriced", None)).or(seeing).or(model("middle", Some(1.0))).or(small);
+    assert_eq!(text(&route, ask("?")).await, "small");
+    assert_eq!(text(&route, ask(&"x".repeat(1_000))).await, "middle", "too long for the small one");
+    let tools = ask("?").with_tools([ToolSpec::new("add", "Adds.").into()]);
+    assert_eq!(text(&route, tools).await, "middle");
+    let image = Message::new(Role::User, [Part::Media(Media::bytes("image/png", vec![1]))]);
+    assert_eq!(text(&route, Request::new().with_message(image)).await, "seeing");
+    assert_eq!(
+        (route.card().provider.as_str(), route.card().id.as_str()),
+        ("route", "unpriced|seeing|middle|small")
+    );
+    assert!(route.card().abilities.images && route.card().abilities.tools);
+    assert_eq!((route.card().window, route.card().price), (Some(1_000_000), None));
+    assert_eq!(route.worst(&ask("?")).price, None);
+}
+
+#[tokio::test]
+async fn difficulty_or_a_rule_chooses() {
+    let models = || Route::new(model("small", None)).or(model("middle", None)).or(model("large", None));
+    let route = models().by_difficulty();
+    assert_eq!(text(&route, ask("What time is it?")).await, "small");
+    assert_eq!(text(&route, ask(&"word ".repeat(1_000))).await, "middle");
+    assert_eq!(text(&route, ask("Analyse the two proofs.")).await, "large");
+    let own = models().by_difficulty_of(|_: &Request| Difficulty::Medium);
+    assert_eq!(text(&own, ask("Analyse the two proofs.")).await, "middle");
+    let rule = models().by(|_, cards| cards.iter().position(|card| card.id == "middle").unwrap());
+    assert_eq!(text(&rule, ask("?")).await, "middle");
+    assert_eq!(text(&models().by(|_, _| usize::MAX), ask("?")).await, "large");
+}
