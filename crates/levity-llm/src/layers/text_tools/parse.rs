@@ -472,9 +472,6 @@ fn with_args(rest: &str, name: &str, after: usize, mark: &str, end: bool, bare: 
 /// What stands between backticks, and how long all of it is.
 fn fenced(text: &str, end: bool) -> Option<(&str, usize)> {
     let after = text.trim_start_matches('`');
-    if after.is_empty() && !end {
-        return None;
-    }
     let ticks = text.len() - after.len();
     let fence = &text[..ticks];
     let open = if ticks >= FENCE.len() { text.find('\n').map(|at| at + 1) } else { Some(ticks) };

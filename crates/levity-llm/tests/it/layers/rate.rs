@@ -1,12 +1,16 @@
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use levity_core::{Delta, Model, ModelErrorKind, Request, Timestamp, World};
+use futures_core::Stream as _;
+use levity_core::{Delta, Deltas, Model, ModelError, ModelErrorKind, Request, Timestamp, World};
 use levity_llm::ModelExt;
 use levity_llm::layers::{Rate, RateLimit};
 use levity_test::{ManualWorld, ScriptedModel, Turn};
 
-use super::support::{ask, auto, pieces};
+use super::support::{ask, pieces};
 
 type Limited = RateLimit<ScriptedModel>;
 
@@ -86,31 +90,20 @@ async fn first_come_first_served_and_waits_are_seen() {
     }
     // The second gives up: the third moves up.
     drop(waiting.remove(1));
-    let order = std::sync::Mutex::new(Vec::new());
-    let mut third = waiting.pop().unwrap();
-    let mut first = waiting.pop().unwrap();
-    let turn = async {
-        for _ in 0..2 {
-            world.until_sleeping(1).await;
-            world.advance(seconds(10));
-            tokio::task::yield_now().await;
-        }
-    };
-    let take = |name: &'static str, at: u64| {
-        let (order, world) = (&order, &world);
-        move |delta: Option<Result<Delta, _>>| {
-            assert_eq!(delta, Some(Ok::<_, levity_core::ModelError>(Delta::Text("yes".into()))));
-            assert_eq!(since_start(world), seconds(at));
-            order.lock().unwrap().push(name);
-        }
-    };
-    // Polled in the wrong order on purpose.
-    tokio::join!(
-        async { take("third", 20)(third.next().await) },
-        async { take("first", 10)(first.next().await) },
-        turn
-    );
-    assert_eq!(*order.lock().unwrap(), ["first", "third"]);
+    let (mut third, mut first) = (waiting.pop().unwrap(), waiting.pop().unwrap());
+    let yes = || Poll::Ready(Some(Ok(Delta::Text("yes".into()))));
+    assert!(poll(&mut third).await.is_pending() && poll(&mut first).await.is_pending());
+    world.advance(seconds(10));
+    assert!(poll(&mut third).await.is_pending(), "though it asks first");
+    assert_eq!(poll(&mut first).await, yes());
+    assert!(poll(&mut third).await.is_pending(), "its turn, and too early");
+    world.advance(seconds(10));
+    assert_eq!(poll(&mut third).await, yes());
+}
+
+/// Asks once, without waiting.
+async fn poll(deltas: &mut Deltas) -> Poll<Option<Result<Delta, ModelError>>> {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut *deltas).poll_next(cx))).await
 }
 
 #[tokio::test]
@@ -197,5 +190,4 @@ async fn a_line_has_an_end() {
     let error = limited.complete(Request::new()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::RateLimited { retry_after: None });
     assert_eq!(error.to_string(), "1 calls wait for the rate limit `full` already");
-    let _ = auto();
 }

@@ -129,6 +129,14 @@ async fn difficulty_or_a_rule_chooses() {
     assert_eq!(text(&route, ask("What time is it?")).await, "small");
     assert_eq!(text(&route, ask(&"word ".repeat(1_000))).await, "middle");
     assert_eq!(text(&route, ask("Analyse the two proofs.")).await, "large");
+    let mut blind = card("blind", None);
+    blind.abilities.tools = false;
+    let blind = ScriptedModel::looping(Turn::new().text("blind")).with_card(blind);
+    let tools = ask("?").with_tools([ToolSpec::new("add", "Adds.").into()]);
+    let able = Route::new(model("able", None)).or(blind.clone()).by_difficulty();
+    assert_eq!(text(&able, tools.clone()).await, "able", "the next one cannot call tools");
+    let able = Route::new(model("small", None)).or(blind).or(model("able", None)).by_difficulty();
+    assert_eq!(text(&able, tools).await, "able", "the harder one first");
     let own = models().by_difficulty_of(|_: &Request| Difficulty::Medium);
     assert_eq!(text(&own, ask("Analyse the two proofs.")).await, "middle");
     let rule = models().by(|_, cards| cards.iter().position(|card| card.id == "middle").unwrap());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Abilities, Content, Delta, Finish, Media, Message, Model, ModelCard, Opaque, OutputSchema, Part, Request,
-    Role, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Abilities, Delta, Finish, Media, Message, Model, ModelCard, Opaque, OutputSchema, Part, Request, Role,
+    ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt;
 use levity_llm::layers::Dialect;
@@ -281,5 +281,4 @@ async fn the_worst_case_is_that_of_what_is_sent() {
     inner.clone().text_tools().complete(with_calls()).await.unwrap();
     assert_eq!(whole, inner.worst(&inner.requests()[0]).input);
     assert!(model.worst(&words).input + model.worst(&tools).input >= whole, "in pieces it is no less");
-    let _ = Content::Text(String::new());
 }
