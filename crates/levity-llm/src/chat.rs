@@ -1,14 +1,11 @@
 //! OpenAI's Chat Completions, and the many servers that speak it more or less.
 
 use async_trait::async_trait;
-use levity_core::{
-    Delta, Finish, Model, ModelCard, ModelError, OutputSchema, Request, Response, ThinkingMode, ToolChoice,
-    Worst,
-};
+use levity_core::{Delta, Finish, ModelCard, ModelError, OutputSchema, Request, ThinkingMode, ToolChoice};
 use serde_json::{Value, json};
 
 use crate::body::{Body, list};
-use crate::http::{Endpoint, Framing, Remote, Secret, Sink, Wire};
+use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
 
 mod decode;
 mod encode;
@@ -62,48 +59,9 @@ impl ChatModel {
         self.0.wire.key = Some(key.into());
         self
     }
-
-    /// Changes where the server is and how it is reached.
-    #[must_use]
-    pub fn with_endpoint(mut self, change: impl FnOnce(Endpoint) -> Endpoint) -> Self {
-        self.0.endpoint = change(self.0.endpoint);
-        self
-    }
-
-    /// Says more of the model than its name.
-    #[must_use]
-    pub fn with_card(mut self, card: ModelCard) -> Self {
-        self.0.card = card;
-        self
-    }
-
-    /// Asks for replies in one piece.
-    #[must_use]
-    pub fn without_streaming(mut self) -> Self {
-        self.0.streams = false;
-        self
-    }
 }
 
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Model for ChatModel {
-    fn card(&self) -> &ModelCard {
-        self.0.card()
-    }
-
-    fn worst(&self, request: &Request) -> Worst {
-        self.0.worst(request)
-    }
-
-    async fn stream(&self, request: Request) -> Result<levity_core::Deltas, ModelError> {
-        self.0.stream(request).await
-    }
-
-    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        self.0.complete(request).await
-    }
-}
+provider!(ChatModel);
 
 #[async_trait]
 impl Wire for Chat {
@@ -119,7 +77,8 @@ impl Wire for Chat {
         Ok(self.key.iter().map(bearer).collect())
     }
 
-    fn body(&self, card: &ModelCard, request: &Request, stream: bool, endpoint: &Endpoint) -> Vec<u8> {
+    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
+        let Asked { card, request, stream, endpoint } = asked;
         let mut body = Body::new();
         body.field("model", &card.id);
         body.raw("messages", |bytes| list(bytes, |list| encode::messages(request, self.recalls, list)));
@@ -138,7 +97,7 @@ impl Wire for Chat {
         for (name, value) in endpoint.extra().iter().chain(&request.options.extra) {
             body.field(name, value);
         }
-        body.finish()
+        Ok(body.finish())
     }
 
     fn decoder(&self) -> Self::Decoder {

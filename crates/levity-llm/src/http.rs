@@ -3,6 +3,7 @@
 mod endpoint;
 mod failure;
 mod lines;
+mod provider;
 mod remote;
 mod secret;
 
@@ -11,4 +12,5 @@ pub use secret::Secret;
 
 pub(crate) use failure::{Failure, plain};
 pub(crate) use lines::{Framing, Lines};
-pub(crate) use remote::{Decode, Remote, Sink, Wire};
+pub(crate) use provider::provider;
+pub(crate) use remote::{Asked, Decode, Remote, Sink, Wire};

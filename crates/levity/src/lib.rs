@@ -40,7 +40,7 @@
 //!   tests; see `AgentBuilder::audited`.
 
 pub use levity_core as core;
-#[cfg(any(feature = "openai", feature = "compatible"))]
+#[cfg(feature = "llm")]
 pub use levity_llm as llm;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;

@@ -414,7 +414,7 @@ fn what_is_watched() {
 fn errors() {
     model_errors().iter().for_each(check);
     check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong"));
-    check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong").with_may_cost());
+    check(&ModelError::new(ModelErrorKind::Auth, "the key is wrong").with_charge());
     let kinds = [
         ToolErrorKind::NotFound,
         ToolErrorKind::InvalidArgs,

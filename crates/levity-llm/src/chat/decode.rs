@@ -95,10 +95,10 @@ impl Decode for Decoder {
             Err(error) => return Err(unreadable(name, data, error)),
         };
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failed(json!({ "error": error })));
+            return Err(failed(&json!({ "error": error })));
         }
         if name == "error" {
-            return Err(failed(serde_json::from_slice(data).unwrap_or_default()));
+            return Err(failed(&serde_json::from_slice(data).unwrap_or_default()));
         }
         for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, sink);
@@ -156,7 +156,7 @@ impl Decoder {
         for call in piece.tool_calls.into_iter().flatten() {
             self.call(call, sink);
         }
-        if let Some(function) = piece.function_call.filter(|call| has_name(call)) {
+        if let Some(function) = piece.function_call.filter(has_name) {
             self.call(json!({ "function": function }), sink);
         }
     }
@@ -220,7 +220,14 @@ impl Decoder {
         }
     }
 
-    fn begin(&mut self, number: Option<u64>, id: String, name: String, call: &Value, sink: &mut Sink) -> usize {
+    fn begin(
+        &mut self,
+        number: Option<u64>,
+        id: String,
+        name: String,
+        call: &Value,
+        sink: &mut Sink,
+    ) -> usize {
         let at = self.calls.len();
         sink.push(Delta::CallStart { index: index(at), id: CallId::new(id.as_str()), name });
         self.calls.push(Call { number, id });
@@ -249,7 +256,9 @@ fn join(kept: &mut Vec<Value>, detail: Value) {
     let (Value::Object(last), Value::Object(detail)) = (last, detail) else { return };
     for (name, value) in detail {
         match (last.get_mut(&name), value) {
-            (Some(Value::String(old)), Value::String(more)) if matches!(&*name, "text" | "summary" | "data") => {
+            (Some(Value::String(old)), Value::String(more))
+                if matches!(&*name, "text" | "summary" | "data") =>
+            {
                 old.push_str(&more);
             }
             (_, Value::Null) => {}
@@ -287,7 +296,8 @@ pub(super) fn count(usage: &Value) -> Usage {
     counts.cached = number("/prompt_tokens_details/cached_tokens")
         .or_else(|| number("/prompt_cache_hit_tokens"))
         .or_else(|| number("/cached_tokens"));
-    counts.reasoning = number("/completion_tokens_details/reasoning_tokens").or_else(|| number("/reasoning_tokens"));
+    counts.reasoning =
+        number("/completion_tokens_details/reasoning_tokens").or_else(|| number("/reasoning_tokens"));
     counts
 }
 
@@ -305,13 +315,14 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     decoder.end(sink)
 }
 
-fn failed(value: Value) -> ModelError {
-    plain(&value).unwrap_or_default().into_error(None)
+fn failed(value: &Value) -> ModelError {
+    plain(value).unwrap_or_default().into_error(None)
 }
 
 fn unreadable(name: &str, data: &[u8], error: serde_json::Error) -> ModelError {
     if name == "error" {
-        let message = String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default()).into_owned();
+        let message =
+            String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default()).into_owned();
         return ModelError::new(ModelErrorKind::Server, message);
     }
     ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read").with_source(error)

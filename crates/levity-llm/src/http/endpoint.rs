@@ -101,6 +101,7 @@ impl Endpoint {
         own: &[(&str, Secret)],
         body: Vec<u8>,
     ) -> Result<Reply, ModelError> {
+        #[expect(clippy::disallowed_methods, reason = "a limit on a connection is one of the real clock")]
         let until = Instant::now() + self.limits.total;
         let url = format!("{}{path}", self.base);
         let headers = self.headers(own)?;
@@ -148,10 +149,6 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.response.headers().get(name)?.to_str().ok()
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
@@ -229,7 +226,7 @@ fn build(connect: Duration) -> Result<reqwest::Client, ModelError> {
         .tcp_nodelay(true)
         .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| failed(error))
+        .map_err(failed)
 }
 
 /// What the network did, without the address: a key may be in it.

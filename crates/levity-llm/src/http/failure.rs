@@ -78,7 +78,8 @@ impl Failure {
     /// The error that it means, of a reply that began well.
     pub(crate) fn into_error(self, status: Option<u16>) -> ModelError {
         let kind = self.kind(status.or_else(|| self.status_in_words()));
-        let message = if self.message.is_empty() { "the provider says that it failed" } else { &*self.message };
+        let message =
+            if self.message.is_empty() { "the provider says that it failed" } else { &*self.message };
         let mut end = message.len().min(LONGEST);
         while !message.is_char_boundary(end) {
             end -= 1;
@@ -105,7 +106,9 @@ impl Failure {
             "exceed context",
             "exceeds the available context size",
         ];
-        if says(&["context_length", "context_window", "exceed_context"]) || (tells(&too_long) && status != Some(429)) {
+        if says(&["context_length", "context_window", "exceed_context"])
+            || (tells(&too_long) && status != Some(429))
+        {
             return ModelErrorKind::ContextTooLong;
         }
         if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {

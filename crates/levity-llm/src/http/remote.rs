@@ -29,13 +29,26 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError>;
 
     /// The request's body.
-    fn body(&self, card: &ModelCard, request: &Request, stream: bool, endpoint: &Endpoint) -> Vec<u8>;
+    ///
+    /// # Errors
+    /// `BadRequest` when the request has something in it that the provider cannot be given.
+    fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError>;
 
     /// Begins a stream.
     fn decoder(&self) -> Self::Decoder;
 
     /// Reads a reply that came in one piece.
     fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError>;
+}
+
+/// What a body is made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) card: &'a ModelCard,
+    pub(crate) request: &'a Request,
+    /// Whether the reply is to come piece by piece.
+    pub(crate) stream: bool,
+    pub(crate) endpoint: &'a Endpoint,
 }
 
 /// Puts a stream's events together.
@@ -91,7 +104,8 @@ impl<W: Wire> Remote<W> {
     }
 
     async fn send(&self, request: &Request) -> Result<Reply, ModelError> {
-        let body = self.wire.body(&self.card, request, self.streams, &self.endpoint);
+        let (card, endpoint) = (&self.card, &self.endpoint);
+        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint })?;
         let headers = self.wire.headers().await?;
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;

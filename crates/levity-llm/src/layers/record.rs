@@ -100,7 +100,7 @@ impl Tape {
         let written = files::aside(move || tape.append(&line)).await;
         written.map_err(|error| {
             let message = format!("the call could not be recorded in `{}`", self.path.display());
-            ModelError::new(ModelErrorKind::BadRequest, message).with_may_cost().with_source(error)
+            ModelError::new(ModelErrorKind::BadRequest, message).with_charge().with_source(error)
         })
     }
 

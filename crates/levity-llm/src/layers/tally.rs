@@ -34,7 +34,7 @@ impl Tally {
             self.before += now;
             self.unsure = true;
         }
-        if self.unsure { error.with_may_cost() } else { error }
+        if self.unsure { error.with_charge() } else { error }
     }
 
     /// What everything came to, when the last attempt was this model's.

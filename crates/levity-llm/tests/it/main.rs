@@ -1,8 +1,19 @@
 //! Models, their layers, and JSON from what they write.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking"
+)]
 
+#[cfg(any(feature = "openai", feature = "compatible"))]
+mod chat;
 mod json;
 mod json_hostile;
 mod json_random;
 mod layers;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "each provider uses some of it")]
+mod server;

@@ -40,9 +40,11 @@ const THOUGHT: [&str; 5] = ["thought", "thoughts", "thinking", "reasoning", "rea
 const CALL: [&str; 4] = ["call_tool", "tool_call", "tool_calls", "function_call"];
 const ANSWER: [&str; 3] = ["final_answer", "Final Answer", "final answer"];
 
-/// Reads JSON that a model wrote.
+/// Reads JSON that a model wrote: the text must begin and end as an object or a list does, and may be wrong inside.
 pub(super) fn read_json(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
+    let text = text.trim();
+    let framed = matches!(text.as_bytes(), [b'{', .., b'}'] | [b'[', .., b']']);
+    serde_json::from_str(text).ok().or_else(|| framed.then(|| crate::json::parse(text).ok()).flatten())
 }
 
 impl Known {

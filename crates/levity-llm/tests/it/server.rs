@@ -1,0 +1,205 @@
+//! A provider's side on loopback, which says what it is told to and keeps what it was sent.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The method and path.
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Value,
+}
+
+impl Seen {
+    /// A header's value, or nothing.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+/// What is done with a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    head: String,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(Vec<u8>),
+    /// Sends these bytes so many times.
+    Repeat(Vec<u8>, usize),
+    /// Nothing more comes, and the connection stays.
+    Stall,
+    /// The connection is torn down.
+    Reset,
+}
+
+impl Answer {
+    /// A body of this type. It ends with the connection.
+    pub(crate) fn new(status: u16, kind: &str, body: impl AsRef<[u8]>) -> Self {
+        let head = format!("HTTP/1.1 {status} Said\r\ncontent-type: {kind}\r\nconnection: close\r\n");
+        Self { head, steps: vec![Step::Send(body.as_ref().to_vec())] }
+    }
+
+    pub(crate) fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
+        Self::new(status, "application/json", body)
+    }
+
+    /// A stream of events.
+    pub(crate) fn sse(body: impl AsRef<[u8]>) -> Self {
+        Self::new(200, "text/event-stream", body)
+    }
+
+    /// A stream of JSON, one value a line.
+    pub(crate) fn lines(body: impl AsRef<[u8]>) -> Self {
+        Self::new(200, "application/x-ndjson", body)
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    pub(crate) fn then_stall(mut self) -> Self {
+        self.steps.push(Step::Stall);
+        self
+    }
+
+    pub(crate) fn then_reset(mut self) -> Self {
+        self.steps.push(Step::Reset);
+        self
+    }
+
+    pub(crate) fn then_repeat(mut self, bytes: impl AsRef<[u8]>, times: usize) -> Self {
+        self.steps.push(Step::Repeat(bytes.as_ref().to_vec(), times));
+        self
+    }
+}
+
+/// Runs until it is dropped.
+pub(crate) struct Server {
+    url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// How many connections the client has closed.
+    closed: Arc<tokio::sync::Semaphore>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Gives one answer after the other, and the last one for ever.
+    pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (seen, answers) = (Arc::<Mutex<Vec<Seen>>>::default(), answers.into_iter().collect::<Vec<_>>());
+        let closed = Arc::new(tokio::sync::Semaphore::new(0));
+        let shared = (seen.clone(), closed.clone());
+        let task = tokio::spawn(async move {
+            let (seen, closed) = shared;
+            let mut live = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (seen, closed, answers) = (seen.clone(), closed.clone(), answers.clone());
+                live.spawn(async move {
+                    let _ = serve(stream, &seen, &answers).await;
+                    closed.add_permits(1);
+                });
+            }
+        });
+        Self { url, seen, closed, task }
+    }
+
+    /// One answer for all.
+    pub(crate) async fn saying(answer: Answer) -> Self {
+        Self::start([answer]).await
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// All that came so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// What came last.
+    pub(crate) fn last(&self) -> Seen {
+        self.seen().pop().unwrap()
+    }
+
+    /// Waits until a connection has come to its end.
+    pub(crate) async fn closed(&self) {
+        let waited = tokio::time::timeout(Duration::from_secs(20), self.closed.acquire()).await;
+        waited.expect("the client keeps its connection").unwrap().forget();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Seen>>, answers: &[Answer]) -> std::io::Result<()> {
+    let request = read(&mut stream).await?;
+    let at = {
+        let mut seen = seen.lock().unwrap();
+        seen.push(request);
+        (seen.len() - 1).min(answers.len() - 1)
+    };
+    let answer = &answers[at];
+    stream.write_all(format!("{}\r\n", answer.head).as_bytes()).await?;
+    for step in &answer.steps {
+        match step {
+            Step::Send(bytes) => stream.write_all(bytes).await?,
+            Step::Repeat(bytes, times) => {
+                for _ in 0..*times {
+                    stream.write_all(bytes).await?;
+                }
+            }
+            // Ends when the client goes.
+            Step::Stall => while stream.read(&mut [0; 64]).await? > 0 {},
+            Step::Reset => {
+                stream.flush().await?;
+                return stream.set_zero_linger();
+            }
+        }
+    }
+    stream.shutdown().await?;
+    while stream.read(&mut [0; 64]).await? > 0 {}
+    Ok(())
+}
+
+async fn read(stream: &mut TcpStream) -> std::io::Result<Seen> {
+    let mut bytes = Vec::new();
+    let head = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
+    let mut lines = text.split("\r\n");
+    let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+    let headers: Vec<_> = lines
+        .filter_map(|line| {
+            line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        })
+        .collect();
+    let mut seen = Seen { line, headers, body: Value::Null };
+    let length = seen.header("content-length").parse().unwrap_or(0);
+    let mut body = bytes.split_off(head + 4);
+    while body.len() < length && stream.read_buf(&mut body).await? > 0 {}
+    seen.body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Ok(seen)
+}

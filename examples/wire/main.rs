@@ -1,0 +1,77 @@
+//! Answers recorded requests, for a checker that plays the providers' side.
+//!
+//! Reads one JSON object a line, `{"id", "wire", "model", "stream", "base_url", "dir"}`, sends the request that
+//! `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON object a line.
+
+use std::fs;
+use std::io::{BufRead as _, Write as _};
+use std::path::Path;
+
+use levity::core::{Finish, ModelError, Response};
+use serde_json::{Value, json};
+
+mod intent;
+mod media;
+mod models;
+mod state;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let Ok(case) = serde_json::from_str::<Value>(&line?) else { continue };
+        let answer = answer(&case).await;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{answer}")?;
+    }
+    Ok(())
+}
+
+async fn answer(case: &Value) -> Value {
+    let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
+    let wire = text("wire");
+    let read = |name: &str| -> Value {
+        let text = fs::read_to_string(Path::new(&text("dir")).join(name)).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    };
+    let model = models::model(case);
+    let Some(model) = model else { return json!({"id": case["id"], "error": {"message": "no such wire"}}) };
+    let mut told =
+        match model.complete(intent::request(&wire, &read("intent.json"), &read("request.json"))).await {
+            Ok(response) => told(&response),
+            Err(error) => failed(&error),
+        };
+    told["id"] = case["id"].clone();
+    told
+}
+
+fn told(response: &Response) -> Value {
+    let calls: Vec<Value> = response
+        .message
+        .calls()
+        .map(|call| json!({"id": call.id, "name": call.name, "arguments": call.args}))
+        .collect();
+    let finish = match &response.finish {
+        Finish::Stop => "stop",
+        Finish::ToolCalls => "tool_calls",
+        Finish::Length => "length",
+        Finish::ContentFilter => "content_filter",
+        Finish::Other(other) => other,
+        _ => "other",
+    };
+    let usage = &response.usage;
+    json!({
+        "text": response.message.text(),
+        "thinking": response.message.thinking(),
+        "tool_calls": calls,
+        "finish_reason": finish,
+        "usage": {
+            "input": usage.input, "output": usage.output, "cache_read": usage.cached,
+            "cache_write": usage.cache_written, "reasoning": usage.reasoning,
+        },
+        "error": null,
+    })
+}
+
+fn failed(error: &ModelError) -> Value {
+    json!({"error": {"status": error.status(), "message": error.to_string(), "retryable": error.is_retryable()}})
+}

@@ -1,0 +1,60 @@
+//! Images, sounds and files. An intent names them by digest; their bytes are in the recorded request.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use levity::core::Media;
+use serde_json::Value;
+
+/// All media of a recorded request, in order.
+pub(crate) fn all(request: &Value) -> Vec<Media> {
+    let mut found = Vec::new();
+    look(request, &mut found);
+    found
+}
+
+fn look(value: &Value, found: &mut Vec<Media>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| look(item, found)),
+        Value::Object(map) => match media(value) {
+            Some(media) => found.push(media),
+            None => map.values().for_each(|value| look(value, found)),
+        },
+        _ => {}
+    }
+}
+
+/// What one part of a request holds.
+fn media(part: &Value) -> Option<Media> {
+    let text = |path: &str| part.pointer(path).and_then(Value::as_str);
+    // OpenAI's, and what speaks like it.
+    if let Some(url) =
+        text("/image_url/url").or_else(|| text("/image_url")).or_else(|| text("/video_url/url"))
+    {
+        return Some(at(url, if part.get("video_url").is_some() { "video/mp4" } else { "image/png" }));
+    }
+    if let (Some(data), Some(format)) = (text("/input_audio/data"), text("/input_audio/format")) {
+        return Some(Media::bytes(format!("audio/{format}"), bytes(data)));
+    }
+    if let Some(data) = text("/file/file_data").or_else(|| text("/file_data")) {
+        let mut media = at(data, "application/pdf");
+        media.name = text("/file/filename").or_else(|| text("/filename")).map(str::to_owned);
+        return Some(media);
+    }
+    None
+}
+
+/// What stands at an address, or in it.
+pub(crate) fn at(url: &str, mime: &str) -> Media {
+    let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
+        return Media::url(mime, url);
+    };
+    Media::bytes(head.split(';').next().unwrap_or(mime), bytes(data))
+}
+
+/// Base64 in either alphabet, with or without padding.
+pub(crate) fn bytes(data: &str) -> Vec<u8> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let data = data.replace('-', "+").replace('_', "/");
+    GeneralPurpose::new(&STANDARD, config).decode(data).unwrap_or_default()
+}
