@@ -1,10 +1,12 @@
 //! The agent that the commands run.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use levity::llm::{Error as ModelsError, ModelExt as _, Models};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
@@ -20,7 +22,11 @@ pub(crate) struct AgentArgs {
     /// What the model is told before everything else.
     #[arg(long, default_value = "Be brief.")]
     instructions: String,
-    /// A JSON file of replies that a scripted model gives; without it, a short demonstration stands in.
+    /// The model, as `provider:model`; by default, what the environment offers.
+    #[arg(long, value_name = "SPEC", conflicts_with = "script")]
+    model: Option<String>,
+    /// A JSON file of replies that a scripted model gives; without it and without a model, a short
+    /// demonstration stands in.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
     /// Ask before this tool is called; may be given more than once.
@@ -67,22 +73,47 @@ impl AgentArgs {
         agent.build().map_err(|error| chain(&error))
     }
 
-    fn model(&self) -> Result<ScriptedModel, String> {
-        let Some(path) = &self.script else {
-            if !self.quiet && !self.json {
-                say("(no model is configured: a scripted stand-in gives a demonstration)\n");
+    fn model(&self) -> Result<Arc<dyn Model>, String> {
+        if let Some(path) = &self.script {
+            return scripted(path).map(|model| Arc::new(model) as Arc<dyn Model>);
+        }
+        let models = Models::from_env().map_err(|error| chain(&error))?;
+        if let Some(name) = &self.model {
+            return models.model(name).map(retried).map_err(|error| chain(&error));
+        }
+        match models.choose() {
+            Ok(chosen) => {
+                self.tell(&format!("({chosen})\n"));
+                Ok(retried(chosen.into_model()))
             }
-            let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
-            let model =
-                model.reply("A scripted stand-in cannot know. It only called `add` to show how that looks.");
-            return Ok(model.by_history());
-        };
-        let text = fs::read_to_string(path)
-            .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
-        let model = ScriptedModel::from_json(&text);
-        // A run that is gone on with takes up the script where it was.
-        model
-            .map(ScriptedModel::by_history)
-            .map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+            Err(ModelsError::Nothing { .. }) => {
+                self.tell("(no model is configured: a scripted stand-in gives a demonstration)\n");
+                Ok(Arc::new(demonstration()))
+            }
+            Err(error) => Err(chain(&error)),
+        }
     }
+
+    fn tell(&self, text: &str) {
+        if !self.quiet && !self.json {
+            say(text);
+        }
+    }
+}
+
+fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
+    Arc::new(model.retry())
+}
+
+fn demonstration() -> ScriptedModel {
+    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
+    model.reply("A scripted stand-in cannot know. It only called `add` to show how that looks.").by_history()
+}
+
+fn scripted(path: &Path) -> Result<ScriptedModel, String> {
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    let model = ScriptedModel::from_json(&text);
+    // A run that is gone on with takes up the script where it was.
+    model.map(ScriptedModel::by_history).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
 }

@@ -1,6 +1,7 @@
 //! The `levity` command.
 
 mod agent;
+mod complete;
 mod follow;
 mod run;
 mod runs;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Work on a goal and print the answer.
     Run(run::Run),
+    /// Send one request to a model and print the reply.
+    Complete(complete::Complete),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
 }
@@ -31,6 +34,7 @@ enum Command {
 async fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run::run(run).await,
+        Command::Complete(complete) => complete::complete(complete).await,
         Command::Runs(runs) => runs::runs(runs).await,
     }
 }

@@ -17,9 +17,14 @@ pub(crate) fn say_json(value: &impl serde::Serialize) {
     }
 }
 
+/// Says something beside what is printed.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "levity: {text}");
+}
+
 /// Says what is wrong, and gives the exit code for it.
 pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "levity: {problem}");
+    note(problem);
     ExitCode::from(code)
 }
 

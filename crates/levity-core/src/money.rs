@@ -99,13 +99,34 @@ pub struct Price {
     /// it that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
+    /// Other rates for long requests, where the provider has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// What a model costs once a request is long, per million tokens: all of the call has these rates then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LongPrice {
+    /// Requests of more tokens than this are long.
+    pub over: u64,
+    /// A million tokens sent.
+    pub input: Money,
+    /// A million tokens received.
+    pub output: Money,
+    /// A million tokens sent that the provider had in its cache; as other input unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<Money>,
+    /// A million tokens sent that the provider put into its cache; as other input unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<Money>,
 }
 
 impl Price {
     /// So many dollars per million tokens sent and received. What is negative or no number is taken for more
     /// than anybody can pay, never for nothing.
     pub fn new(input: f64, output: f64) -> Self {
-        Self { input: rate(input), output: rate(output), cached: None, cache_write: None }
+        Self { input: rate(input), output: rate(output), cached: None, cache_write: None, long: None }
     }
 
     /// So many dollars per million tokens that the provider had in its cache.
@@ -122,31 +143,65 @@ impl Price {
         self
     }
 
+    /// Other rates for requests of more than `over` tokens.
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(1.25, 10.0).with_long(200_000, Price::new(2.5, 15.0));
+    /// assert_eq!(price.cost(&Usage::new(200_000, 0)).to_string(), "$0.25");
+    /// assert_eq!(price.cost(&Usage::new(400_000, 0)).to_string(), "$1.00");
+    /// ```
+    #[must_use]
+    pub fn with_long(mut self, over: u64, price: Self) -> Self {
+        let Self { input, output, cached, cache_write, .. } = price;
+        self.long = Some(LongPrice { over, input, output, cached, cache_write });
+        self
+    }
+
+    /// The rates for a request of so many tokens.
+    fn at(&self, input: u64) -> Self {
+        match self.long {
+            Some(LongPrice { over, input: sent, output, cached, cache_write }) if input > over => {
+                Self { input: sent, output, cached, cache_write, long: None }
+            }
+            _ => *self,
+        }
+    }
+
+    /// The dearest input and output of a request of up to so many tokens.
+    fn dearest(&self, input: u64) -> (Money, Money) {
+        let long = self.at(input);
+        (self.dearest_input().max(long.dearest_input()), self.output.max(long.output))
+    }
+
     /// What this much costs, rounded up; a count that is not known adds nothing.
     pub fn cost(&self, usage: &Usage) -> Money {
         let input = usage.input.unwrap_or(0);
         let cached = usage.cached.unwrap_or(0).min(input);
         let written = usage.cache_written.unwrap_or(0).min(input - cached);
         let plain = input - cached - written;
+        let rates = self.at(input);
         to_money(
-            times(plain, self.input)
-                .saturating_add(times(cached, self.cached.unwrap_or(self.input)))
-                .saturating_add(times(written, self.cache_write.unwrap_or(self.input)))
-                .saturating_add(times(usage.output.unwrap_or(0), self.output)),
+            times(plain, rates.input)
+                .saturating_add(times(cached, rates.cached.unwrap_or(rates.input)))
+                .saturating_add(times(written, rates.cache_write.unwrap_or(rates.input)))
+                .saturating_add(times(usage.output.unwrap_or(0), rates.output)),
         )
     }
 
     /// The most that so many tokens sent and received can cost, whatever the provider's cache does.
     pub fn most(&self, input: u64, output: u64) -> Money {
-        to_money(times(input, self.dearest_input()).saturating_add(times(output, self.output)))
+        let (sent, received) = self.dearest(input);
+        to_money(times(input, sent).saturating_add(times(output, received)))
     }
 
     /// How many tokens may be received beside so many tokens sent, at [most](Self::most), for this much
     /// money; `None` when what is sent costs more already.
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
-        let left = all.checked_sub(times(input, self.dearest_input()))?;
-        let tokens = left.checked_div(u128::from(self.output.0));
+        let (sent, received) = self.dearest(input);
+        let left = all.checked_sub(times(input, sent))?;
+        let tokens = left.checked_div(u128::from(received.0));
         Some(tokens.map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX)))
     }
 

@@ -11,6 +11,7 @@
 //! | [`DebugLog`] | every prompt and reply as text in a folder |
 //! | [`TextTools`] | tool calls for models that have none, by text or by schema |
 //! | [`AutoThinking`] | thinking for queries that need it |
+//! | [`Defaults`] | options that requests do not set themselves |
 //!
 //! ```
 //! use levity_core::{Model, Request};
@@ -36,6 +37,7 @@ mod cached;
 mod canonical;
 mod clock;
 mod debug_log;
+mod defaults;
 pub(crate) mod ext;
 mod fallback;
 mod files;
@@ -55,6 +57,7 @@ use kinds::Kinds;
 pub use auto_thinking::AutoThinking;
 pub use cached::{Cache, Cached};
 pub use debug_log::DebugLog;
+pub use defaults::Defaults;
 pub use fallback::Fallback;
 pub use rate_limit::{Rate, RateLimit};
 pub use record::Record;

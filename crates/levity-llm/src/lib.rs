@@ -9,10 +9,18 @@ mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
 #[cfg(feature = "http")]
+mod error;
+#[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod models;
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::ChatModel;
 #[cfg(feature = "http")]
+pub use error::{Error, ErrorKind};
+#[cfg(feature = "http")]
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
+#[cfg(feature = "http")]
+pub use models::{Chosen, ModelList, Models, model, model_from_env};

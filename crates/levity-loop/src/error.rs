@@ -14,6 +14,9 @@ pub enum Error {
     /// The tools do not fit together.
     #[error(transparent)]
     Tools(#[from] levity_tools::Error),
+    /// There is no such model, or none can be chosen.
+    #[error(transparent)]
+    NoModel(levity_core::Cause),
     /// A setting makes no sense.
     #[error("`{setting}` {problem}")]
     Setting {
@@ -125,7 +128,7 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Tools(_) | Self::Setting { .. } | Self::InsideAsync => ErrorKind::Config,
+            Self::Tools(_) | Self::NoModel(_) | Self::Setting { .. } | Self::InsideAsync => ErrorKind::Config,
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Cancelled { .. } => ErrorKind::Cancelled,
             Self::Model { .. } => ErrorKind::Model,

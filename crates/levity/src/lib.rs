@@ -30,10 +30,13 @@
 //! | [`agent`] | `levity-loop` | the agent and its loop |
 //! | [`tools`] | `levity-tools` | registry, dispatcher, policy |
 //! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
+//! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
+//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
+//! - `llm`: layers around models and JSON from what they write, without a provider.
 //! - `sqlite`: `SqliteJournal`, runs in one SQLite file.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
@@ -52,8 +55,13 @@ pub use levity_tools as tools;
 pub use levity_loop::{Agent, Answer, Error, Result};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
+#[cfg(feature = "providers")]
+pub use named::{model, model_from_env};
 
 pub use {schemars, serde, serde_json};
+
+#[cfg(feature = "providers")]
+mod named;
 
 /// What nearly every program needs.
 pub mod prelude {

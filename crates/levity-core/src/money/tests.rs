@@ -49,10 +49,18 @@ fn each_kind_of_token_has_its_price() {
     assert_eq!(Price::new(0.000_001, 0.0).cost(&Usage::new(1, 0)), Money::from_nanos(1), "rounded up");
 }
 
-fn price() -> impl Strategy<Value = Price> {
+fn short() -> impl Strategy<Value = Price> {
     let rate = || prop_oneof![Just(0), 0..100_000_000_000_u64, any::<u64>()].prop_map(Money);
-    (rate(), rate(), proptest::option::of(rate()), proptest::option::of(rate()))
-        .prop_map(|(input, output, cached, cache_write)| Price { input, output, cached, cache_write })
+    (rate(), rate(), proptest::option::of(rate()), proptest::option::of(rate())).prop_map(
+        |(input, output, cached, cache_write)| Price { input, output, cached, cache_write, long: None },
+    )
+}
+
+fn price() -> impl Strategy<Value = Price> {
+    (short(), proptest::option::of((count(), short()))).prop_map(|(price, long)| match long {
+        Some((over, long)) => price.with_long(over, long),
+        None => price,
+    })
 }
 
 fn count() -> impl Strategy<Value = u64> {

@@ -60,6 +60,13 @@ impl Endpoint {
         }
     }
 
+    /// Moves to a server at another address.
+    #[must_use]
+    pub fn with_base(mut self, base: impl AsRef<str>) -> Self {
+        self.base = base.as_ref().trim().trim_end_matches('/').into();
+        self
+    }
+
     /// Sends this header with every request. Its value is treated as a secret.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::endpoint::Reply;
 use super::lines::Events;
 use super::{Endpoint, Failure, Framing, Lines, Secret, plain};
+use crate::ModelList;
 
 /// The longest reply that comes in one piece, and the longest error.
 const LONGEST: usize = 64 << 20;
@@ -99,7 +100,9 @@ pub(crate) struct Remote<W> {
 }
 
 impl<W: Wire> Remote<W> {
+    /// A model of this name, with what the list says of it.
     pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
+        let card = ModelList::builtin().card(&card.provider, &card.id);
         Self { wire, card, endpoint, streams: true }
     }
 

@@ -1,9 +1,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use levity_core::Model;
+use levity_core::{Model, Options};
 
-use super::{AutoThinking, Cache, Cached, DebugLog, Fallback, Rate, RateLimit, Record, Retry, TextTools};
+use super::{
+    AutoThinking, Cache, Cached, DebugLog, Defaults, Fallback, Rate, RateLimit, Record, Retry, TextTools,
+};
 
 /// Wraps a model in layers; every model has these methods.
 ///
@@ -55,6 +57,11 @@ pub trait ModelExt: Model + Sized + 'static {
     /// Gives tool calls to a model that has none: see [`TextTools`].
     fn text_tools(self) -> TextTools<Self> {
         TextTools::new(self)
+    }
+
+    /// Sets options that requests do not set themselves: see [`Defaults`].
+    fn defaults(self, options: Options) -> Defaults<Self> {
+        Defaults::new(self, options)
     }
 
     /// Switches thinking on for queries that need it: see [`AutoThinking`].

@@ -101,5 +101,19 @@ pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     (both.input, both.output) = (a.input.max(b.input), a.output.max(b.output));
     both.cached = rate(a.cached, b.cached, Some(both.input)).flatten();
     both.cache_write = rate(a.cache_write, b.cache_write, Some(both.input)).flatten();
-    Some(both)
+    both.long = None;
+    let over = [a.long, b.long].into_iter().flatten().map(|long| long.over).min();
+    let long = over.and_then(|over| Some((over, dearest(Some(at_length(a)), Some(at_length(b)))?)));
+    Some(long.map_or(both, |(over, long)| both.with_long(over, long)))
+}
+
+/// The rates for long requests, as the only ones.
+fn at_length(price: Price) -> Price {
+    let mut rates = price;
+    rates.long = None;
+    if let Some(long) = price.long {
+        (rates.input, rates.output) = (long.input, long.output);
+        (rates.cached, rates.cache_write) = (long.cached, long.cache_write);
+    }
+    rates
 }

@@ -75,7 +75,16 @@ impl Reservation {
         let unsaid = usage.input.is_none() || usage.estimated;
         usage.estimated |= usage.input.is_none() || usage.output.is_none();
         (usage.input, usage.output) = (Some(input), Some(output));
-        usage.cost = usage.cost.or_else(|| Some(cost(self.worst.price?, usage, unsaid)));
+        usage.cost = usage.cost.or_else(|| Some(self.within(cost(self.worst.price?, usage, unsaid), usage)));
+    }
+
+    /// Counts of several sendings are added up, and must not be taken for one long request.
+    fn within(&self, cost: Money, usage: &Usage) -> Money {
+        let reserved = self.reserved();
+        match reserved.cost {
+            Some(most) if self.worst.sends > 1 && usage.total() <= reserved.tokens => cost.min(most),
+            _ => cost,
+        }
     }
 
     fn close(&mut self, spent: &Spent, answer: Option<Amount>) {

@@ -1,0 +1,121 @@
+use std::path::PathBuf;
+
+use levity_core::{ModelError, ModelErrorKind};
+
+/// Why there is no model of a name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name is none.
+    #[error("`{name}` names no model; write `provider:model`, such as `gemini:gemini-2.5-flash`")]
+    Name {
+        /// What was asked for.
+        name: String,
+    },
+    /// Nobody has a provider of this name.
+    #[error("there is no provider `{provider}`; there are {known}")]
+    UnknownProvider {
+        /// What was asked for.
+        provider: String,
+        /// Those there are.
+        known: String,
+    },
+    /// There is no profile of this name.
+    #[error("there is no profile `{profile}`; {known}")]
+    UnknownProfile {
+        /// What was asked for.
+        profile: String,
+        /// Those there are, in words.
+        known: String,
+    },
+    /// Profiles name each other in a circle, or too many one after the other.
+    #[error("the profile `{profile}` leads back to itself")]
+    Circle {
+        /// One of them.
+        profile: String,
+    },
+    /// The provider is not compiled in.
+    #[error("`{provider}` is not compiled in; switch on levity's feature `{feature}`")]
+    Feature {
+        /// The provider.
+        provider: String,
+        /// The feature.
+        feature: &'static str,
+    },
+    /// Something that the provider needs is not set.
+    #[error("`{provider}` needs {what}; set {variables}")]
+    Missing {
+        /// The provider.
+        provider: String,
+        /// What it needs.
+        what: &'static str,
+        /// Where it is looked for.
+        variables: String,
+    },
+    /// The environment offers no model.
+    #[error("the environment offers no model; set {variables}, or name one in `LEVITY_MODEL`")]
+    Nothing {
+        /// What may be set.
+        variables: String,
+    },
+    /// A file cannot be read.
+    #[error("`{}` cannot be read", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A list of models is wrong.
+    #[error("{place}: {problem}")]
+    List {
+        /// The file, and where in it.
+        place: String,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// The provider's model could not be made.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The name is none, or nobody has it.
+    Name,
+    /// A key, a project or the like is not set.
+    Missing,
+    /// The program was built without it.
+    Feature,
+    /// A file is wrong or cannot be read.
+    File,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Name { .. } | Self::UnknownProvider { .. } | Self::UnknownProfile { .. } => ErrorKind::Name,
+            Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
+            Self::Feature { .. } => ErrorKind::Feature,
+            Self::File { .. } | Self::List { .. } | Self::Circle { .. } => ErrorKind::File,
+        }
+    }
+
+    /// Whether the same may succeed later: never, as long as nothing is changed.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+impl From<Error> for ModelError {
+    fn from(error: Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::Missing => ModelErrorKind::Auth,
+            _ => ModelErrorKind::BadRequest,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
+}

@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{Deltas, Model, ModelCard, ModelError, Options, Request, Response, Worst};
+
+/// Sets options that requests do not set themselves.
+///
+/// ```
+/// use levity_core::{Model, Options, Request};
+/// use levity_llm::ModelExt;
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let mut options = Options::new();
+/// options.temperature = Some(0.0);
+/// let inner = ScriptedModel::new().reply("yes");
+/// inner.clone().defaults(options).complete(Request::new()).await?;
+/// assert_eq!(inner.requests()[0].options.temperature, Some(0.0));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Defaults<M> {
+    inner: M,
+    options: Options,
+}
+
+impl<M: Model> Defaults<M> {
+    /// Wraps a model.
+    pub fn new(model: M, options: Options) -> Self {
+        Self { inner: model, options }
+    }
+
+    fn fill(&self, mut request: Request) -> Request {
+        if self.options != Options::default() {
+            let options = Arc::make_mut(&mut request.options);
+            let own = &self.options;
+            options.temperature = options.temperature.or(own.temperature);
+            options.top_p = options.top_p.or(own.top_p);
+            options.max_tokens = options.max_tokens.or(own.max_tokens);
+            options.thinking = options.thinking.or(own.thinking);
+            options.seed = options.seed.or(own.seed);
+            if options.stop.is_empty() {
+                options.stop.clone_from(&own.stop);
+            }
+            for (name, value) in &own.extra {
+                options.extra.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        request
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<M: Model> Model for Defaults<M> {
+    fn card(&self) -> &ModelCard {
+        self.inner.card()
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        self.inner.stream(self.fill(request)).await
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        self.inner.complete(self.fill(request)).await
+    }
+
+    fn worst(&self, request: &Request) -> Worst {
+        self.inner.worst(&self.fill(request.clone()))
+    }
+}

@@ -1,0 +1,275 @@
+//! The list of models: what is known of them, and where they are served.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use levity_core::{Abilities, ModelCard, Options, Price};
+use serde::Deserialize;
+
+use crate::Error;
+
+/// What is known of models without calling them: windows, abilities, prices; servers; profiles.
+///
+/// The list that comes with levity is [`ModelList::builtin`]; a file of your own in the same form adds to it or
+/// replaces parts of it. See `docs/models.md` for the form.
+///
+/// ```
+/// # use levity_llm::ModelList;
+/// let mine = ModelList::parse(r#"{"models": {"house:big": {"window": 8000, "price": {"input": 1, "output": 2}}}}"#)?;
+/// let list = ModelList::builtin().clone().with(mine);
+/// assert_eq!(list.card("house", "big").window, Some(8000));
+/// assert!(list.card("house", "small").price.is_none());
+/// # Ok::<(), levity_llm::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelList {
+    /// When the facts in the file were looked up.
+    #[serde(default)]
+    checked: Option<String>,
+    #[serde(default)]
+    models: BTreeMap<String, Known>,
+    #[serde(default)]
+    pub(super) servers: BTreeMap<String, Server>,
+    #[serde(default)]
+    pub(super) defaults: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) profiles: BTreeMap<String, Profile>,
+}
+
+/// What is known of a model.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    window: Option<u64>,
+    max_output: Option<u64>,
+    abilities: Option<Abilities>,
+    price: Option<Dollars>,
+}
+
+/// Dollars per million tokens.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dollars {
+    input: f64,
+    output: f64,
+    cached: Option<f64>,
+    cache_write: Option<f64>,
+    long: Option<Long>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Long {
+    over: u64,
+    input: f64,
+    output: f64,
+    cached: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+/// Where models are served.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Server {
+    #[serde(default)]
+    pub(super) api: Api,
+    pub(super) base_url: String,
+    /// The variable that holds the key.
+    #[serde(default)]
+    pub(super) key: Option<String>,
+    /// The model to take when nobody names one.
+    #[serde(default)]
+    pub(super) default: Option<String>,
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Api {
+    /// Chat completions.
+    #[default]
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Messages,
+    /// Gemini's generateContent.
+    Gemini,
+    /// Ollama's own.
+    Ollama,
+}
+
+/// A model with its settings, under a name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Profile {
+    pub(super) model: String,
+    /// What requests do not set themselves.
+    #[serde(default)]
+    pub(super) options: Options,
+    /// How often a request is sent at most.
+    #[serde(default)]
+    pub(super) attempts: Option<u64>,
+    #[serde(default)]
+    pub(super) rate: Option<RateSetting>,
+    /// Models to take when this one fails, in order.
+    #[serde(default)]
+    pub(super) fallback: Vec<String>,
+    /// Tool calls by text.
+    #[serde(default)]
+    pub(super) text_tools: bool,
+    /// Thinking for queries that need it.
+    #[serde(default)]
+    pub(super) auto_thinking: bool,
+}
+
+/// How fast a model may be called.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RateSetting {
+    pub(super) requests: Option<u64>,
+    pub(super) tokens: Option<u64>,
+    pub(super) gap_seconds: Option<f64>,
+}
+
+impl ModelList {
+    /// The list that comes with levity.
+    pub fn builtin() -> &'static Arc<Self> {
+        static BUILTIN: OnceLock<Arc<ModelList>> = OnceLock::new();
+        BUILTIN.get_or_init(|| {
+            // A test reads it, so that it is right.
+            Arc::new(Self::parse(include_str!("../../models.json")).unwrap_or_default())
+        })
+    }
+
+    /// Reads a list from JSON.
+    ///
+    /// # Errors
+    /// When it is not JSON, or something in it is wrong or unknown.
+    pub fn parse(json: &str) -> Result<Self, Error> {
+        Self::parse_at(json, "the list of models")
+    }
+
+    /// Reads a list from a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or as for [`parse`](Self::parse).
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let json = std::fs::read_to_string(path).map_err(failed)?;
+        Self::parse_at(&json, &format!("`{}`", path.display()))
+    }
+
+    fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
+        let wrong = |place: String, problem: String| Error::List { place, problem };
+        let list: Self = serde_json::from_str(json)
+            .map_err(|error| wrong(format!("{place}, line {}", error.line()), error.to_string()))?;
+        if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
+            let problem = format!("the model `{name}` has no provider; write `provider:model`");
+            return Err(wrong(place.to_owned(), problem));
+        }
+        if let Some(name) = list.profiles.keys().chain(list.servers.keys()).find(|name| name.contains(':')) {
+            let problem = format!("`{name}` must have no colon in it");
+            return Err(wrong(place.to_owned(), problem));
+        }
+        Ok(list)
+    }
+
+    /// Adds another list, which counts where both know something.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.checked = other.checked.or(self.checked);
+        for (name, known) in other.models {
+            self.models.entry(name).or_default().update(known);
+        }
+        self.servers.extend(other.servers);
+        self.defaults.extend(other.defaults);
+        self.profiles.extend(other.profiles);
+        self
+    }
+
+    /// When the facts in it were looked up, as a date.
+    pub fn checked(&self) -> Option<&str> {
+        self.checked.as_deref()
+    }
+
+    /// The names of all models in it, as `provider:model`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.models.keys().map(String::as_str)
+    }
+
+    /// The names of all profiles in it.
+    pub fn profiles(&self) -> impl Iterator<Item = &str> {
+        self.profiles.keys().map(String::as_str)
+    }
+
+    /// What is known of a model; a card with its name alone when nothing is.
+    ///
+    /// A date behind a name does not matter: `gpt-4o-2024-08-06` is a `gpt-4o` unless it is listed itself.
+    pub fn card(&self, provider: &str, id: &str) -> ModelCard {
+        let mut card = ModelCard::new(provider, id);
+        let Some(known) = self.find(provider, id) else { return card };
+        (card.window, card.max_output) = (known.window, known.max_output);
+        card.price = known.price.as_ref().map(Dollars::price);
+        card.abilities = known.abilities.unwrap_or_default();
+        card
+    }
+
+    fn find(&self, provider: &str, id: &str) -> Option<&Known> {
+        let family = match provider {
+            "vertex" => "gemini",
+            "openai-chat" => "openai",
+            provider => provider,
+        };
+        let id = id.rsplit_once("models/").map_or(id, |(_, id)| id);
+        let known = |id: &str| {
+            let own = self.models.get(&format!("{provider}:{id}"));
+            own.or_else(|| self.models.get(&format!("{family}:{id}")))
+        };
+        known(id).or_else(|| known(undated(id)?))
+    }
+}
+
+impl Known {
+    fn update(&mut self, newer: Self) {
+        self.window = newer.window.or(self.window);
+        self.max_output = newer.max_output.or(self.max_output);
+        self.abilities = newer.abilities.or(self.abilities);
+        self.price = newer.price.or_else(|| self.price.take());
+    }
+}
+
+impl Dollars {
+    fn price(&self) -> Price {
+        let price = rates(self.input, self.output, self.cached, self.cache_write);
+        let long = |long: &Long| (long.over, rates(long.input, long.output, long.cached, long.cache_write));
+        self.long.as_ref().map(long).map_or(price, |(over, long)| price.with_long(over, long))
+    }
+}
+
+fn rates(input: f64, output: f64, cached: Option<f64>, cache_write: Option<f64>) -> Price {
+    let mut price = Price::new(input, output);
+    price = cached.map_or(price, |dollars| price.with_cached(dollars));
+    cache_write.map_or(price, |dollars| price.with_cache_write(dollars))
+}
+
+/// A name without the date, `latest` or number of its version behind it.
+fn undated(id: &str) -> Option<&str> {
+    let at = id.find(['-', '@']).and_then(|_| {
+        let parts = id.char_indices().filter(|(_, c)| matches!(c, '-' | '@')).map(|(at, _)| at);
+        parts.into_iter().find(|at| is_version(id.get(at + 1..).unwrap_or_default()))
+    })?;
+    id.get(..at)
+}
+
+/// `2024-08-06`, `20250929`, `001`, `latest`.
+fn is_version(end: &str) -> bool {
+    let digits = end.chars().filter(char::is_ascii_digit).count();
+    end == "latest" || (digits >= 3 && end.chars().all(|c| c.is_ascii_digit() || c == '-'))
+}
+
+#[cfg(test)]
+mod tests;

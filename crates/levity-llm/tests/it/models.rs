@@ -1,0 +1,100 @@
+//! Models by name, and what the environment offers.
+
+use levity_core::{Message, Model as _, Options, Price, Request, ThinkingMode};
+use levity_llm::{ErrorKind, ModelList, Models};
+use serde_json::json;
+
+use crate::server::{Answer, Server};
+
+fn list(json: &serde_json::Value) -> ModelList {
+    ModelList::parse(&json.to_string()).unwrap()
+}
+
+#[track_caller]
+fn refused(models: &Models, name: &str, kind: ErrorKind, expected: &[&str]) {
+    let error = models.model(name).err().unwrap_or_else(|| panic!("`{name}` is a model"));
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(!error.is_retryable());
+    for part in expected {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_name_that_is_none_is_refused_and_says_why() {
+    let models = Models::new();
+    for name in ["", "gpt-4o", ":x", "gemini:", "openai:gpt 4o"] {
+        refused(&models, name, ErrorKind::Name, &["provider:model"]);
+    }
+    refused(&models, "nobody:x", ErrorKind::Name, &["`nobody`", "`gemini`", "`compatible`"]);
+    refused(&models, "compatible:x", ErrorKind::Missing, &["address", "compatible:x@http"]);
+    let models = models.with_list(list(&json!({"profiles": {"fast": {"model": "gemini:x"}}})));
+    refused(&models, "slow", ErrorKind::Name, &["`slow`", "`fast`"]);
+}
+
+#[test]
+fn a_profile_that_leads_to_itself_is_refused() {
+    let profiles = json!({"profiles": {"a": {"model": "b"}, "b": {"model": "a"}}});
+    refused(&Models::new().with_list(list(&profiles)), "a", ErrorKind::File, &["leads back"]);
+}
+
+#[test]
+fn a_server_of_ones_own_needs_its_own_key() {
+    let servers = json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY"},
+        "shed": {"base_url": "http://127.0.0.1:9/v1"}}, "models": {"house:big": {"window": 7}}});
+    let models = Models::new().with_list(list(&servers));
+    refused(&models, "house:big", ErrorKind::Missing, &["`house` needs a key", "`HOUSE_KEY`"]);
+    assert!(models.model("shed:big").is_ok());
+    let model = models.with_variable("HOUSE_KEY", "sk-1").model("house:big").unwrap();
+    assert_eq!((&*model.card().provider, model.card().window), ("house", Some(7)));
+}
+
+#[test]
+fn an_unknown_model_works_at_an_unknown_price() {
+    let model = Models::new().model("compatible:never-heard-of@http://127.0.0.1:9").unwrap();
+    assert!(model.card().price.is_none());
+    let known = list(&json!({"models": {"compatible:mine": {"price": {"input": 1, "output": 2}}}}));
+    let model = Models::new().with_list(known).model("compatible:mine@http://127.0.0.1:9").unwrap();
+    assert_eq!(model.card().price, Some(Price::new(1.0, 2.0)));
+}
+
+#[test]
+fn the_environment_is_asked_in_order() {
+    let own = list(
+        &json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY", "default": "m"}}}),
+    );
+    let models = Models::new().with_list(own);
+    let error = models.choose().unwrap_err();
+    assert!(error.to_string().contains("LEVITY_MODEL"), "{error}");
+    let models = models.with_variable("HOUSE_KEY", "sk-secret");
+    let chosen = models.choose().unwrap();
+    assert_eq!(chosen.to_string(), "house:m, since `HOUSE_KEY` is set");
+    assert!(!format!("{models:?} {chosen:?}").contains("sk-secret"));
+    let chosen = models.with_variable("LEVITY_MODEL", "compatible:a@http://127.0.0.1:9").choose().unwrap();
+    assert_eq!((chosen.name(), chosen.why()), ("compatible:a@http://127.0.0.1:9", "`LEVITY_MODEL` names it"));
+}
+
+#[tokio::test]
+async fn a_profile_sets_what_a_request_does_not() {
+    let said = r#"{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}"#;
+    let busy = Answer::json(503, r#"{"error": {"message": "busy"}}"#);
+    let server = Server::start([busy, Answer::json(200, said)]).await;
+    let profile = json!({
+        "servers": {"house": {"base_url": format!("{}/v1", server.url())}},
+        "profiles": {"calm": {
+            "model": "house:m", "options": {"temperature": 0.25, "max_tokens": 9, "thinking": "low"},
+            "rate": {"requests": 600, "gap_seconds": 0.0}, "attempts": 2,
+        }},
+    });
+    let model = Models::new().with_list(list(&profile)).model("calm").unwrap();
+    let mut options = Options::new();
+    options.max_tokens = Some(5);
+    options.thinking = Some(ThinkingMode::High);
+    let request = Request::new().with_message(Message::user("Well?")).with_options(options);
+    let reply = model.complete(request).await.unwrap();
+    assert_eq!(reply.message.text(), "yes");
+    let sent = server.last().body;
+    assert_eq!((&sent["temperature"], &sent["max_tokens"]), (&json!(0.25), &json!(5)));
+    assert_eq!(sent["reasoning_effort"], "high");
+    assert_eq!(server.seen().len(), 2, "it was sent again");
+}
