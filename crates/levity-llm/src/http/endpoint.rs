@@ -101,6 +101,11 @@ impl Endpoint {
         &self.extra
     }
 
+    /// The values of the headers that the user set.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.headers.iter().map(|(_, value)| value)
+    }
+
     /// Sends a request, and waits for the reply to begin.
     pub(crate) async fn send(
         &self,

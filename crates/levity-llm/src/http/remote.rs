@@ -106,25 +106,19 @@ impl<W: Wire> Remote<W> {
         Self { wire, card, endpoint, streams: true }
     }
 
-    async fn send(&self, request: &Request) -> Result<Reply, ModelError> {
+    async fn send(&self, request: &Request) -> Result<(Reply, Secrets), ModelError> {
         let (card, endpoint) = (&self.card, &self.endpoint);
         let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint })?;
         let headers = self.wire.headers().await?;
+        let secrets = Secrets::of(&headers, &self.endpoint);
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;
         if (200..300).contains(&reply.status()) {
-            return Ok(reply);
+            return Ok((reply, secrets));
         }
         let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
-        let mut failure = Failure::read(&body);
-        for (_, secret) in &headers {
-            let bare = secret.expose().trim_start_matches("Bearer ");
-            // What is shorter is no key, and may be a word.
-            if bare.len() >= 8 {
-                failure.message = failure.message.replace(bare, "***");
-            }
-        }
-        Err(failure.into_http_error(reply.status(), reply.headers()))
+        let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
+        Err(secrets.scrub(error))
     }
 
     fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
@@ -152,13 +146,15 @@ impl<W: Wire> Model for Remote<W> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let mut reply = self.send(&request).await?;
+        let (mut reply, secrets) = self.send(&request).await?;
         if !self.streams {
             let body = reply.rest(LONGEST).await?;
-            return Ok(Deltas::ready(self.read_whole(&body)?.deltas));
+            let sink = self.read_whole(&body).map_err(|error| secrets.scrub(error))?;
+            return Ok(Deltas::ready(sink.deltas));
         }
         let flow = Flow {
             reply,
+            secrets,
             lines: Lines::new(W::FRAMING),
             decoder: self.wire.decoder(),
             sink: Sink::default(),
@@ -177,9 +173,31 @@ impl<W: Wire> Model for Remote<W> {
     }
 }
 
+/// What was sent and must not be shown, though a server may repeat it.
+struct Secrets(Vec<Secret>);
+
+impl Secrets {
+    fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
+        Self(own.iter().map(|(_, secret)| secret).chain(endpoint.secrets()).cloned().collect())
+    }
+
+    fn scrub(&self, error: ModelError) -> ModelError {
+        let mut message = error.to_string();
+        for secret in &self.0 {
+            let bare = secret.expose().trim_start_matches("Bearer ");
+            // What is shorter is no key, and may be a word.
+            if bare.len() >= 8 && message.contains(bare) {
+                message = message.replace(bare, "***");
+            }
+        }
+        error.with_message(message)
+    }
+}
+
 /// A reply on its way. Dropping it closes the connection.
 struct Flow<W: Wire> {
     reply: Reply,
+    secrets: Secrets,
     lines: Lines,
     decoder: W::Decoder,
     sink: Sink,
@@ -202,7 +220,7 @@ impl<W: Wire> Flow<W> {
             }
             if let Err(error) = self.more().await {
                 self.over = true;
-                return Some(Err(error));
+                return Some(Err(self.secrets.scrub(error)));
             }
         }
     }

@@ -10,6 +10,8 @@
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(feature = "compatible")]
+mod faults;
 mod json;
 mod json_hostile;
 mod json_random;

@@ -1,0 +1,270 @@
+//! Servers that fail in all the ways servers do.
+
+use std::time::Duration;
+
+use levity_core::{Delta, Message, Model, ModelError, ModelErrorKind, Request};
+use levity_llm::{ChatModel, TimeLimits};
+
+use crate::server::{Answer, Server};
+
+const PIECE: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"aaaaaaaa\"}}]}\n\n";
+
+fn request() -> Request {
+    Request::new().with_message(Message::user("Well?"))
+}
+
+fn model(server: &Server) -> ChatModel {
+    ChatModel::compatible(server.url(), "m")
+}
+
+/// A model with little patience, in milliseconds.
+fn hasty(server: &Server, change: impl FnOnce(&mut TimeLimits)) -> ChatModel {
+    let mut limits = TimeLimits::default();
+    change(&mut limits);
+    model(server).with_endpoint(|endpoint| endpoint.with_limits(limits))
+}
+
+async fn fails(answer: Answer) -> ModelError {
+    let server = Server::saying(answer).await;
+    let streamed = model(&server).complete(request()).await.unwrap_err();
+    let whole = model(&server).without_streaming().complete(request()).await.unwrap_err();
+    let kind = |error: &ModelError| std::mem::discriminant(&error.kind());
+    assert_eq!(kind(&streamed), kind(&whole), "streamed or not, it is the same: {streamed} / {whole}");
+    streamed
+}
+
+#[tokio::test]
+async fn a_status_says_what_is_wrong() {
+    for (status, kind, retryable) in [
+        (400, ModelErrorKind::BadRequest, false),
+        (401, ModelErrorKind::Auth, false),
+        (403, ModelErrorKind::Auth, false),
+        (404, ModelErrorKind::BadRequest, false),
+        (408, ModelErrorKind::Timeout, true),
+        (413, ModelErrorKind::ContextTooLong, false),
+        (429, ModelErrorKind::RateLimited { retry_after: None }, true),
+        (500, ModelErrorKind::Server, true),
+        (502, ModelErrorKind::Server, true),
+        (503, ModelErrorKind::Overloaded, true),
+        (504, ModelErrorKind::Timeout, true),
+        (529, ModelErrorKind::Overloaded, true),
+    ] {
+        for body in ["", "{}", "<html><h1>Sorry</h1></html>", r#"{"error": {"message": "no"}}"#, "\u{0}\u{1}"]
+        {
+            let error = fails(Answer::json(status, body)).await;
+            assert_eq!((error.kind(), error.is_retryable(), error.status()), (kind, retryable, Some(status)));
+            assert!(!error.to_string().contains('<'), "{error}");
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let there = Server::saying(Answer::json(200, "{}")).await;
+    let error = fails(Answer::json(307, "").header("location", there.url())).await;
+    assert_eq!((error.kind(), error.status()), (ModelErrorKind::BadRequest, Some(307)));
+    assert!(there.seen().is_empty(), "a key must not go elsewhere");
+}
+
+#[tokio::test]
+async fn how_long_to_wait_is_read_in_every_form() {
+    let asked =
+        async |name: &str, value: &str, body: &str| match fails(Answer::json(429, body).header(name, value))
+            .await
+            .kind()
+        {
+            ModelErrorKind::RateLimited { retry_after } => retry_after.map(|time| time.as_secs_f64()),
+            kind => panic!("{kind:?}"),
+        };
+    assert_eq!(asked("retry-after", "12", "").await, Some(12.0));
+    assert_eq!(asked("Retry-After", "0.5", "").await, Some(0.5));
+    assert_eq!(asked("retry-after-ms", "1500", "").await, Some(1.5));
+    assert_eq!(asked("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", "").await, Some(0.0), "it has passed");
+    let far = asked("retry-after", "Fri, 21 Oct 2095 07:28:00 GMT", "").await.unwrap();
+    assert!(far > 1e9, "{far}");
+    for nonsense in ["soon", "-1", "NaN", "inf", "1e300"] {
+        assert_eq!(asked("retry-after", nonsense, "").await, None, "{nonsense}");
+    }
+    let google =
+        r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
+    assert_eq!(asked("x-none", "1", google).await, Some(34.4));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_no_reply() {
+    for answer in [
+        Answer::sse(PIECE),
+        Answer::sse(PIECE).then_reset(),
+        Answer::sse(&PIECE[..30]),
+        Answer::sse(""),
+        Answer::sse(": nothing but comments\n\n"),
+    ] {
+        let server = Server::saying(answer.clone()).await;
+        let error = model(&server).complete(request()).await.unwrap_err();
+        let kind = error.kind();
+        assert!(
+            matches!(kind, ModelErrorKind::Transport | ModelErrorKind::Malformed),
+            "{answer:?}: {kind:?}"
+        );
+    }
+    let server = Server::saying(Answer::sse(PIECE).then_reset()).await;
+    let error = model(&server).complete(request()).await.unwrap_err();
+    assert!(error.is_retryable() && error.may_cost(), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_came_before_the_fault_is_not_lost() {
+    let server = Server::saying(Answer::sse(PIECE).then_reset()).await;
+    let mut deltas = model(&server).stream(request()).await.unwrap();
+    assert_eq!(deltas.next().await.unwrap().unwrap(), Delta::Text("aaaaaaaa".to_owned()));
+    assert!(deltas.next().await.unwrap().is_err());
+    assert!(deltas.next().await.is_none(), "after an error there is nothing");
+}
+
+#[tokio::test]
+async fn a_reply_that_is_none_is_malformed() {
+    for answer in [
+        Answer::json(200, "<html>hello</html>"),
+        Answer::json(200, "{\"choices\": ["),
+        Answer::json(200, [0xff, 0xfe, 0x00]),
+        Answer::json(200, "[]"),
+        Answer::json(200, "null"),
+    ] {
+        let server = Server::saying(answer.clone()).await;
+        let whole = model(&server).without_streaming().complete(request()).await.unwrap_err();
+        assert_eq!(whole.kind(), ModelErrorKind::Malformed, "{answer:?}");
+        assert!(model(&server).complete(request()).await.is_err(), "{answer:?}");
+    }
+    let server = Server::saying(Answer::sse("data: {\"choices\": oops\n\n")).await;
+    let error = model(&server).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Malformed);
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_do_no_harm() {
+    let mut stream = b"data: {\"choices\":[{\"delta\":{\"content\":\"a\xff\"}}]}\n\n".to_vec();
+    stream.extend_from_slice(b"data: [DONE]\n\n");
+    let server = Server::saying(Answer::sse(stream)).await;
+    let reply = model(&server).complete(request()).await;
+    assert!(matches!(&reply, Err(error) if error.kind() == ModelErrorKind::Malformed), "{reply:?}");
+}
+
+#[tokio::test]
+async fn the_type_of_the_content_does_not_matter() {
+    let stream = format!("{PIECE}data: [DONE]\n\n");
+    let whole = r#"{"choices": [{"message": {"content": "aaaaaaaa"}, "finish_reason": "stop"}]}"#;
+    for (kind, body) in [
+        ("application/json", &*stream),
+        ("text/html", &stream),
+        ("", &stream),
+        ("text/event-stream", whole),
+        ("text/plain", whole),
+    ] {
+        let server = Server::saying(Answer::new(200, kind, body)).await;
+        let reply = model(&server).complete(request()).await.unwrap();
+        assert_eq!(reply.message.text(), "aaaaaaaa", "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn no_reply_is_larger_than_it_may_be() {
+    // 100 MB of text: refused at 32 MiB, with the connection closed.
+    let big =
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "a".repeat(1 << 20));
+    let server = Server::saying(Answer::sse("").then_repeat(&big, 100)).await;
+    let error = model(&server).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Malformed);
+    server.closed().await;
+    // A line without an end.
+    let server = Server::saying(Answer::sse("data: ").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    let error = model(&server).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Malformed);
+    server.closed().await;
+    // One piece of JSON.
+    let server = Server::saying(Answer::json(200, "{\"a\": \"").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    for model in [model(&server), model(&server).without_streaming()] {
+        let error = model.complete(request()).await.unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Malformed, "{error}");
+        server.closed().await;
+    }
+    // An error page.
+    let server = Server::saying(Answer::json(500, "").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    let error = model(&server).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Server);
+    assert!(error.to_string().len() <= 2_000);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn every_wait_has_an_end() {
+    let milliseconds = Duration::from_millis;
+    let stalled = Server::saying(Answer::sse(PIECE).then_stall()).await;
+    let error =
+        hasty(&stalled, |limits| limits.stall = milliseconds(60)).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Timeout);
+    assert!(error.to_string().contains("60ms"), "{error}");
+    stalled.closed().await;
+    let error =
+        hasty(&stalled, |limits| limits.total = milliseconds(60)).complete(request()).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Timeout);
+    stalled.closed().await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut limits = TimeLimits::default();
+    limits.first_byte = milliseconds(60);
+    let model = ChatModel::compatible(format!("http://{}", silent.local_addr().unwrap()), "m");
+    let model = model.with_endpoint(|endpoint| endpoint.with_limits(limits));
+    assert_eq!(model.complete(request()).await.unwrap_err().kind(), ModelErrorKind::Timeout);
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    let server = Server::saying(Answer::sse(PIECE).then_stall()).await;
+    let mut deltas = model(&server).stream(request()).await.unwrap();
+    assert!(deltas.next().await.unwrap().is_ok());
+    drop(deltas);
+    server.closed().await;
+    let server = Server::saying(Answer::sse("").then_stall()).await;
+    let model = model(&server);
+    tokio::select! {
+        biased;
+        _ = model.complete(request()) => panic!("there is no reply"),
+        () = async { while server.seen().is_empty() { tokio::task::yield_now().await } } => {}
+    }
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_it_is_asked_for() {
+    let server = Server::saying(Answer::sse("")).await;
+    drop(model(&server).stream(request()));
+    tokio::task::yield_now().await;
+    assert!(server.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_as_such() {
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let error = ChatModel::compatible(format!("http://{nobody}"), "m").complete(request()).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true));
+    for wrong in ["nonsense", "", "ftp://host"] {
+        let error = ChatModel::compatible(wrong, "m").complete(request()).await.unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::BadRequest, "{wrong}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_shown() {
+    let server =
+        Server::saying(Answer::json(400, r#"{"error": "bad key hush-hush-1 and hush-hush-2"}"#)).await;
+    let model = model(&server)
+        .with_key("hush-hush-1")
+        .with_endpoint(|endpoint| endpoint.with_header("x-secret", "hush-hush-2"));
+    let error = model.complete(request()).await.unwrap_err();
+    assert!(!format!("{error} {error:?} {model:?}").contains("hush"), "{error:?}");
+    assert_eq!(server.last().header("x-secret"), "hush-hush-2");
+    let said = Answer::sse("data: {\"error\": {\"message\": \"your hush-hush-1 is no good\"}}\n\n");
+    let server = Server::saying(said).await;
+    let error = self::model(&server).with_key("hush-hush-1").complete(request()).await.unwrap_err();
+    assert_eq!(error.to_string(), "your *** is no good");
+}
