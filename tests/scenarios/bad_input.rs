@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use levity::core::{Finish, ModelErrorKind, Status, ToolErrorKind, ToolResult};
+use levity::core::{Finish, ModelErrorKind, Status, ToolChoice, ToolErrorKind, ToolResult};
 use levity::prelude::*;
 use levity::test::{FaultyJournal, FaultyTool, ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ async fn a_model_that_loops_is_told_and_then_made_to_answer() {
     assert!(notes.iter().any(|note| note.contains("has now failed 2 times in the same way")), "{notes:?}");
     assert!(notes.iter().any(|note| note.contains("Every tool call of this turn failed")));
     assert!(notes.iter().any(|note| note.contains("last turn")));
-    assert!(model.requests()[3].tools.is_empty(), "tools are withheld on the last turn");
+    assert_eq!(model.requests()[3].tool_choice, ToolChoice::None, "tools are withheld on the last turn");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use levity::agent::{PlanByModel, ReflectByModel};
-use levity::core::{Limit, Status};
+use levity::core::{Limit, Status, ToolChoice};
 use levity::prelude::*;
 use levity::test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn the_last_turn_is_announced_and_gives_a_best_effort_answer() {
     assert!(answer.is_best_effort());
     assert_eq!(*answer.status(), Status::BestEffort(Limit::Turns));
     let last = &model.requests()[2];
-    assert!(last.tools.is_empty());
+    assert_eq!((last.tools.len(), &last.tool_choice), (1, &ToolChoice::None));
     assert!(last.history.messages().last().unwrap().text().contains("last turn"));
 }
 
@@ -122,7 +122,7 @@ async fn single_tool_mode_allows_one_call_and_then_wants_the_answer() {
     assert_eq!(*answer.status(), Status::Complete);
     let errors: Vec<bool> = answer.history().calls().map(|(_, result)| result.is_error()).collect();
     assert_eq!(errors, [false, true]);
-    assert!(model.requests()[1].tools.is_empty());
+    assert_eq!(model.requests()[1].tool_choice, ToolChoice::None);
 }
 
 #[tokio::test]

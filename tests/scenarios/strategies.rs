@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
-use levity::core::{ContextBlock, ContextError, ContextSource, EventKind, Role};
+use levity::core::{ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn rules_reflect_without_a_call() {
     agent.run("Add").await.unwrap();
     let requests = model.requests();
     assert!(requests[1].history.messages().iter().any(|message| message.text() == "Use `add`."));
-    assert!(requests[2].tools.is_empty(), "after `add` the answer is wanted");
+    assert_eq!(requests[2].tool_choice, ToolChoice::None, "after `add` the answer is wanted");
 }
 
 #[tokio::test]

@@ -96,6 +96,11 @@ impl History {
         bytes
     }
 
+    /// Whether there are calls of tools in it.
+    pub fn has_calls(&self) -> bool {
+        self.messages().iter().any(|message| message.role == Role::Tool)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.inner.messages.is_empty()

@@ -7,7 +7,7 @@ use levity_core::{ModelError, ModelErrorKind};
 #[non_exhaustive]
 pub enum Error {
     /// The name is none.
-    #[error("`{name}` names no model; write `provider:model`, such as `gemini:gemini-2.5-flash`")]
+    #[error("`{name}` names no model; write `provider:model`, such as `gemini:gemini-3.8-flash`")]
     Name {
         /// What was asked for.
         name: String,

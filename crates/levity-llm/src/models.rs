@@ -21,11 +21,11 @@ use variables::Variables;
 ///
 /// | name | what it is |
 /// |---|---|
-/// | `gemini:gemini-2.5-flash` | a model of Google's AI Studio |
-/// | `vertex:gemini-2.5-pro` | a model of Google's Vertex AI |
-/// | `openai:gpt-5` | a model of OpenAI's, by Responses |
-/// | `openai-chat:gpt-4o` | a model of OpenAI's, by Chat Completions |
-/// | `anthropic:claude-sonnet-4-5` | a model of Anthropic's |
+/// | `gemini:gemini-3.8-flash` | a model of Google's AI Studio |
+/// | `vertex:gemini-3.1-pro-preview` | a model of Google's Vertex AI |
+/// | `openai:gpt-6.1-terra` | a model of OpenAI's, by Responses |
+/// | `openai-chat:gpt-5.4` | a model of OpenAI's, by Chat Completions |
+/// | `anthropic:claude-sonnet-5-5` | a model of Anthropic's |
 /// | `ollama:qwen3` | a model of an Ollama server's |
 /// | `compatible:name@https://host/v1` | a model of any server that speaks Chat Completions |
 /// | `groq:…`, `mistral:…`, `openrouter:…` and others | servers of the list |
@@ -57,7 +57,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>, Error> {
 ///
 /// ```no_run
 /// let model = levity_llm::model_from_env()?;
-/// println!("{model}"); // gemini:gemini-2.5-flash, since `GEMINI_API_KEY` is set
+/// println!("{model}"); // gemini:gemini-3.8-flash, since `GEMINI_API_KEY` is set
 /// # Ok::<(), levity_llm::Error>(())
 /// ```
 pub fn model_from_env() -> Result<Chosen, Error> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, ContextSource, Hints, Limits, Model, Options, Resolver, Tool, ToolCx, ToolError, ToolOutput,
-    ToolSource, ToolSpec, Toolbox, Workspace,
+    Approver, ContextSource, Hints, Limits, Model, Options, Resolver, Tool, ToolChoice, ToolCx, ToolError,
+    ToolOutput, ToolSource, ToolSpec, Toolbox, Workspace,
 };
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
@@ -216,6 +216,21 @@ impl AgentBuilder {
     /// Temperature and the like, for every call of a model.
     pub fn options(mut self, options: Options) -> Self {
         self.spec.options = Arc::new(options);
+        self
+    }
+
+    /// Which tool the first turn of a run may or must call; the model decides by default, and on later turns always
+    /// does.
+    ///
+    /// ```
+    /// # use levity_core::ToolChoice;
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// let agent = Agent::builder(ScriptedModel::new()).tool_choice(ToolChoice::Required).build();
+    /// # assert!(agent.is_ok());
+    /// ```
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.spec.tool_choice = choice;
         self
     }
 

@@ -10,8 +10,8 @@ use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
-    Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolError, ToolErrorKind, ToolRun,
-    ToolSpec, World, Worst,
+    Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind,
+    ToolRun, ToolSpec, World, Worst,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
@@ -102,7 +102,13 @@ impl AgentExecutor {
         if let Some(tokens) = cx.max_output {
             Arc::make_mut(&mut request.options).max_tokens = Some(tokens);
         }
-        if call.offer == Offer::All {
+        // Calls in the conversation want their tools beside them, also when no more are to come: providers refuse
+        // it otherwise, and forget what they have in their caches.
+        let forbids = call.offer == Offer::None && request.history.has_calls();
+        if forbids {
+            request.tool_choice = ToolChoice::None;
+        }
+        if call.offer == Offer::All || forbids {
             request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input);
         }
         if !model.card().abilities.output_schema {

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Digest, Options, Workspace};
+use levity_core::{Digest, Options, ToolChoice, Workspace};
 
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
@@ -16,6 +16,8 @@ pub(crate) struct AgentSpec {
     pub(crate) has_tools: bool,
     pub(crate) output_retries: u32,
     pub(crate) options: Arc<Options>,
+    /// Which tool the first turn may or must call.
+    pub(crate) tool_choice: ToolChoice,
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) reflector: Arc<dyn Reflector>,
     /// Agents that are called like tools and run as children.
@@ -35,6 +37,7 @@ impl AgentSpec {
             ("the instructions".to_owned(), Digest::of(&self.instructions)),
             ("the limits of a turn".to_owned(), turns),
             ("the options".to_owned(), Digest::of(&self.options)),
+            ("the choice of a tool".to_owned(), Digest::of(&self.tool_choice)),
             ("the agents it hands work to".to_owned(), Digest::of(&self.delegates)),
         ]
     }
@@ -50,6 +53,7 @@ impl Default for AgentSpec {
             has_tools: false,
             output_retries: 2,
             options: Arc::default(),
+            tool_choice: ToolChoice::Auto,
             planner: Arc::new(NoPlan),
             reflector: Arc::new(NoReflection),
             delegates: BTreeSet::new(),

@@ -5,7 +5,7 @@ use levity_llm::Chosen;
 
 use crate::{Error, Result};
 
-/// A model by its name, such as `gemini:gemini-2.5-flash`, with its key from the environment or a `.env`.
+/// A model by its name, such as `gemini:gemini-3.8-flash`, with its key from the environment or a `.env`.
 ///
 /// [`levity_llm::model`] says how names look.
 ///
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> levity::Result<()> {
-/// let agent = Agent::builder(levity::model("gemini:gemini-2.5-flash")?).build()?;
+/// let agent = Agent::builder(levity::model("gemini:gemini-3.8-flash")?).build()?;
 /// println!("{}", agent.run("Why is the sky blue?").await?.text());
 /// # Ok(())
 /// # }
@@ -36,7 +36,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
 /// ```no_run
 /// # fn main() -> levity::Result<()> {
 /// let model = levity::model_from_env()?;
-/// println!("{model}"); // gemini:gemini-2.5-flash, since `GEMINI_API_KEY` is set
+/// println!("{model}"); // gemini:gemini-3.8-flash, since `GEMINI_API_KEY` is set
 /// # Ok(())
 /// # }
 /// ```

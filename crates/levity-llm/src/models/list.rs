@@ -229,7 +229,7 @@ impl ModelList {
             let own = self.models.get(&format!("{provider}:{id}"));
             own.or_else(|| self.models.get(&format!("{family}:{id}")))
         };
-        known(id).or_else(|| known(undated(id)?))
+        known(id).or_else(|| undated(id).find_map(known))
     }
 }
 
@@ -256,13 +256,12 @@ fn rates(input: f64, output: f64, cached: Option<f64>, cache_write: Option<f64>)
     cache_write.map_or(price, |dollars| price.with_cache_write(dollars))
 }
 
-/// A name without the date, `latest` or number of its version behind it.
-fn undated(id: &str) -> Option<&str> {
-    let at = id.find(['-', '@']).and_then(|_| {
-        let parts = id.char_indices().filter(|(_, c)| matches!(c, '-' | '@')).map(|(at, _)| at);
-        parts.into_iter().find(|at| is_version(id.get(at + 1..).unwrap_or_default()))
-    })?;
-    id.get(..at)
+/// A name without the date, `latest` or number of its version behind it; the longest first.
+fn undated(id: &str) -> impl Iterator<Item = &str> {
+    let marks = id.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@'));
+    marks
+        .filter(|(at, _)| is_version(id.get(at + 1..).unwrap_or_default()))
+        .filter_map(|(at, _)| id.get(..at))
 }
 
 /// `2024-08-06`, `20250929`, `001`, `latest`.

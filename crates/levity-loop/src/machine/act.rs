@@ -30,6 +30,9 @@ impl AgentMachine {
         self.state.offered = self.spec.has_tools && closing.is_none();
         let offer = if self.state.offered { Offer::All } else { Offer::None };
         let mut request = self.request();
+        if self.state.offered && turn == 1 {
+            request.tool_choice = self.spec.tool_choice.clone();
+        }
         if let Some(output) = &self.output {
             request = request.with_output(output.schema.clone());
         }

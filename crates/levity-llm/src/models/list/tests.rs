@@ -24,7 +24,8 @@ fn the_list_that_comes_along_is_right() {
 #[test]
 fn a_date_behind_a_name_does_not_matter() {
     let json = r#"{"models": {"openai:gpt-4o": {"window": 1}, "openai:gpt-4o-2024-05-13": {"window": 2},
-        "gemini:gemini-2.0-flash": {"window": 3}, "openai:o3": {"window": 4}}}"#;
+        "gemini:gemini-2.0-flash": {"window": 3}, "openai:o3": {"window": 4},
+        "anthropic:claude-opus-4-1": {"window": 5}, "anthropic:claude-opus-4": {"window": 6}}}"#;
     let list = ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let window = |provider: &str, id: &str| list.card(provider, id).window;
     assert_eq!(window("openai", "gpt-4o"), Some(1));
@@ -33,6 +34,9 @@ fn a_date_behind_a_name_does_not_matter() {
     assert_eq!(window("vertex", "gemini-2.0-flash-001"), Some(3));
     assert_eq!(window("gemini", "models/gemini-2.0-flash"), Some(3));
     assert_eq!(window("openai", "o3-20250416"), Some(4));
+    assert_eq!(window("anthropic", "claude-opus-4-1-20250805"), Some(5));
+    assert_eq!(window("anthropic", "claude-opus-4-20250514"), Some(6));
+    assert_eq!(window("anthropic", "claude-opus-4@20250514"), Some(6));
     assert_eq!(window("openai", "gpt-4o-mini"), None);
     assert_eq!(window("openai", "o3-mini-2025-01-31"), None);
 }
