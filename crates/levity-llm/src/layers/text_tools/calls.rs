@@ -147,6 +147,7 @@ pub(super) fn salvage(text: &str) -> Option<Piece> {
         .find_map(|key| value_of(key)?.strip_prefix('"')?.split_once('"').map(|(name, _)| name))?;
     let args = ARGS.into_iter().find_map(value_of).unwrap_or(text);
     // What happens to be JSON would be taken for the arguments.
-    let args = if read_json(args).is_some() { text } else { args };
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(args).is_ok();
+    let args = if is_json { text } else { args };
     (!name.trim().is_empty()).then(|| Piece::Call { name: name.trim().to_owned(), args: args.to_owned() })
 }

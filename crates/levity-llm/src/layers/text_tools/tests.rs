@@ -82,7 +82,11 @@ fn tagged_calls() {
 fn broken_arguments_stay_a_call() {
     check(
         "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2,}</tool_call>",
-        &[call("add", "{\"a\": 2,}")],
+        &[call("add", "{\"a\":2}")],
+    );
+    check(
+        "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": </tool_call>",
+        &[call("add", "{\"a\": 2, \"b\":")],
     );
     check("TOOL_CALL: add\nARGUMENTS: {\"a\": 2", &[call("add", "{\"a\": 2")]);
     check("TOOL_CALL: add\nARGUMENTS: two and five\nDone", &[call("add", "two and five"), text("Done")]);
