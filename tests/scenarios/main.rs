@@ -9,6 +9,7 @@ mod delegate;
 mod first_program;
 mod fork;
 mod limits;
+mod local_model;
 mod lost;
 mod order;
 mod replay;

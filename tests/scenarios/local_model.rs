@@ -1,0 +1,112 @@
+//! Whole runs with a real model behind a real server, over every protocol that it speaks.
+//!
+//! `LEVITY_TEST_BASE_URL` names a llama.cpp server, or another one that speaks chat completions, Responses and
+//! Messages; `LEVITY_TEST_MODEL` its model.
+
+use levity::agent::AgentBuilder;
+use levity::core::{Delta, EventKind, Options, Status, ToolChoice};
+use levity::llm::{ModelExt as _, Models};
+use levity::prelude::*;
+
+/// What a small model needs to be told.
+const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then answer.\n\
+    Examples of calls:\n\
+    What is 5-3? -> {\"name\": \"calculator\", \"arguments\": {\"expression\": \"5-3\"}}\n\
+    What is in a.txt? -> {\"name\": \"read_file\", \"arguments\": {\"path\": \"a.txt\"}}";
+
+/// Works out sums such as `12*7`.
+#[tool(read_only)]
+async fn calculator(
+    /** the sum to work out */
+    expression: String,
+) -> Result<i64, ToolError> {
+    let terms = expression.replace(' ', "");
+    let (left, right) = terms.split_once('*').ok_or_else(|| ToolError::failed("only `a*b` is known"))?;
+    let number =
+        |text: &str| text.parse::<i64>().map_err(|_| ToolError::failed(format!("`{text}` is no number")));
+    Ok(number(left)? * number(right)?)
+}
+
+/// Reads a text file.
+#[tool(read_only)]
+async fn read_file(
+    /** the file's path */
+    path: String,
+) -> Result<String, ToolError> {
+    match &*path {
+        "secret.txt" => Ok("The password is tangerine-42.".to_owned()),
+        path => Err(ToolError::failed(format!("there is no file `{path}`"))),
+    }
+}
+
+/// The server to ask, or a word about why there is none.
+fn server() -> Option<(String, String)> {
+    let Ok(url) = std::env::var("LEVITY_TEST_BASE_URL") else {
+        // Seen by those who run the tests, whatever is captured.
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"SKIPPED: no real model; LEVITY_TEST_BASE_URL names no server\n",
+        );
+        return None;
+    };
+    let model = std::env::var("LEVITY_TEST_MODEL").unwrap_or_else(|_| "qwen".to_owned());
+    Some((url.trim_end_matches('/').to_owned(), model))
+}
+
+fn names(url: &str, model: &str) -> [String; 3] {
+    [
+        format!("compatible:{model}@{url}/v1"),
+        format!("openai:{model}@{url}/v1"),
+        format!("anthropic:{model}@{url}"),
+    ]
+}
+
+/// Asks one thing and looks at the whole trace.
+async fn ask(agent: AgentBuilder, goal: &str, tool: &str, answer: &str) {
+    let mut options = Options::new();
+    options.temperature = Some(0.0);
+    options.max_tokens = Some(200);
+    let agent = agent
+        .instructions(INSTRUCTIONS)
+        .tool(calculator)
+        .tool(read_file)
+        .tool_choice(ToolChoice::Required)
+        .options(options)
+        .build()
+        .unwrap();
+    let mut run = agent.run(goal).start();
+    let mut events = run.events();
+    let mut pieces = 0;
+    while let Some(event) = events.next().await {
+        pieces += usize::from(matches!(event.kind, EventKind::Delta { delta: Delta::Text(_), .. }));
+    }
+    let result = run.await.unwrap_or_else(|error| panic!("{goal}: {error:?}"));
+    let calls: Vec<_> =
+        result.history().calls().map(|(call, result)| (&*call.name, result.text().into_owned())).collect();
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert_eq!(calls[0].0, tool, "{calls:?}");
+    assert!(calls[0].1.contains(answer), "{calls:?}");
+    assert_eq!(*result.status(), Status::Complete);
+    assert!(result.text().contains(answer), "{}", result.text());
+    assert!(pieces > 1, "the answer came in {pieces} pieces");
+    assert!(result.usage().input.is_some_and(|tokens| tokens > 0), "{:?}", result.usage());
+}
+
+#[tokio::test]
+async fn a_real_model_calls_a_tool_over_every_protocol() {
+    let Some((url, model)) = server() else { return };
+    for name in names(&url, &model) {
+        let model = Models::new().model(&name).unwrap();
+        let agent = || Agent::builder(model.clone());
+        ask(agent(), "What is 12*7?", "calculator", "84").await;
+        ask(agent(), "Read secret.txt and tell me the password.", "read_file", "tangerine-42").await;
+    }
+}
+
+#[tokio::test]
+async fn a_real_model_calls_a_tool_by_schema_alone() {
+    let Some((url, model)) = server() else { return };
+    let [name, ..] = names(&url, &model);
+    let model = Models::new().model(&name).unwrap().text_tools().structured();
+    ask(Agent::builder(model).single_tool(), "What is 12*7?", "calculator", "84").await;
+}
