@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
 use levity::llm::Models;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::terminal::{chain, complain, note, say, say_json};
 
@@ -85,8 +85,22 @@ impl Complete {
         if !text.trim_start().starts_with('{') {
             return Ok(prompt(text.trim()));
         }
-        serde_json::from_str(&text).map_err(|error| format!("`{file}` is no request: {error}"))
+        parse(&text).map_err(|problem| format!("`{file}` is no request: {problem}"))
     }
+}
+
+/// Reads a request; what nobody would look at is refused.
+fn parse(text: &str) -> Result<Request, String> {
+    const FIELDS: [&str; 6] = ["system", "history", "tools", "tool_choice", "output", "options"];
+    let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if let Some(odd) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+        return Err(format!("there is no field `{odd}`; there are {}", FIELDS.join(", ")));
+    }
+    let request: Request = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if request.history.is_empty() {
+        return Err("its `history` has no message".to_owned());
+    }
+    Ok(request)
 }
 
 fn prompt(text: &str) -> Request {

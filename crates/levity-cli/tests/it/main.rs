@@ -7,8 +7,17 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+mod complete;
+
+/// The command, where no model is configured.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
+    command.args(args).env_clear().current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
 fn levity(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_levity")).args(args).output().unwrap()
+    command(args).output().unwrap()
 }
 
 /// A file of this test run's own.
