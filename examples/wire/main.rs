@@ -1,7 +1,8 @@
 //! Answers recorded requests, for a checker that plays the providers' side.
 //!
 //! Reads one JSON object a line, `{"id", "wire", "model", "stream", "base_url", "dir"}`, sends the request that
-//! `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON object a line.
+//! `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON object a line. With a list of such
+//! objects as `loop`, it makes all requests of a recorded run, each with its own replies before it.
 
 use std::fs;
 use std::io::{BufRead as _, Write as _};
@@ -11,6 +12,7 @@ use levity::core::{Finish, ModelError, Response};
 use serde_json::{Value, json};
 
 mod intent;
+mod loops;
 mod media;
 mod models;
 mod state;
@@ -27,12 +29,13 @@ async fn main() -> std::io::Result<()> {
 }
 
 async fn answer(case: &Value) -> Value {
+    if case.get("loop").is_some() {
+        return loops::answer(case).await;
+    }
     let text = |name: &str| case[name].as_str().unwrap_or_default().to_owned();
     let wire = text("wire");
-    let read = |name: &str| -> Value {
-        let text = fs::read_to_string(Path::new(&text("dir")).join(name)).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
-    };
+    let dir = text("dir");
+    let read = |name: &str| read(Path::new(&dir), name);
     let model = models::model(case);
     let Some(model) = model else { return json!({"id": case["id"], "error": {"message": "no such wire"}}) };
     let mut told =
@@ -42,6 +45,12 @@ async fn answer(case: &Value) -> Value {
         };
     told["id"] = case["id"].clone();
     told
+}
+
+/// A file of a case.
+fn read(dir: &Path, name: &str) -> Value {
+    let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }
 
 fn told(response: &Response) -> Value {
