@@ -10,9 +10,19 @@ mod body;
 mod chat;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "openai")]
+mod responses;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(any(feature = "openai", feature = "compatible")),
+    allow(dead_code, reason = "only some dialects need it")
+)]
+mod schema;
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::ChatModel;
 #[cfg(feature = "http")]
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
+#[cfg(feature = "openai")]
+pub use responses::OpenAiModel;

@@ -1,6 +1,7 @@
 //! A model behind HTTP: what all providers have in common.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
@@ -9,6 +10,7 @@ use serde_json::Value;
 use super::endpoint::Reply;
 use super::lines::Events;
 use super::{Endpoint, Failure, Framing, Lines, Secret, plain};
+use crate::schema::nulls::{Filter, Nulls};
 
 /// The longest reply that comes in one piece, and the longest error.
 const LONGEST: usize = 64 << 20;
@@ -33,6 +35,11 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// # Errors
     /// `BadRequest` when the request has something in it that the provider cannot be given.
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError>;
+
+    /// Which nulls in the arguments of calls stand for nothing, given the tools that the body offers.
+    fn nulls(&self, _: &Request) -> Option<Arc<Nulls>> {
+        None
+    }
 
     /// Begins a stream.
     fn decoder(&self) -> Self::Decoder;
@@ -66,10 +73,30 @@ pub(crate) struct Sink {
     deltas: VecDeque<Delta>,
     /// Nothing that comes now belongs to the reply.
     pub(crate) done: bool,
+    /// Which nulls in arguments stand for nothing, and the calls that are gone through for them.
+    nulls: Option<Arc<Nulls>>,
+    filters: HashMap<u32, Filter>,
 }
 
 impl Sink {
-    pub(crate) fn push(&mut self, delta: Delta) {
+    fn new(nulls: Option<Arc<Nulls>>) -> Self {
+        Self { nulls, ..Self::default() }
+    }
+
+    pub(crate) fn push(&mut self, mut delta: Delta) {
+        match (&mut delta, &self.nulls) {
+            (Delta::CallStart { index, name, .. }, Some(nulls)) => {
+                self.filters.remove(index);
+                let filter = nulls.get(name).map(|shape| Filter::new(shape.clone()));
+                self.filters.extend(filter.map(|filter| (*index, filter)));
+            }
+            (Delta::CallArgs { index, text }, Some(_)) => {
+                if let Some(filter) = self.filters.get_mut(index) {
+                    *text = filter.feed(text);
+                }
+            }
+            _ => {}
+        }
         self.deltas.push_back(delta);
     }
 
@@ -124,14 +151,14 @@ impl<W: Wire> Remote<W> {
         Err(failure.into_http_error(reply.status(), reply.headers()))
     }
 
-    fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
+    fn read_whole(&self, body: &[u8], nulls: Option<Arc<Nulls>>) -> Result<Sink, ModelError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
             ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
         })?;
         if let Some(failure) = plain(&value) {
             return Err(failure.into_error(None));
         }
-        let mut sink = Sink::default();
+        let mut sink = Sink::new(nulls);
         self.wire.whole(&value, &mut sink)?;
         Ok(sink)
     }
@@ -150,15 +177,16 @@ impl<W: Wire> Model for Remote<W> {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let mut reply = self.send(&request).await?;
+        let nulls = self.wire.nulls(&request);
         if !self.streams {
             let body = reply.rest(LONGEST).await?;
-            return Ok(Deltas::ready(self.read_whole(&body)?.deltas));
+            return Ok(Deltas::ready(self.read_whole(&body, nulls)?.deltas));
         }
         let flow = Flow {
             reply,
             lines: Lines::new(W::FRAMING),
             decoder: self.wire.decoder(),
-            sink: Sink::default(),
+            sink: Sink::new(nulls),
             begun: false,
             whole: None,
             remote: self.clone(),
@@ -240,7 +268,7 @@ impl<W: Wire> Flow<W> {
     fn end(&mut self) -> Result<(), ModelError> {
         self.over = true;
         if let Some(whole) = self.whole.take() {
-            self.sink = self.remote.read_whole(&whole)?;
+            self.sink = self.remote.read_whole(&whole, self.sink.nulls.take())?;
             return Ok(());
         }
         self.lines.finish(&mut Feed { decoder: &mut self.decoder, sink: &mut self.sink })?;
