@@ -23,6 +23,9 @@ use fields::Fields;
 /// The name under which data of this protocol rides on messages.
 pub(crate) const NAME: &str = "openai_responses";
 
+/// The field under which a message has its thoughts once more, as the end of the reply had them.
+const LATER: &str = "later_thoughts";
+
 /// A model behind OpenAI's Responses API, or behind another server that speaks it: Azure, xAI, OpenRouter, Bedrock and
 /// others.
 ///

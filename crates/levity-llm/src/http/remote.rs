@@ -191,6 +191,7 @@ impl<W: Wire> Model for Remote<W> {
             whole: None,
             remote: self.clone(),
             over: false,
+            failed: None,
         };
         Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
             flow.next().await.map(|delta| (delta, flow))
@@ -214,6 +215,7 @@ struct Flow<W: Wire> {
     whole: Option<Vec<u8>>,
     remote: Remote<W>,
     over: bool,
+    failed: Option<ModelError>,
 }
 
 impl<W: Wire> Flow<W> {
@@ -223,11 +225,11 @@ impl<W: Wire> Flow<W> {
                 return Some(Ok(delta));
             }
             if self.over {
-                return None;
+                return self.failed.take().map(Err);
             }
+            // What came before an error, in one piece with it, is given out first.
             if let Err(error) = self.more().await {
-                self.over = true;
-                return Some(Err(error));
+                (self.over, self.failed) = (true, Some(error));
             }
         }
     }

@@ -134,10 +134,12 @@ impl Decoder {
             return Err(failure.unwrap_or_default().into_error(None));
         }
         for (index, item) in reply.output.into_iter().flatten().enumerate() {
-            if !self.knows(index as u64, &item) {
-                self.done(Some(index as u64), item, sink);
+            match self.known(index as u64, &item) {
+                Some(at) => self.again(at, item),
+                None => self.done(Some(index as u64), item, sink),
             }
         }
+        self.last_words(sink);
         if let Some(usage) = count(&reply.usage) {
             sink.push(Delta::Usage(usage));
         }

@@ -9,7 +9,7 @@ use levity_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::NAME;
+use super::{LATER, NAME};
 use crate::body::{List, write};
 
 /// The longest id of a call that is taken.
@@ -119,15 +119,18 @@ fn assistant(message: &Message, stored: bool, items: &mut Items) {
     // Where nothing is stored, a thought that is only an id leads nowhere, and what belongs to it goes without ids.
     let forgotten = !stored && message.parts.iter().any(is_bare_thought);
     let mut said = Said::default();
+    let mut later = message.parts.iter().filter_map(later_thoughts).flatten();
     for part in &message.parts {
         match part {
             Part::Text(text) => said.text(text, forgotten, items),
             Part::Thinking(thinking) => {
-                if let Some(item) = own(thinking.opaque.as_ref()).filter(|_| stored || !is_bare_thought(part))
-                {
+                let Some(item) = own(thinking.opaque.as_ref()) else { continue };
+                let item = later.next().filter(|later| later.is_object()).unwrap_or(item);
+                if stored || !is_bare(item) {
                     said.item(item, items);
                 }
             }
+            Part::Opaque(_) if later_thoughts(part).is_some() => {}
             Part::ToolCall(call) => said.item(&asked(call, forgotten), items),
             Part::Opaque(opaque) => {
                 if let Some(item) = own(Some(opaque)) {
@@ -142,14 +145,25 @@ fn assistant(message: &Message, stored: bool, items: &mut Items) {
     said.flush(items);
 }
 
+/// The thoughts of a message as the end of the reply had them.
+fn later_thoughts(part: &Part) -> Option<&Vec<Value>> {
+    let Part::Opaque(opaque) = part else { return None };
+    own(Some(opaque))?.get(LATER)?.as_array()
+}
+
 fn is_bare_thought(part: &Part) -> bool {
     let Part::Thinking(thinking) = part else { return false };
-    let has = |item: &Value, name: &str| match item.get(name) {
+    own(thinking.opaque.as_ref()).is_some_and(is_bare)
+}
+
+/// Whether a thought is only an id, and perhaps a summary.
+fn is_bare(item: &Value) -> bool {
+    let has = |name: &str| match item.get(name) {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(list)) => !list.is_empty(),
         _ => false,
     };
-    own(thinking.opaque.as_ref()).is_some_and(|item| !has(item, "encrypted_content") && !has(item, "content"))
+    !has("encrypted_content") && !has("content")
 }
 
 /// What the model says, one message of the provider's at a time.

@@ -11,7 +11,12 @@ use serde_json::{Map, Value, json};
 use super::nulls::{Node, Shape};
 
 mod check;
+mod keywords;
+mod kinds;
 mod words;
+
+use keywords::{KEPT, is_foreign, is_note};
+use kinds::{nullable, scalars, types};
 
 /// A schema that is held to.
 #[derive(Debug)]
@@ -24,56 +29,6 @@ pub(crate) struct Strict {
 /// How deep a schema is looked into, and at how much of it: more than the dialect allows.
 const DEEPEST: usize = 64;
 const MOST_NODES: usize = 10_000;
-
-/// What has no counterpart: with any of these, the schema stays as it is.
-const FOREIGN: [&str; 18] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "patternProperties",
-    "propertyNames",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "prefixItems",
-    "additionalItems",
-    "contains",
-    "minContains",
-    "maxContains",
-    "$dynamicRef",
-    "$recursiveRef",
-];
-
-/// What is kept as it is.
-const KEPT: [&str; 8] = [
-    "title",
-    "multipleOf",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minItems",
-    "maxItems",
-];
-
-/// What may stand beside a reference or a list of alternatives: it holds nobody to anything.
-const NOTES: [&str; 12] = [
-    "title",
-    "description",
-    "default",
-    "examples",
-    "example",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "discriminator",
-    "$comment",
-    "$schema",
-    "$id",
-];
 
 /// The schema in strict form, or `None` where that would change what it accepts.
 pub(crate) fn strict(schema: &Value) -> Option<Strict> {
@@ -164,7 +119,7 @@ impl<'a> Maker<'a> {
 
     /// A reference stands alone in this dialect.
     fn reference(&mut self, map: &'a Map<String, Value>, target: &str) -> Made {
-        if !map.keys().all(|word| word == "$ref" || NOTES.contains(&word.as_str())) {
+        if !map.keys().all(|word| word == "$ref" || is_note(word)) {
             return None;
         }
         let (target, place) = if target == "#" {
@@ -198,7 +153,7 @@ impl<'a> Maker<'a> {
 
     fn either(&mut self, map: &'a Map<String, Value>, word: &str, depth: usize) -> Made {
         let branches = map.get(word)?.as_array().filter(|branches| !branches.is_empty())?;
-        let beside = map.keys().all(|other| other == word || NOTES.contains(&other.as_str()));
+        let beside = map.keys().all(|other| other == word || is_note(other));
         if !beside || (word == "allOf" && branches.len() > 1) {
             return None;
         }
@@ -342,68 +297,10 @@ impl<'a> Maker<'a> {
     }
 }
 
-fn is_foreign(map: &Map<String, Value>) -> bool {
-    map.keys().any(|word| FOREIGN.contains(&word.as_str()))
-}
-
 /// The definition that a reference names; one to anywhere else cannot be followed.
 fn definition_name(target: &str) -> Option<String> {
     let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/"))?;
     (!name.contains(['/', '%'])).then(|| name.replace("~1", "/").replace("~0", "~"))
-}
-
-/// The types that a value may have, or those of the values that it may be.
-fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
-    const ALL: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
-    let known = |name: &Value| ALL.into_iter().find(|known| name == known);
-    match map.get("type") {
-        Some(Value::Array(names)) if !names.is_empty() => return names.iter().map(known).collect(),
-        Some(name) => return known(name).map(|name| vec![name]),
-        None => {}
-    }
-    let values = map.get("enum").or_else(|| map.get("const"))?;
-    let mut found = Vec::new();
-    for value in scalars(values)? {
-        let name = match value {
-            Value::String(_) => "string",
-            Value::Bool(_) => "boolean",
-            Value::Null => "null",
-            Value::Number(number) if number.is_f64() => "number",
-            _ => "integer",
-        };
-        if !found.contains(&name) {
-            found.push(name);
-        }
-    }
-    (!found.is_empty()).then_some(found)
-}
-
-/// The values of an `enum` or `const`, if none is a list or an object.
-fn scalars(value: &Value) -> Option<&[Value]> {
-    let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-    (!values.iter().any(|value| value.is_array() || value.is_object())).then_some(values)
-}
-
-/// The schema, or null.
-fn nullable(schema: Value) -> Value {
-    let Value::Object(mut map) = schema else { return schema };
-    let or_null = || json!({"type": "null"});
-    if let Some(Value::Array(branches)) = map.get_mut("anyOf") {
-        branches.push(or_null());
-        return Value::Object(map);
-    }
-    if map.contains_key("const") || !map.contains_key("type") {
-        return json!({"anyOf": [map, or_null()]});
-    }
-    for word in ["type", "enum"] {
-        let more = if word == "type" { json!("null") } else { Value::Null };
-        match map.get_mut(word) {
-            Some(Value::Array(list)) if !list.contains(&more) => list.push(more),
-            Some(one @ Value::String(_)) => *one = json!([one.take(), more]),
-            _ => {}
-        }
-    }
-    Value::Object(map)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ mod json;
 mod json_hostile;
 mod json_random;
 mod layers;
+#[cfg(feature = "openai")]
+mod responses;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;

@@ -1,6 +1,7 @@
 //! The items of a reply, piece by piece and whole.
 
 use super::{CallId, Cow, Decoder, Delta, Event, Map, NAME, Opaque, Part, Sink, Text, Thinking, Value, json};
+use crate::responses::LATER;
 
 /// An item that has begun.
 #[derive(Debug, Default)]
@@ -18,6 +19,9 @@ pub(super) struct Item {
     /// The part of a thought that the last piece belonged to.
     thought: Option<(bool, u64)>,
     done: bool,
+    /// A thought as it went out, and as the end of the reply has it if that differs.
+    whole: Option<Opaque>,
+    later: Option<Value>,
 }
 
 /// What an item is.
@@ -45,12 +49,30 @@ impl Decoder {
         found.map(|(at, _)| at)
     }
 
-    /// Whether an item of the whole reply came before.
-    pub(super) fn knows(&self, index: u64, item: &Value) -> bool {
+    /// Where an item of the whole reply is, if it came before.
+    pub(super) fn known(&self, index: u64, item: &Value) -> Option<usize> {
         let id = text(item, "id");
-        self.items
-            .iter()
-            .any(|known| known.done && (known.index == Some(index) || (!id.is_empty() && known.id == id)))
+        let is_same = |known: &Item| known.index == Some(index) || (!id.is_empty() && known.id == id);
+        self.items.iter().position(|known| known.done && is_same(known))
+    }
+
+    /// An item comes once more. Some servers encrypt a thought anew each time, and give it another id.
+    pub(super) fn again(&mut self, at: usize, item: Value) {
+        let Some(known) = self.items.get_mut(at) else { return };
+        let Some(whole) = &known.whole else { return };
+        let names = ["id", "encrypted_content"];
+        let changed =
+            names.iter().any(|name| !text(&item, name).is_empty() && item[*name] != whole.data[*name]);
+        known.later = changed.then_some(item);
+    }
+
+    /// Thoughts that the end of the reply has otherwise go out with it, in their order.
+    pub(super) fn last_words(&mut self, sink: &mut Sink) {
+        let thoughts = self.items.iter_mut().filter(|item| item.whole.is_some());
+        let later: Vec<Option<Value>> = thoughts.map(|item| item.later.take()).collect();
+        if later.iter().any(Option::is_some) {
+            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, json!({ (LATER): later })))));
+        }
     }
 
     /// An item begins. A call that does not say yet what it calls begins when it is whole.
@@ -205,6 +227,9 @@ impl Decoder {
         let said = self.items.get(at).is_some_and(|item| item.said);
         let shown = if said { String::new() } else { thought(&whole) };
         let opaque = Opaque::new(NAME, whole);
+        if let Some(item) = self.items.get_mut(at) {
+            item.whole = Some(opaque.clone());
+        }
         if said && self.last == Some(at) {
             sink.push(Delta::Opaque(opaque));
         } else {
