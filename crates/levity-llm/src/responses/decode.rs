@@ -13,6 +13,9 @@ mod items;
 
 use items::Item;
 
+/// How many items a reply may have.
+const MOST_ITEMS: usize = 10_000;
+
 /// What has come so far.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
@@ -67,6 +70,10 @@ impl Decode for Decoder {
         let data = data.trim_ascii();
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
+        }
+        if self.items.len() > MOST_ITEMS {
+            let message = format!("the reply has more than {MOST_ITEMS} items");
+            return Err(ModelError::new(ModelErrorKind::Malformed, message));
         }
         let mut event = read(data)?;
         if event.kind.is_empty() {

@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// How deep arguments are looked into. Deeper ones are no arguments: they cannot be read.
 const DEEPEST: usize = 200;
 
+/// How long a member's name may be, in bytes. No schema has longer ones.
+const LONGEST: usize = 128 << 10;
+
 /// Where nulls stand for nothing, by the tool's name.
 pub(crate) type Nulls = HashMap<String, Arc<Shape>>;
 
@@ -100,7 +103,7 @@ enum State {
     Member,
     Key,
     Colon,
-    /// Too deep to look at.
+    /// Too deep or too long to look at.
     Blind,
 }
 
@@ -125,6 +128,10 @@ impl Filter {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             self.take(c, &mut out);
+            if self.held.len() > LONGEST {
+                self.commit(&mut out);
+                self.state = State::Blind;
+            }
         }
         out
     }

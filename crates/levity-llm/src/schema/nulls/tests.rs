@@ -63,4 +63,10 @@ fn what_is_no_json_stays_none() {
     }
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(Filter::new(shape()).feed(&deep), deep);
+    let long = format!("{{\"b\":1,\"{}\":null}}", "a".repeat(1_000_000));
+    let mut filter = Filter::new(shape());
+    let out: Vec<String> =
+        long.as_bytes().chunks(1_000).map(|piece| filter.feed(&String::from_utf8_lossy(piece))).collect();
+    assert_eq!(out.concat(), long);
+    assert!(out[500].len() == 1_000, "nothing is held for ever");
 }

@@ -70,6 +70,13 @@ async fn a_stream_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_reply_of_endless_items_is_an_error() {
+    let added = json!({"type": "response.output_item.added", "item": {"type": "reasoning"}});
+    let endless = Answer::sse("").then_repeat(format!("data: {added}\n\n"), 20_000);
+    assert_eq!(error(endless).await.kind(), ModelErrorKind::Malformed);
+}
+
+#[tokio::test]
 async fn errors_of_http_have_their_kinds() {
     let said =
         r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
