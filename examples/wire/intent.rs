@@ -1,8 +1,8 @@
 //! Requests, from the neutral form that recorded ones were brought into.
 
 use levity::core::{
-    History, Media, Message, Options, OutputSchema, Part, Request, Role, ToolCall, ToolChoice, ToolError,
-    ToolOutput, ToolResult, ToolSpec,
+    Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ToolCall, ToolChoice,
+    ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -36,10 +36,36 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
         request = request.with_output(OutputSchema::new(name, intent["output"]["schema"].clone()));
     }
     let mut options = options(&intent["params"]);
-    if intent["output"]["kind"] == "json" {
+    if wire == "openai_responses" {
+        responses(&mut options.extra, intent, recorded);
+    } else if intent["output"]["kind"] == "json" {
         options.extra.insert("response_format".to_owned(), json!({"type": "json_object"}));
     }
     request.with_options(options)
+}
+
+/// What a request to Responses has beside what all requests have: tools that run at the provider, and settings.
+fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
+    let tools = recorded["tools"].as_array().into_iter().flatten();
+    let hosted: Vec<Value> = tools.filter(|tool| tool["type"] != "function").cloned().collect();
+    if !hosted.is_empty() {
+        extra.insert("tools".to_owned(), hosted.into());
+    }
+    if recorded["tool_choice"]["type"] == "allowed_tools" {
+        extra.insert("tool_choice".to_owned(), recorded["tool_choice"].clone());
+    }
+    for name in ["reasoning", "include", "previous_response_id", "parallel_tool_calls"] {
+        if let Some(value) = recorded.get(name) {
+            extra.insert(name.to_owned(), value.clone());
+        }
+    }
+    // A history begins with the conversation, not with an answer to what is stored elsewhere.
+    if recorded.get("previous_response_id").is_some() {
+        extra.insert("input".to_owned(), recorded["input"].clone());
+    }
+    if intent["output"]["kind"] == "json" {
+        extra.insert("text".to_owned(), json!({"format": {"type": "json_object"}}));
+    }
 }
 
 fn options(params: &Value) -> Options {
@@ -68,11 +94,8 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
     for turn in turns.as_array().into_iter().flatten() {
         let role = turn[0].as_str().unwrap_or_default().to_owned();
         if let Some(result) = turn[1].get("tool_result") {
-            let content = match &result["content"] {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            results.push((result["id"].as_str().unwrap_or_default().to_owned(), ToolOutput::text(content)));
+            let output = output(&result["content"], &mut media);
+            results.push((result["id"].as_str().unwrap_or_default().to_owned(), output));
             continue;
         }
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
@@ -82,6 +105,27 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
     }
     flush(&mut history, &mut parts, &mut results);
     history
+}
+
+/// What a tool gave: text, or a list of text and media.
+fn output(content: &Value, media: &mut impl Iterator<Item = Media>) -> ToolOutput {
+    let is_rich = |item: &Value| item["text"].is_string() || is_media(item);
+    match content {
+        Value::String(text) => ToolOutput::text(text.clone()),
+        Value::Array(items) if items.iter().all(is_rich) => {
+            let mut output = ToolOutput::default();
+            for item in items {
+                let text = item["text"].as_str().map(|text| Content::Text(text.to_owned()));
+                output.content.extend(text.or_else(|| media.next().map(Content::Media)));
+            }
+            output
+        }
+        other => ToolOutput::text(other.to_string()),
+    }
+}
+
+fn is_media(part: &Value) -> bool {
+    ["image", "audio", "file", "video"].iter().any(|kind| part.get(*kind).is_some())
 }
 
 fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut Vec<(String, ToolOutput)>) {
@@ -125,6 +169,5 @@ fn part(wire: &str, part: &Value, media: &mut impl Iterator<Item = Media>) -> Op
     if let Some(thinking) = part.get("thinking").and_then(Value::as_str) {
         return with_state("thinking", Part::thinking(thinking));
     }
-    let kinds = ["image", "audio", "file", "video"];
-    kinds.iter().any(|kind| part.get(*kind).is_some()).then(|| media.next())?.map(Part::Media)
+    is_media(part).then(|| media.next())?.map(Part::Media)
 }

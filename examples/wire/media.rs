@@ -41,7 +41,10 @@ fn media(part: &Value) -> Option<Media> {
         media.name = text("/file/filename").or_else(|| text("/filename")).map(str::to_owned);
         return Some(media);
     }
-    None
+    let file = text("/file_url").or_else(|| text("/file_id"));
+    file.map(|file| {
+        Media::url(if part["type"] == "input_image" { "image/png" } else { "application/pdf" }, file)
+    })
 }
 
 /// What stands at an address, or in it.

@@ -1,7 +1,7 @@
 //! The model of a case.
 
 use levity::core::Model;
-use levity::llm::ChatModel;
+use levity::llm::{ChatModel, Endpoint, OpenAiModel};
 use serde_json::Value;
 
 /// The model that speaks a case's protocol, at the case's address.
@@ -13,6 +13,25 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
             let model = ChatModel::compatible(format!("{base}/v1"), id).with_key("none");
             Some(Box::new(if stream { model } else { model.without_streaming() }))
         }
+        "openai_responses" => {
+            let model = responses(text("server"), &format!("{base}/v1"), id, &recorded(text("dir")));
+            Some(Box::new(if stream { model } else { model.without_streaming() }))
+        }
         _ => None,
     }
+}
+
+/// A model behind Responses. Where the recorded client had replies stored, thoughts go back by their ids.
+fn responses(server: &str, base: &str, id: &str, recorded: &Value) -> OpenAiModel {
+    let model = if server == "openai" {
+        OpenAiModel::new("none", id).with_endpoint(|_| Endpoint::new(base))
+    } else {
+        OpenAiModel::compatible(base, id).with_key("none")
+    };
+    if recorded["store"] == false { model } else { model.stored() }
+}
+
+fn recorded(dir: &str) -> Value {
+    let text = std::fs::read_to_string(std::path::Path::new(dir).join("request.json")).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
 }

@@ -1,11 +1,15 @@
 //! OpenAI's Chat Completions, and the many servers that speak it more or less.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use levity_core::{Delta, Finish, ModelCard, ModelError, OutputSchema, Request, ThinkingMode, ToolChoice};
 use serde_json::{Value, json};
 
 use crate::body::{Body, list};
 use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::schema::nulls::Nulls;
+use crate::schema::offer::Offers;
 
 mod decode;
 mod encode;
@@ -37,19 +41,23 @@ pub(crate) struct Chat {
     max_tokens: &'static str,
     /// Whether the model's thoughts go back to it.
     recalls: bool,
+    /// How tools and answers are put to it.
+    offers: Offers,
 }
 
 impl ChatModel {
     /// A model of OpenAI's.
     pub fn openai(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        let chat = Chat { key: Some(key.into()), max_tokens: "max_completion_tokens", recalls: false };
+        let model = model.into();
+        let (max_tokens, offers) = ("max_completion_tokens", Offers::openai(&model));
+        let chat = Chat { key: Some(key.into()), max_tokens, recalls: false, offers };
         let endpoint = Endpoint::new("https://api.openai.com/v1");
         Self(Remote::new(chat, ModelCard::new("openai", model), endpoint))
     }
 
     /// A model of a server that speaks the same; its address ends where `/chat/completions` begins.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
-        let chat = Chat { key: None, max_tokens: "max_tokens", recalls: true };
+        let chat = Chat { key: None, max_tokens: "max_tokens", recalls: true, offers: Offers::new(false) };
         Self(Remote::new(chat, ModelCard::new("compatible", model), Endpoint::new(base_url)))
     }
 
@@ -57,6 +65,24 @@ impl ChatModel {
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
         self.0.wire.key = Some(key.into());
+        self
+    }
+
+    /// Holds the model to the schemas of tools and answers ("strict mode") where that does not change what they
+    /// accept; so it is for OpenAI's own models, but for tuned ones.
+    ///
+    /// A property of a tool that may be left out is then offered as one that may be null, and such nulls are taken
+    /// out of the arguments again. What strict mode has no words for is said in the description.
+    #[must_use]
+    pub fn with_strict(mut self) -> Self {
+        self.0.wire.offers = Offers::new(true);
+        self
+    }
+
+    /// Shows the model schemas as they are written, and does not hold it to them.
+    #[must_use]
+    pub fn without_strict(mut self) -> Self {
+        self.0.wire.offers = Offers::new(false);
         self
     }
 }
@@ -83,11 +109,12 @@ impl Wire for Chat {
         body.field("model", &card.id);
         body.raw("messages", |bytes| list(bytes, |list| encode::messages(request, self.recalls, list)));
         if !request.tools.is_empty() {
-            body.raw("tools", |bytes| list(bytes, |list| encode::tools(request, list)));
+            let offer = self.offers.tools(&request.tools, encode::tool);
+            body.raw("tools", |bytes| list(bytes, |list| list.add(&offer.json)));
             choose(&mut body, &request.tool_choice);
         }
         if let Some(output) = &request.output {
-            body.field("response_format", &response_format(output));
+            body.field("response_format", &self.response_format(output));
         }
         self.options(&mut body, request);
         if stream {
@@ -100,6 +127,10 @@ impl Wire for Chat {
         Ok(body.finish())
     }
 
+    fn nulls(&self, request: &Request) -> Option<Arc<Nulls>> {
+        self.offers.tools(&request.tools, encode::tool).nulls.clone()
+    }
+
     fn decoder(&self) -> Self::Decoder {
         decode::Decoder::default()
     }
@@ -110,6 +141,14 @@ impl Wire for Chat {
 }
 
 impl Chat {
+    fn response_format(&self, output: &Arc<OutputSchema>) -> Value {
+        let schema = match &*self.offers.output(output) {
+            Some(schema) => json!({"name": output.name, "schema": schema, "strict": true}),
+            None => json!({"name": output.name, "schema": output.schema}),
+        };
+        json!({"type": "json_schema", "json_schema": schema})
+    }
+
     fn options(&self, body: &mut Body, request: &Request) {
         let options = &request.options;
         body.optional("temperature", options.temperature.as_ref());
@@ -145,10 +184,6 @@ fn choose(body: &mut Body, choice: &ToolChoice) {
         }
         _ => {}
     }
-}
-
-fn response_format(output: &OutputSchema) -> Value {
-    json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}})
 }
 
 /// Why the model stopped, in the protocol's words.

@@ -14,6 +14,14 @@ mod error;
 mod http;
 #[cfg(feature = "http")]
 mod models;
+#[cfg(feature = "openai")]
+mod responses;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(any(feature = "openai", feature = "compatible")),
+    allow(dead_code, reason = "only some dialects need it")
+)]
+mod schema;
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::ChatModel;
@@ -24,3 +32,5 @@ pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
 pub use models::{Chosen, ModelList, Models, model, model_from_env};
+#[cfg(feature = "openai")]
+pub use responses::OpenAiModel;

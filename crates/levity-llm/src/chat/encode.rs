@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use levity_core::{Content, Media, MediaSource, Message, Part, Request, Role, ToolCall, ToolResult};
+use levity_core::{
+    Content, Media, MediaSource, Message, Part, Request, Role, ToolCall, ToolResult, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -135,11 +137,11 @@ fn pictures(result: &ToolResult) -> impl Iterator<Item = Value> + '_ {
     })
 }
 
-pub(super) fn tools(request: &Request, list: &mut List<'_>) {
-    for tool in request.tools.iter() {
-        list.item(&json!({
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.input},
-        }));
+/// A tool, and whether the model is held to its schema. Servers that know nothing of that are not told.
+pub(super) fn tool(spec: &ToolSpec, schema: &Value, strict: bool) -> Value {
+    let mut function = json!({"name": spec.name, "description": spec.description, "parameters": schema});
+    if let (true, Value::Object(function)) = (strict, &mut function) {
+        function.insert("strict".to_owned(), Value::Bool(true));
     }
+    json!({"type": "function", "function": function})
 }

@@ -134,10 +134,13 @@ impl Failure {
             return ModelErrorKind::RateLimited { retry_after: self.retry_after };
         }
         let kinds: [(&[&str], ModelErrorKind); 4] = [
-            (&["overloaded", "unavailable"], ModelErrorKind::Overloaded),
+            (&["overloaded", "unavailable", "slow_down"], ModelErrorKind::Overloaded),
             (&["authentication", "permission", "api_key", "unauthenticated"], ModelErrorKind::Auth),
             (&["timeout", "deadline"], ModelErrorKind::Timeout),
-            (&["invalid", "not_found", "bad_request", "tool_use_failed"], ModelErrorKind::BadRequest),
+            (
+                &["invalid", "not_found", "bad_request", "tool_use_failed", "image_"],
+                ModelErrorKind::BadRequest,
+            ),
         ];
         let known = kinds.into_iter().find(|(words, _)| says(words));
         known.map_or(ModelErrorKind::Server, |(_, kind)| kind)

@@ -1,6 +1,7 @@
 //! A model behind HTTP: what all providers have in common.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
@@ -10,6 +11,7 @@ use super::endpoint::Reply;
 use super::lines::Events;
 use super::{Endpoint, Failure, Framing, Lines, Secret, plain};
 use crate::ModelList;
+use crate::schema::nulls::{Filter, Nulls};
 
 /// The longest reply that comes in one piece, and the longest error.
 const LONGEST: usize = 64 << 20;
@@ -34,6 +36,11 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// # Errors
     /// `BadRequest` when the request has something in it that the provider cannot be given.
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError>;
+
+    /// Which nulls in the arguments of calls stand for nothing, given the tools that the body offers.
+    fn nulls(&self, _: &Request) -> Option<Arc<Nulls>> {
+        None
+    }
 
     /// Begins a stream.
     fn decoder(&self) -> Self::Decoder;
@@ -67,10 +74,30 @@ pub(crate) struct Sink {
     deltas: VecDeque<Delta>,
     /// Nothing that comes now belongs to the reply.
     pub(crate) done: bool,
+    /// Which nulls in arguments stand for nothing, and the calls that are gone through for them.
+    nulls: Option<Arc<Nulls>>,
+    filters: HashMap<u32, Filter>,
 }
 
 impl Sink {
-    pub(crate) fn push(&mut self, delta: Delta) {
+    fn new(nulls: Option<Arc<Nulls>>) -> Self {
+        Self { nulls, ..Self::default() }
+    }
+
+    pub(crate) fn push(&mut self, mut delta: Delta) {
+        match (&mut delta, &self.nulls) {
+            (Delta::CallStart { index, name, .. }, Some(nulls)) => {
+                self.filters.remove(index);
+                let filter = nulls.get(name).map(|shape| Filter::new(shape.clone()));
+                self.filters.extend(filter.map(|filter| (*index, filter)));
+            }
+            (Delta::CallArgs { index, text }, Some(_)) => {
+                if let Some(filter) = self.filters.get_mut(index) {
+                    *text = filter.feed(text);
+                }
+            }
+            _ => {}
+        }
         self.deltas.push_back(delta);
     }
 
@@ -121,14 +148,14 @@ impl<W: Wire> Remote<W> {
         Err(secrets.scrub(error))
     }
 
-    fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
+    fn read_whole(&self, body: &[u8], nulls: Option<Arc<Nulls>>) -> Result<Sink, ModelError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
             ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
         })?;
         if let Some(failure) = plain(&value) {
             return Err(failure.into_error(None));
         }
-        let mut sink = Sink::default();
+        let mut sink = Sink::new(nulls);
         self.wire.whole(&value, &mut sink)?;
         Ok(sink)
     }
@@ -147,9 +174,10 @@ impl<W: Wire> Model for Remote<W> {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let (mut reply, secrets) = self.send(&request).await?;
+        let nulls = self.wire.nulls(&request);
         if !self.streams {
             let body = reply.rest(LONGEST).await?;
-            let sink = self.read_whole(&body).map_err(|error| secrets.scrub(error))?;
+            let sink = self.read_whole(&body, nulls).map_err(|error| secrets.scrub(error))?;
             return Ok(Deltas::ready(sink.deltas));
         }
         let flow = Flow {
@@ -157,11 +185,12 @@ impl<W: Wire> Model for Remote<W> {
             secrets,
             lines: Lines::new(W::FRAMING),
             decoder: self.wire.decoder(),
-            sink: Sink::default(),
+            sink: Sink::new(nulls),
             begun: false,
             whole: None,
             remote: self.clone(),
             over: false,
+            failed: None,
         };
         Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
             flow.next().await.map(|delta| (delta, flow))
@@ -207,6 +236,7 @@ struct Flow<W: Wire> {
     whole: Option<Vec<u8>>,
     remote: Remote<W>,
     over: bool,
+    failed: Option<ModelError>,
 }
 
 impl<W: Wire> Flow<W> {
@@ -216,11 +246,11 @@ impl<W: Wire> Flow<W> {
                 return Some(Ok(delta));
             }
             if self.over {
-                return None;
+                return self.failed.take().map(Err);
             }
+            // What came before an error, in one piece with it, is given out first.
             if let Err(error) = self.more().await {
-                self.over = true;
-                return Some(Err(self.secrets.scrub(error)));
+                (self.over, self.failed) = (true, Some(self.secrets.scrub(error)));
             }
         }
     }
@@ -261,7 +291,7 @@ impl<W: Wire> Flow<W> {
     fn end(&mut self) -> Result<(), ModelError> {
         self.over = true;
         if let Some(whole) = self.whole.take() {
-            self.sink = self.remote.read_whole(&whole)?;
+            self.sink = self.remote.read_whole(&whole, self.sink.nulls.take())?;
             return Ok(());
         }
         self.lines.finish(&mut Feed { decoder: &mut self.decoder, sink: &mut self.sink })?;

@@ -69,6 +69,10 @@ impl Cursor<'_> {
                     self.mends.add(Mend::Control);
                 }
                 self.at += 1;
+                // A byte that begins a quote of several bytes may begin another character too.
+                while !self.text.is_char_boundary(self.at) {
+                    self.at += 1;
+                }
             }
             if role == Role::Key && reading.first.is_some_and(|(first, _)| self.at > first + KEY) {
                 return Some(self.cut_key(reading));

@@ -18,6 +18,8 @@ mod json_random;
 mod layers;
 #[cfg(feature = "compatible")]
 mod models;
+#[cfg(feature = "openai")]
+mod responses;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;

@@ -1,0 +1,287 @@
+//! Requests, as the protocol has them: a list of items.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use levity_core::{
+    CallId, Content, Media, MediaSource, Message, Opaque, Part, Request, Role, Text, ToolCall, ToolResult,
+};
+use serde_json::{Map, Value, json};
+
+use super::{LATER, NAME};
+use crate::body::{List, write};
+
+/// The longest id of a call that is taken.
+const LONGEST_ID: usize = 64;
+
+pub(super) fn input(request: &Request, stored: bool, list: &mut List<'_>) {
+    let wire = if stored { "openai_responses, stored" } else { NAME };
+    let messages = request.history.messages();
+    for (at, message) in messages.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| messages.get(before));
+        let json =
+            request.history.encoded(at, wire, || encode(message, before.map(|before| &**before), stored));
+        list.add(&json);
+    }
+}
+
+/// The type of the first media that the protocol has no place for.
+pub(super) fn foreign_media(request: &Request) -> Option<&str> {
+    let parts = request.history.messages().iter().flat_map(|message| &message.parts);
+    let shown =
+        |content: &'_ Content| -> bool { matches!(content, Content::Media(media) if is_foreign(media)) };
+    parts.into_iter().find_map(|part| match part {
+        Part::Media(media) if is_foreign(media) => Some(&*media.mime),
+        Part::ToolResult(result) => match result.content.iter().find(|content| shown(content))? {
+            Content::Media(media) => Some(&*media.mime),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn is_foreign(media: &Media) -> bool {
+    ["audio/", "video/"].iter().any(|kind| media.mime.starts_with(kind))
+}
+
+/// A message as items. Answers of tools depend on the calls, which are in the message before.
+fn encode(message: &Message, before: Option<&Message>, stored: bool) -> Vec<u8> {
+    let mut items = Items::default();
+    match message.role {
+        Role::System => items.add(&json!({"role": "system", "content": message.text()})),
+        Role::User => items.add(&json!({"role": "user", "content": content(&message.parts)})),
+        Role::Assistant => assistant(message, stored, &mut items),
+        Role::Tool => message.results().for_each(|result| items.add(&answer(result, before))),
+    }
+    items.0
+}
+
+/// Items with commas between them.
+#[derive(Default)]
+struct Items(Vec<u8>);
+
+impl Items {
+    fn add(&mut self, item: &Value) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        write(&mut self.0, item);
+    }
+}
+
+fn content(parts: &[Part]) -> Value {
+    if let [Part::Text(text)] = parts {
+        return json!(text.text);
+    }
+    let piece = |part: &Part| match part {
+        Part::Text(text) => Some(json!({"type": "input_text", "text": text.text})),
+        Part::Media(media) => Some(shown(media)),
+        Part::Opaque(opaque) => own(Some(opaque)).cloned(),
+        _ => None,
+    };
+    Value::Array(parts.iter().filter_map(piece).collect())
+}
+
+fn shown(media: &Media) -> Value {
+    let is_image = media.mime.starts_with("image/");
+    let kind = if is_image { "input_image" } else { "input_file" };
+    match &media.source {
+        // What was uploaded before has an id.
+        MediaSource::Url(id) if id.starts_with("file-") => json!({"type": kind, "file_id": id}),
+        MediaSource::Url(url) if is_image => json!({"type": kind, "image_url": url}),
+        MediaSource::Url(url) => json!({"type": kind, "file_url": url}),
+        MediaSource::Bytes(bytes) => {
+            let data = format!("data:{};base64,{}", media.mime, STANDARD.encode(bytes.as_slice()));
+            if is_image {
+                return json!({"type": kind, "image_url": data});
+            }
+            let name = media.name.as_deref().map_or_else(|| file_name(&media.mime), Cow::Borrowed);
+            json!({"type": kind, "filename": name, "file_data": data})
+        }
+        _ => json!({"type": "input_text", "text": ""}),
+    }
+}
+
+fn file_name(mime: &str) -> Cow<'static, str> {
+    match mime.rsplit('/').next() {
+        Some(kind) if kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) => format!("file.{kind}").into(),
+        _ => "file".into(),
+    }
+}
+
+/// The data in this, if it is of this protocol.
+fn own(opaque: Option<&Opaque>) -> Option<&Value> {
+    opaque.filter(|opaque| &*opaque.provider == NAME).map(|opaque| &*opaque.data)
+}
+
+fn assistant(message: &Message, stored: bool, items: &mut Items) {
+    // Where nothing is stored, a thought that is only an id leads nowhere, and what belongs to it goes without ids.
+    let forgotten = !stored && message.parts.iter().any(is_bare_thought);
+    let mut said = Said::default();
+    let mut later = message.parts.iter().filter_map(later_thoughts).flatten();
+    for part in &message.parts {
+        match part {
+            Part::Text(text) => said.text(text, forgotten, items),
+            Part::Thinking(thinking) => {
+                let Some(item) = own(thinking.opaque.as_ref()) else { continue };
+                let item = later.next().filter(|later| later.is_object()).unwrap_or(item);
+                if stored || !is_bare(item) {
+                    said.item(item, items);
+                }
+            }
+            Part::Opaque(_) if later_thoughts(part).is_some() => {}
+            Part::ToolCall(call) => said.item(&asked(call, forgotten), items),
+            Part::Opaque(opaque) => {
+                if let Some(item) = own(Some(opaque)) {
+                    said.item(item, items);
+                }
+            }
+            // A model shows nothing in this protocol, so the user does.
+            Part::Media(media) => said.item(&json!({"role": "user", "content": [shown(media)]}), items),
+            _ => {}
+        }
+    }
+    said.flush(items);
+}
+
+/// The thoughts of a message as the end of the reply had them.
+fn later_thoughts(part: &Part) -> Option<&Vec<Value>> {
+    let Part::Opaque(opaque) = part else { return None };
+    own(Some(opaque))?.get(LATER)?.as_array()
+}
+
+fn is_bare_thought(part: &Part) -> bool {
+    let Part::Thinking(thinking) = part else { return false };
+    own(thinking.opaque.as_ref()).is_some_and(is_bare)
+}
+
+/// Whether a thought is only an id, and perhaps a summary.
+fn is_bare(item: &Value) -> bool {
+    let has = |name: &str| match item.get(name) {
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(list)) => !list.is_empty(),
+        _ => false,
+    };
+    !has("encrypted_content") && !has("content")
+}
+
+/// What the model says, one message of the provider's at a time.
+#[derive(Default)]
+struct Said {
+    /// The fields of the message's own, and what is in it.
+    item: Map<String, Value>,
+    content: Vec<Value>,
+}
+
+impl Said {
+    fn text(&mut self, text: &Text, forgotten: bool, items: &mut Items) {
+        let data = own(text.opaque.as_ref());
+        if data.is_none() && text.text.is_empty() {
+            return;
+        }
+        let fields =
+            |name: &str| data.and_then(|data| data.get(name)?.as_object()).cloned().unwrap_or_default();
+        let mut item = fields("item");
+        if forgotten {
+            item.shift_remove("id");
+        }
+        if item != self.item {
+            self.flush(items);
+            self.item = item;
+        }
+        self.content.push(spoken(&text.text, fields("part")));
+    }
+
+    fn item(&mut self, item: &Value, items: &mut Items) {
+        self.flush(items);
+        items.add(item);
+    }
+
+    fn flush(&mut self, items: &mut Items) {
+        let item = std::mem::take(&mut self.item);
+        if self.content.is_empty() {
+            return;
+        }
+        let mut message = Map::new();
+        message.insert("type".to_owned(), "message".into());
+        message.insert("role".to_owned(), "assistant".into());
+        if item.contains_key("id") {
+            message.insert("status".to_owned(), "completed".into());
+        }
+        message.extend(item);
+        message.insert("content".to_owned(), std::mem::take(&mut self.content).into());
+        items.add(&Value::Object(message));
+    }
+}
+
+/// A piece of a message, with the fields of its own that it came with.
+fn spoken(text: &str, fields: Map<String, Value>) -> Value {
+    let is_refusal = fields.get("type").is_some_and(|kind| kind == "refusal");
+    let mut piece = if is_refusal {
+        json!({"type": "refusal", "refusal": text})
+    } else {
+        json!({"type": "output_text", "text": text, "annotations": []})
+    };
+    if let Value::Object(piece) = &mut piece {
+        piece.extend(fields);
+    }
+    piece
+}
+
+fn is_custom(call: &ToolCall) -> bool {
+    own(call.opaque.as_ref()).and_then(|data| data.get("type")).is_some_and(|kind| kind == "custom_tool_call")
+}
+
+fn asked(call: &ToolCall, forgotten: bool) -> Value {
+    let data = own(call.opaque.as_ref());
+    let mut item = Map::new();
+    item.insert("type".to_owned(), "function_call".into());
+    item.insert("call_id".to_owned(), call_id(&call.id, data.is_some()).into());
+    item.insert("name".to_owned(), call.name.clone().into());
+    let text = || call.raw.clone().unwrap_or_else(|| call.args.to_string());
+    if is_custom(call) {
+        item.insert("input".to_owned(), call.args.as_str().map_or_else(text, str::to_owned).into());
+    } else {
+        item.insert("arguments".to_owned(), text().into());
+    }
+    item.extend(data.and_then(Value::as_object).cloned().into_iter().flatten());
+    if forgotten {
+        item.shift_remove("id");
+    }
+    Value::Object(item)
+}
+
+fn answer(result: &ToolResult, before: Option<&Message>) -> Value {
+    let call = before.and_then(|before| before.calls().find(|call| call.id == result.call));
+    let custom = call.is_some_and(is_custom);
+    let kind = if custom { "custom_tool_call_output" } else { "function_call_output" };
+    let id = call_id(&result.call, call.is_some_and(|call| own(call.opaque.as_ref()).is_some()));
+    let is_text = |content: &Content| matches!(content, Content::Text(_));
+    if result.content.iter().all(is_text) {
+        return json!({"type": kind, "call_id": id, "output": result.text()});
+    }
+    let piece = |content: &Content| match content {
+        Content::Media(media) => shown(media),
+        Content::Text(text) => json!({"type": "input_text", "text": text}),
+        _ => json!({"type": "input_text", "text": ""}),
+    };
+    json!({"type": kind, "call_id": id, "output": result.content.iter().map(piece).collect::<Vec<_>>()})
+}
+
+/// A call's id. One of another provider's may be longer than is taken here; it is cut, and told from others that begin
+/// alike by a hash (FNV-1a).
+fn call_id(id: &CallId, is_own: bool) -> Cow<'_, str> {
+    let id = id.as_str();
+    if is_own || id.len() <= LONGEST_ID {
+        return Cow::Borrowed(id);
+    }
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut end = LONGEST_ID - 17;
+    while !id.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{}-{hash:016x}", id.get(..end).unwrap_or_default()))
+}

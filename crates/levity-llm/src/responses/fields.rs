@@ -1,0 +1,75 @@
+//! A body's fields, and those that the user adds to them.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+
+/// The fields of a body. What the user sets counts: a list goes on with it, an object takes it in, anything else is
+/// replaced by it.
+pub(super) struct Fields {
+    body: Body,
+    extra: Map<String, Value>,
+}
+
+impl Fields {
+    pub(super) fn new(endpoint: &Map<String, Value>, request: &Map<String, Value>) -> Self {
+        let mut extra = endpoint.clone();
+        for (name, value) in request {
+            let known = extra.remove(name);
+            extra.insert(name.clone(), merge(known.unwrap_or_default(), value.clone()));
+        }
+        Self { body: Body::new(), extra }
+    }
+
+    pub(super) fn put(&mut self, name: &str, value: Value) {
+        match self.take(name) {
+            Some(theirs) => self.body.field(name, &merge(value, theirs)),
+            None => self.body.field(name, &value),
+        }
+    }
+
+    pub(super) fn optional(&mut self, name: &str, value: Option<impl Serialize>) {
+        if let Some(value) = value {
+            self.put(name, json!(value));
+        }
+    }
+
+    /// A field that is written by hand, unless the user has set it.
+    pub(super) fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        match self.take(name) {
+            Some(theirs) => self.body.field(name, &theirs),
+            None => self.body.raw(name, value),
+        }
+    }
+
+    /// What the user has set, to be written by other means.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.extra.shift_remove(name)
+    }
+
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        for (name, value) in &self.extra {
+            self.body.field(name, value);
+        }
+        self.body.finish()
+    }
+}
+
+fn merge(ours: Value, theirs: Value) -> Value {
+    match (ours, theirs) {
+        (Value::Object(mut ours), Value::Object(theirs)) => {
+            ours.extend(theirs);
+            Value::Object(ours)
+        }
+        (Value::Array(mut ours), Value::Array(theirs)) => {
+            for item in theirs {
+                if !ours.contains(&item) {
+                    ours.push(item);
+                }
+            }
+            Value::Array(ours)
+        }
+        (_, theirs) => theirs,
+    }
+}

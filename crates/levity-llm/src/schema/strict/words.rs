@@ -1,0 +1,79 @@
+//! What the dialect cannot say, in words.
+
+use serde_json::{Map, Value};
+
+/// The formats that are held to.
+const FORMATS: [&str; 9] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Whether a `pattern` or a `format` is one that is held to.
+pub(super) fn is_supported(word: &str, value: &Value) -> bool {
+    let Some(text) = value.as_str() else { return false };
+    if word == "format" {
+        return FORMATS.contains(&text);
+    }
+    // Groups that look around and references back need more than a grammar.
+    let refers_back = text.as_bytes().windows(2).any(|two| matches!(two, [b'\\', b'1'..=b'9' | b'k']));
+    !refers_back && !text.replace("(?:", "").contains("(?")
+}
+
+/// A keyword in words.
+pub(super) fn say(word: &str, value: &Value) -> String {
+    let label = match word {
+        "pattern" => "Must match",
+        "format" => "Format",
+        "minLength" => "Characters at least",
+        "maxLength" => "Characters at most",
+        "minProperties" => "Properties at least",
+        "maxProperties" => "Properties at most",
+        "default" => "Default",
+        _ => "Examples",
+    };
+    match value {
+        Value::String(text) => format!("{label}: {text}."),
+        other => format!("{label}: {other}."),
+    }
+}
+
+/// Puts the description of `from` into `made`, together with what else is to be said.
+pub(super) fn describe(from: &Map<String, Value>, more: &[String], made: &mut Map<String, Value>) {
+    let mut text = from.get("description").and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
+    let words =
+        ["minLength", "maxLength", "minProperties", "maxProperties", "default", "examples", "example"];
+    let said = words.iter().filter_map(|word| from.get(*word).map(|value| say(word, value)));
+    let unique = (from.get("uniqueItems") == Some(&Value::Bool(true))).then(|| "No item twice.".to_owned());
+    for sentence in more.iter().cloned().chain(said).chain(unique) {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&sentence);
+    }
+    if let Some(title) = from.get("title").filter(|title| title.is_string()) {
+        made.insert("title".to_owned(), title.clone());
+    }
+    if !text.is_empty() {
+        made.insert("description".to_owned(), text.into());
+    }
+}
+
+/// Whether no value can match two of these.
+pub(super) fn are_apart(branches: &[Value]) -> bool {
+    let mark = |branch: &Value| -> Option<Value> {
+        let tag = |property: &Value| property.get("const").cloned();
+        branch.get("const").cloned().or_else(|| {
+            branch.get("properties")?.as_object()?.iter().find_map(|(name, property)| {
+                let required = branch.get("required")?.as_array()?.iter().any(|known| known == name);
+                tag(property).filter(|_| required)
+            })
+        })
+    };
+    let kind = |branch: &Value| branch.get("type").filter(|kind| kind.is_string()).cloned();
+    differ(branches.iter().map(mark)) || differ(branches.iter().map(kind))
+}
+
+fn differ(marks: impl Iterator<Item = Option<Value>>) -> bool {
+    let Some(marks) = marks.collect::<Option<Vec<Value>>>() else { return false };
+    // An integer is a number, too.
+    let numbers = marks.contains(&"number".into()) && marks.contains(&"integer".into());
+    !numbers && marks.iter().enumerate().all(|(at, mark)| !marks.iter().take(at).any(|other| other == mark))
+}

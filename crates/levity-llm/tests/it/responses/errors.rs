@@ -1,0 +1,121 @@
+//! What goes wrong.
+
+use levity_core::{Media, ToolCall, ToolOutput, ToolResult};
+use levity_core::{Message, Model as _, ModelError, ModelErrorKind, Options, Part, Request, Role};
+use serde_json::{Value, json};
+
+use super::{events, hi, openai};
+use crate::server::{Answer, Server};
+
+async fn error(answer: Answer) -> ModelError {
+    let server = Server::saying(answer).await;
+    openai(&server, "gpt-5").complete(hi()).await.unwrap_err()
+}
+
+fn began() -> Value {
+    json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Well"})
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream_have_their_kinds() {
+    let failed =
+        |error: Value| json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
+    let bare = |code: &str| json!({"type": "error", "code": code, "message": "No.", "param": null});
+    let limited = ModelErrorKind::RateLimited { retry_after: None };
+    for (event, kind) in [
+        (failed(json!({"code": "server_error", "message": "No."})), ModelErrorKind::Server),
+        (failed(json!({"code": "rate_limit_exceeded", "message": "No."})), limited),
+        (failed(json!({"code": "invalid_prompt", "message": "No."})), ModelErrorKind::BadRequest),
+        (
+            failed(json!({"code": "context_length_exceeded", "message": "No."})),
+            ModelErrorKind::ContextTooLong,
+        ),
+        (failed(json!({"code": "image_too_large", "message": "No."})), ModelErrorKind::BadRequest),
+        (failed(json!({"code": "server_is_overloaded", "message": "No."})), ModelErrorKind::Overloaded),
+        (failed(json!({"code": "slow_down", "message": "No."})), ModelErrorKind::Overloaded),
+        (bare("rate_limit_exceeded"), limited),
+        (
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}),
+            ModelErrorKind::BadRequest,
+        ),
+        (json!({"error": {"code": 503, "message": "No."}}), ModelErrorKind::Overloaded),
+    ] {
+        let error = error(events(&[began(), event.clone()])).await;
+        assert_eq!((error.kind(), error.to_string()), (kind, "No.".to_owned()), "{event}");
+        assert!(error.may_cost());
+    }
+    let error = error(events(&[failed(Value::Null)])).await;
+    assert_eq!(error.kind(), ModelErrorKind::Server);
+}
+
+#[tokio::test]
+async fn a_failure_may_be_a_whole_reply() {
+    let body = json!({"status": "failed", "output": [], "error": {"code": "server_error", "message": "No."}});
+    assert_eq!(error(Answer::json(200, body.to_string())).await.to_string(), "No.");
+    assert_eq!(error(Answer::json(200, "{}")).await.kind(), ModelErrorKind::Malformed);
+    assert_eq!(error(Answer::json(200, "[7]")).await.kind(), ModelErrorKind::Malformed);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_an_error() {
+    for answer in [
+        events(&[began()]),
+        Answer::sse(format!("data: {}\n\ndata: [DONE]\n\n", began())),
+        Answer::sse(""),
+        events(&[began()]).then_reset(),
+    ] {
+        assert_eq!(error(answer).await.kind(), ModelErrorKind::Transport);
+    }
+    assert_eq!(error(Answer::sse("data: {\"type\": \n\n")).await.kind(), ModelErrorKind::Malformed);
+}
+
+#[tokio::test]
+async fn a_reply_of_endless_items_is_an_error() {
+    let added = json!({"type": "response.output_item.added", "item": {"type": "reasoning"}});
+    let endless = Answer::sse("").then_repeat(format!("data: {added}\n\n"), 20_000);
+    assert_eq!(error(endless).await.kind(), ModelErrorKind::Malformed);
+}
+
+#[tokio::test]
+async fn errors_of_http_have_their_kinds() {
+    let said =
+        r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
+    let wrong = error(Answer::json(401, said)).await;
+    assert_eq!((wrong.kind(), wrong.status()), (ModelErrorKind::Auth, Some(401)));
+    assert!(!format!("{wrong} {wrong:?}").contains("sk-secret"));
+    let busy = error(Answer::json(429, r#"{"detail": "Slow."}"#).header("retry-after-ms", "250")).await;
+    let retry_after = Some(std::time::Duration::from_millis(250));
+    assert_eq!(busy.kind(), ModelErrorKind::RateLimited { retry_after });
+}
+
+#[tokio::test]
+async fn what_cannot_be_said_is_refused() {
+    let server = Server::saying(super::whole(&[])).await;
+    let model = openai(&server, "gpt-5").without_streaming();
+    let mut stop = Options::new();
+    stop.stop = vec!["END".to_owned()];
+    let mut seed = Options::new();
+    seed.seed = Some(7);
+    let sound = || Media::bytes("audio/wav", vec![1]);
+    let heard = Request::new().with_message(Message::new(Role::User, [Part::Media(sound())]));
+    let call = ToolCall::new("c1", "record", json!({}));
+    let mut history = hi().history;
+    let mut exchange =
+        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("Here.").with_media(sound())))).unwrap();
+    history.close(exchange, &levity_core::ToolError::failed("unused"));
+    for (request, what) in [
+        (hi().with_options(stop), "`stop`"),
+        (hi().with_options(seed), "`seed`"),
+        (heard, "`audio/wav`"),
+        (Request::new().with_history(history), "`audio/wav`"),
+    ] {
+        // Twice: what was encoded before is not taken for good.
+        for _ in 0..2 {
+            let error = model.complete(request.clone()).await.unwrap_err();
+            assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+            assert!(error.to_string().contains(what) && error.to_string().contains("`ChatModel`"), "{error}");
+        }
+    }
+    assert_eq!(server.seen().len(), 0);
+}
