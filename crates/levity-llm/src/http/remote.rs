@@ -28,6 +28,9 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// Headers of its own: who asks.
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError>;
 
+    /// The server does not know who asks by these headers (401).
+    async fn refused(&self, _headers: &[(&'static str, Secret)]) {}
+
     /// The request's body.
     ///
     /// # Errors
@@ -112,6 +115,9 @@ impl<W: Wire> Remote<W> {
         if (200..300).contains(&reply.status()) {
             return Ok(reply);
         }
+        if reply.status() == 401 {
+            self.wire.refused(&headers).await;
+        }
         let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
         let mut failure = Failure::read(&body);
         for (_, secret) in &headers {
@@ -126,7 +132,11 @@ impl<W: Wire> Remote<W> {
 
     fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
-            ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
+            let (kind, message) = match error.is_eof() {
+                true => (ModelErrorKind::Transport, "the reply broke off before its end"),
+                false => (ModelErrorKind::Malformed, "the reply is not JSON"),
+            };
+            ModelError::new(kind, message).with_source(error)
         })?;
         if let Some(failure) = plain(&value) {
             return Err(failure.into_error(None));
