@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 
-use levity::core::{Finish, ModelError, Response};
+use levity::core::{Finish, ModelError, ModelErrorKind, Response};
 use serde_json::{Value, json};
 
 mod intent;
@@ -73,5 +73,11 @@ fn told(response: &Response) -> Value {
 }
 
 fn failed(error: &ModelError) -> Value {
+    // A reply that was withheld as a whole is a reply to the checker, which ended with the provider's word for it.
+    if error.kind() == ModelErrorKind::ContentFiltered && error.status().is_none() {
+        let message = error.to_string();
+        let word = message.split('`').nth(1).unwrap_or("content_filter");
+        return json!({"text": "", "tool_calls": [], "finish_reason": word, "error": null});
+    }
     json!({"error": {"status": error.status(), "message": error.to_string(), "retryable": error.is_retryable()}})
 }

@@ -41,7 +41,21 @@ fn media(part: &Value) -> Option<Media> {
         media.name = text("/file/filename").or_else(|| text("/filename")).map(str::to_owned);
         return Some(media);
     }
-    None
+    gemini(part)
+}
+
+/// What a part of Gemini's holds, under the names of either case.
+fn gemini(part: &Value) -> Option<Media> {
+    let text = |part: &Value, names: [&str; 2]| -> Option<String> {
+        names.iter().find_map(|name| part.get(*name)?.as_str()).map(str::to_owned)
+    };
+    let mime = |part: &Value| text(part, ["mimeType", "mime_type"]).unwrap_or_default();
+    let found = |names: [&str; 2]| names.iter().find_map(|name| part.get(*name).filter(|found| found.is_object()));
+    if let Some(inline) = found(["inlineData", "inline_data"]) {
+        return Some(Media::bytes(mime(inline), bytes(inline["data"].as_str().unwrap_or_default())));
+    }
+    let file = found(["fileData", "file_data"])?;
+    Some(Media::url(mime(file), text(file, ["fileUri", "file_uri"])?))
 }
 
 /// What stands at an address, or in it.
