@@ -46,7 +46,8 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
 
 /// What only Gemini has: its own tools, and settings that are not everybody's.
 fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
-    let either = |names: [&str; 2]| names.iter().find_map(|name| recorded.get(*name)).cloned().unwrap_or_default();
+    let either =
+        |names: [&str; 2]| names.iter().find_map(|name| recorded.get(*name)).cloned().unwrap_or_default();
     let mut config = either(["generationConfig", "generation_config"]);
     if let Value::Object(config) = &mut config {
         config.retain(|name, _| !name.to_lowercase().contains("schema"));
@@ -70,7 +71,9 @@ fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
         extra.insert("toolConfig".to_owned(), config);
     }
     for name in ["safetySettings", "cachedContent", "labels"] {
-        extra.extend(recorded.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())));
+        extra.extend(
+            recorded.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())),
+        );
     }
     extra
 }
@@ -128,7 +131,9 @@ fn outcome(wire: &str, content: &Value) -> Outcome {
             "error" => Err(ToolError::failed(text)),
             _ => Ok(ToolOutput::text(text)),
         },
-        (_, Some((name, inner))) if wire == "gemini" && name == "output" => Ok(ToolOutput::value(inner.clone())),
+        (_, Some((name, inner))) if wire == "gemini" && name == "output" => {
+            Ok(ToolOutput::value(inner.clone()))
+        }
         (value, _) if wire == "gemini" => Ok(ToolOutput::value(value.clone())),
         (other, _) => Ok(ToolOutput::text(other.to_string())),
     }

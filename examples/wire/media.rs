@@ -50,7 +50,8 @@ fn gemini(part: &Value) -> Option<Media> {
         names.iter().find_map(|name| part.get(*name)?.as_str()).map(str::to_owned)
     };
     let mime = |part: &Value| text(part, ["mimeType", "mime_type"]).unwrap_or_default();
-    let found = |names: [&str; 2]| names.iter().find_map(|name| part.get(*name).filter(|found| found.is_object()));
+    let found =
+        |names: [&str; 2]| names.iter().find_map(|name| part.get(*name).filter(|found| found.is_object()));
     if let Some(inline) = found(["inlineData", "inline_data"]) {
         return Some(Media::bytes(mime(inline), bytes(inline["data"].as_str().unwrap_or_default())));
     }

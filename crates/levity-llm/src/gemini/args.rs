@@ -178,7 +178,9 @@ mod tests {
     #[test]
     fn paths_that_lead_nowhere_are_refused() {
         let deep = format!("${}", ".a".repeat(100));
-        for path in ["", "a", "$a", "$.", "$[", "$[x]", "$['a", "$['a'x", "$.a[99999999999]", "$.a[2000]", &deep] {
+        for path in
+            ["", "a", "$a", "$.", "$[", "$[x]", "$['a", "$['a'x", "$.a[99999999999]", "$.a[2000]", &deep]
+        {
             check(json!([{"jsonPath": path, "numberValue": 1}]), None);
         }
         check(json!([{"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "$.a.b", "numberValue": 1}]), None);

@@ -30,7 +30,8 @@ impl Family {
         if !name.contains("gemini") {
             return Self::Unknown;
         }
-        let version = name.split('-').find_map(|word| word.parse::<f32>().ok()).filter(|version| *version < 100.0);
+        let version =
+            name.split('-').find_map(|word| word.parse::<f32>().ok()).filter(|version| *version < 100.0);
         match version {
             Some(version) if version < 2.5 => Self::Old,
             Some(version) if version < 3.0 => Self::Budget { pro },

@@ -46,7 +46,9 @@ impl Decode for Decoder {
             _ => {
                 let mut value: Value = serde_json::from_slice(data).map_err(unreadable)?;
                 if name == "error" {
-                    return Err(plain(&json!({ "error": value.take() })).unwrap_or_default().into_error(None));
+                    return Err(plain(&json!({ "error": value.take() }))
+                        .unwrap_or_default()
+                        .into_error(None));
                 }
                 self.odd(value, sink)
             }
@@ -70,7 +72,8 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     };
     let mut any = false;
     for piece in pieces {
-        any |= piece.get("candidates").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
+        any |=
+            piece.get("candidates").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
         match Chunk::deserialize(piece) {
             Ok(chunk) => decoder.chunk(chunk, sink)?,
             Err(_) => decoder.odd(piece.clone(), sink)?,
@@ -109,15 +112,22 @@ impl Decoder {
         });
         self.blocked = block.or_else(|| self.blocked.take());
         let first = |candidate: &Candidate| candidate.index.unwrap_or(0) == 0;
-        chunk.candidates.into_iter().flatten().filter(first).try_for_each(|candidate| self.candidate(candidate, sink))
+        chunk
+            .candidates
+            .into_iter()
+            .flatten()
+            .filter(first)
+            .try_for_each(|candidate| self.candidate(candidate, sink))
     }
 
     fn candidate(&mut self, candidate: Candidate, sink: &mut Sink) -> Result<(), ModelError> {
         let parts = candidate.content.and_then(|content| content.parts);
         parts.into_iter().flatten().try_for_each(|piece| self.piece(piece, sink))?;
-        let Some(word) = candidate.finish_reason.filter(|word| !word.is_empty()) else { return Ok(()) };
+        let says = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
+        let Some(word) = candidate.finish_reason.filter(says) else { return Ok(()) };
         if is_filter(&word) {
-            self.blocked = Some(withheld("the reply was withheld", &word, candidate.finish_message.as_deref()));
+            self.blocked =
+                Some(withheld("the reply was withheld", &word, candidate.finish_message.as_deref()));
         }
         self.finish = Some(word);
         Ok(())
@@ -279,7 +289,8 @@ fn count(counts: &Counts) -> Option<Usage> {
         (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
     };
     let mut usage = Usage::default();
-    usage.input = counts.prompt_token_count.and_then(|tokens| sum(Some(tokens), counts.tool_use_prompt_token_count));
+    usage.input =
+        counts.prompt_token_count.and_then(|tokens| sum(Some(tokens), counts.tool_use_prompt_token_count));
     usage.output = sum(counts.candidates_token_count, counts.thoughts_token_count)
         .or_else(|| counts.total_token_count?.checked_sub(usage.input?));
     usage.cached = counts.cached_content_token_count;
@@ -288,5 +299,10 @@ fn count(counts: &Counts) -> Option<Usage> {
 }
 
 fn unreadable(error: serde_json::Error) -> ModelError {
-    ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read").with_source(error)
+    // A stream that is cut within a piece ends with the beginning of one.
+    let (kind, message) = match error.is_eof() {
+        true => (ModelErrorKind::Transport, "the reply broke off before its end"),
+        false => (ModelErrorKind::Malformed, "a piece of the reply cannot be read"),
+    };
+    ModelError::new(kind, message).with_source(error)
 }

@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use levity_core::{Content, Media, MediaSource, Message, Opaque, Part, Request, Role, ToolCall, ToolResult, ToolSpec};
+use levity_core::{
+    Content, Media, MediaSource, Message, Opaque, Part, Request, Role, ToolCall, ToolResult, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -21,7 +23,9 @@ pub(super) fn contents(request: &Request, family: Family, list: &mut List<'_>) {
     for (at, message) in messages.iter().enumerate() {
         // Answers stand right behind their calls in any history, so what is made of them cannot change.
         let calls = at.checked_sub(1).and_then(|before| messages.get(before));
-        let json = request.history.encoded(at, wire, || encode(message, calls.map(|calls| &**calls), family.signs()));
+        let json = request
+            .history
+            .encoded(at, wire, || encode(message, calls.map(|calls| &**calls), family.signs()));
         list.add(&json);
     }
 }
@@ -128,7 +132,9 @@ fn response(result: &ToolResult) -> Value {
     let has_text = result.content.iter().any(|content| matches!(content, Content::Text(_)));
     match &result.value {
         _ if result.is_error() => json!({"error": result.text()}),
-        Some(Value::Object(map)) if !has_text && !map.contains_key("output") && !map.contains_key("error") => {
+        Some(Value::Object(map))
+            if !has_text && !map.contains_key("output") && !map.contains_key("error") =>
+        {
             map.clone().into()
         }
         Some(value) if !has_text => json!({ "output": value }),

@@ -129,9 +129,7 @@ impl AccessTokens {
     #[must_use]
     pub fn with_token_url(self, url: impl AsRef<str>) -> Self {
         match &self.0.source {
-            Source::Credentials(known) => {
-                Self::of(Source::Credentials(known.clone().with_url(url.as_ref())))
-            }
+            Source::Credentials(known) => Self::of(Source::Credentials(known.clone().with_url(url.as_ref()))),
             _ => self,
         }
     }

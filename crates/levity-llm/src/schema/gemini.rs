@@ -298,7 +298,10 @@ fn types(map: &Object) -> Vec<String> {
             types.push(kind);
         }
     }
-    if map.get("nullable") == Some(&Value::Bool(true)) && !types.is_empty() && !types.iter().any(|t| t == "null") {
+    if map.get("nullable") == Some(&Value::Bool(true))
+        && !types.is_empty()
+        && !types.iter().any(|t| t == "null")
+    {
         types.push("null".to_owned());
     }
     if types.is_empty() {

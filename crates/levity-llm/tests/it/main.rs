@@ -10,6 +10,8 @@
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod json;
 mod json_hostile;
 mod json_random;

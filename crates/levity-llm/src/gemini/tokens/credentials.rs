@@ -68,7 +68,8 @@ pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Op
 impl Credentials {
     pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
         let mut text = String::new();
-        let read = std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
         read.map_err(|error| {
             let message = format!(
                 "the credentials in `{}` cannot be read; run `gcloud auth application-default login`, or name \
@@ -78,14 +79,16 @@ impl Credentials {
             ModelError::new(ModelErrorKind::Auth, message).with_source(error)
         })?;
         // What is wrong is told without what is in the file.
-        let file: File =
-            serde_json::from_str(&text).map_err(|_| wrong(&format!("`{}` is no JSON of credentials", path.display())))?;
+        let file: File = serde_json::from_str(&text)
+            .map_err(|_| wrong(&format!("`{}` is no JSON of credentials", path.display())))?;
         Self::of(file)
     }
 
     fn of(file: File) -> Result<Self, ModelError> {
         let need = |field: Option<String>, name: &str| {
-            field.filter(|value| !value.is_empty()).ok_or_else(|| wrong(&format!("the credentials lack `{name}`")))
+            field
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| wrong(&format!("the credentials lack `{name}`")))
         };
         let grant = match &*file.kind {
             "authorized_user" => Grant::User {
@@ -130,9 +133,10 @@ impl Credentials {
                 let life = answer.get("expires_in").and_then(Value::as_u64).unwrap_or(3_600);
                 Ok(AccessToken::new(token).with_lifetime(Duration::from_secs(life)))
             }
-            (200..300, None) => {
-                Err(ModelError::new(ModelErrorKind::Malformed, "the answer to the credentials has no access token"))
-            }
+            (200..300, None) => Err(ModelError::new(
+                ModelErrorKind::Malformed,
+                "the answer to the credentials has no access token",
+            )),
             (400..404, _) => Err(self.refused(&answer).with_status(reply.status())),
             (status, _) => Err(Failure::read(&body).into_http_error(status, reply.headers())),
         }
@@ -184,7 +188,8 @@ fn assertion(
     if let Some(id) = key_id {
         head["kid"] = id.into();
     }
-    let claims = json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
+    let claims =
+        json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let text = format!("{}.{}", encode(&head), encode(&claims));
     let mut signature = vec![0; key.public().modulus_len()];

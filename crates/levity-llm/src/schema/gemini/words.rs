@@ -84,9 +84,20 @@ fn clause(name: &str, value: &Value) -> Option<String> {
         "contentEncoding" | "contentMediaType" => format!("{name}: {}", value.as_str()?),
         "also" => format!("also matches {value}"),
         "not" => format!("does not match {value}"),
-        "patternProperties" | "propertyNames" | "contains" | "minContains" | "maxContains" | "if" | "then"
-        | "else" | "dependentRequired" | "dependentSchemas" | "dependencies" | "unevaluatedProperties"
-        | "unevaluatedItems" | "contentSchema" => format!("{name}: {value}"),
+        "patternProperties"
+        | "propertyNames"
+        | "contains"
+        | "minContains"
+        | "maxContains"
+        | "if"
+        | "then"
+        | "else"
+        | "dependentRequired"
+        | "dependentSchemas"
+        | "dependencies"
+        | "unevaluatedProperties"
+        | "unevaluatedItems"
+        | "contentSchema" => format!("{name}: {value}"),
         _ => return None,
     })
 }
