@@ -38,7 +38,7 @@ async fn answer(case: &Value) -> Value {
     let mut told =
         match model.complete(intent::request(&wire, &read("intent.json"), &read("request.json"))).await {
             Ok(response) => told(&response),
-            Err(error) => failed(&error),
+            Err(error) => failed(&wire, &error),
         };
     told["id"] = case["id"].clone();
     told
@@ -72,9 +72,9 @@ fn told(response: &Response) -> Value {
     })
 }
 
-fn failed(error: &ModelError) -> Value {
-    // A reply that was withheld as a whole is a reply to the checker, which ended with the provider's word for it.
-    if error.kind() == ModelErrorKind::ContentFiltered && error.status().is_none() {
+fn failed(wire: &str, error: &ModelError) -> Value {
+    // A reply of Gemini's that was withheld as a whole is a reply to the checker, which ended with Google's word for it.
+    if wire == "gemini" && error.kind() == ModelErrorKind::ContentFiltered && error.status().is_none() {
         let message = error.to_string();
         let word = message.split('`').nth(1).unwrap_or("content_filter");
         return json!({"text": "", "tool_calls": [], "finish_reason": word, "error": null});

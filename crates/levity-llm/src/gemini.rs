@@ -196,11 +196,12 @@ impl Gemini {
 }
 
 type Tools = Arc<[Arc<ToolSpec>]>;
+type Known = Option<(Tools, Arc<[u8]>)>;
 
 /// The declarations of the tools that were offered last. An agent offers the same ones each turn, and narrowing
 /// their schemas costs more than all else in a request.
 #[derive(Clone, Default)]
-struct Declared(Arc<Mutex<Option<(Tools, Arc<[u8]>)>>>);
+struct Declared(Arc<Mutex<Known>>);
 
 impl Declared {
     fn of(&self, tools: &Tools) -> Arc<[u8]> {

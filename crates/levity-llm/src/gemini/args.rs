@@ -146,6 +146,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "cases are written down in place")]
     fn check(partials: Value, expected: Option<Value>) {
         let partials: Vec<Partial> = serde_json::from_value(partials).unwrap();
         let mut args = Args::default();

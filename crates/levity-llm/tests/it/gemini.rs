@@ -30,7 +30,9 @@ fn sse(pieces: &[Value]) -> Answer {
 
 /// A piece of a reply with these parts.
 fn said(parts: Value) -> Value {
-    json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]})
+    let mut piece = json!({"candidates": [{"content": {"role": "model"}, "index": 0}]});
+    piece["candidates"][0]["content"]["parts"] = parts;
+    piece
 }
 
 /// The last piece of a reply.

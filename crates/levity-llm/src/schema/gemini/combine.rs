@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// What both say together. Where they cannot be told together, `over` counts and the other is kept under `allOf`'s
-/// name for it, `also`, which is put into words.
+/// What both say together. Where a keyword can be said only once, that of `over` counts, and the other is kept under
+/// `also`, which is put into words.
 pub(super) fn both(under: Map<String, Value>, over: Map<String, Value>) -> Map<String, Value> {
     let mut whole = under;
     for (name, value) in over {

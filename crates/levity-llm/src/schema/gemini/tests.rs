@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::{MOST, narrow, parameters};
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "cases are written down in place")]
 fn check(schema: Value, expected: Value) {
     assert_eq!(narrow(&schema), expected, "{schema}");
 }

@@ -95,7 +95,7 @@ async fn a_stream_that_ends_early_broke_off() {
     let whole = last(json!([{"text": "Well."}]), "STOP").to_string();
     for answer in [
         sse(&[]),
-        sse(&[begun.clone()]),
+        sse(std::slice::from_ref(&begun)),
         Answer::sse(format!("data: {}", &whole[..whole.len() / 2])),
         Answer::json(200, format!("[{begun},")),
         Answer::json(200, &whole[..whole.len() - 3]),
