@@ -38,6 +38,8 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     let mut options = options(&intent["params"]);
     if wire == "openai_responses" {
         responses(&mut options.extra, intent, recorded);
+    } else if wire == "gemini" {
+        options.extra = gemini(intent, recorded);
     } else if intent["output"]["kind"] == "json" {
         options.extra.insert("response_format".to_owned(), json!({"type": "json_object"}));
     }
@@ -68,6 +70,40 @@ fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
     }
 }
 
+/// What only Gemini has: its own tools, and settings that are not everybody's.
+fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
+    let either =
+        |names: [&str; 2]| names.iter().find_map(|name| recorded.get(*name)).cloned().unwrap_or_default();
+    let mut config = either(["generationConfig", "generation_config"]);
+    if let Value::Object(config) = &mut config {
+        config.retain(|name, _| !name.to_lowercase().contains("schema"));
+    }
+    let mut extra = Map::new();
+    if config.is_object() {
+        extra.insert("generationConfig".to_owned(), config);
+    }
+    let tools = recorded["tools"].as_array().cloned().unwrap_or_default();
+    let hosted = tools.into_iter().filter_map(|mut tool| {
+        let kinds = tool.as_object_mut()?;
+        kinds.retain(|name, value| !name.to_lowercase().starts_with("function") && !value.is_null());
+        (!kinds.is_empty()).then_some(tool)
+    });
+    let hosted: Vec<Value> = hosted.collect();
+    if !hosted.is_empty() {
+        extra.insert("tools".to_owned(), hosted.into());
+    }
+    if let Some(names) = intent["tool_choice"].get("allowed") {
+        let config = json!({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": names}});
+        extra.insert("toolConfig".to_owned(), config);
+    }
+    for name in ["safetySettings", "cachedContent", "labels"] {
+        extra.extend(
+            recorded.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())),
+        );
+    }
+    extra
+}
+
 fn options(params: &Value) -> Options {
     let mut options = Options::new();
     options.temperature = params["temperature"].as_f64();
@@ -90,12 +126,15 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
     let mut media = media::all(recorded).into_iter();
     let mut history = History::new();
     let mut parts: Vec<(String, Part)> = Vec::new();
-    let mut results: Vec<(String, ToolOutput)> = Vec::new();
+    let mut results: Vec<(String, Outcome)> = Vec::new();
     for turn in turns.as_array().into_iter().flatten() {
         let role = turn[0].as_str().unwrap_or_default().to_owned();
         if let Some(result) = turn[1].get("tool_result") {
-            let output = output(&result["content"], &mut media);
-            results.push((result["id"].as_str().unwrap_or_default().to_owned(), output));
+            let mut outcome = outcome(wire, &result["content"], &mut media);
+            for media in result["parts"].as_array().into_iter().flatten().filter_map(|_| media.next()) {
+                outcome = outcome.map(|output| output.with_media(media));
+            }
+            results.push((result["id"].as_str().unwrap_or_default().to_owned(), outcome));
             continue;
         }
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
@@ -128,7 +167,26 @@ fn is_media(part: &Value) -> bool {
     ["image", "audio", "file", "video"].iter().any(|kind| part.get(*kind).is_some())
 }
 
-fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut Vec<(String, ToolOutput)>) {
+type Outcome = Result<ToolOutput, ToolError>;
+
+/// What a tool answered. Gemini takes objects, and has a key for errors; the others take text.
+fn outcome(wire: &str, content: &Value, media: &mut impl Iterator<Item = Media>) -> Outcome {
+    let only = content.as_object().filter(|map| map.len() == 1).and_then(|map| map.iter().next());
+    match (content, only) {
+        (Value::String(text), _) => Ok(ToolOutput::text(text)),
+        (_, Some((name, Value::String(text)))) if wire == "gemini" => match &**name {
+            "error" => Err(ToolError::failed(text)),
+            _ => Ok(ToolOutput::text(text)),
+        },
+        (_, Some((name, inner))) if wire == "gemini" && name == "output" => {
+            Ok(ToolOutput::value(inner.clone()))
+        }
+        (value, _) if wire == "gemini" => Ok(ToolOutput::value(value.clone())),
+        (other, _) => Ok(output(other, media)),
+    }
+}
+
+fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut Vec<(String, Outcome)>) {
     let Some((role, _)) = parts.first() else { return };
     let role = match &**role {
         "assistant" => Role::Assistant,
@@ -144,8 +202,8 @@ fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut V
     for call in exchange.reply().clone().calls() {
         let same = results.iter().position(|(id, _)| *id == *call.id.as_str());
         let at = same.or((!results.is_empty()).then_some(0));
-        if let Some((_, output)) = at.map(|at| results.remove(at)) {
-            let _ = exchange.answer(ToolResult::new(call, Ok(output)));
+        if let Some((_, outcome)) = at.map(|at| results.remove(at)) {
+            let _ = exchange.answer(ToolResult::new(call, outcome));
         }
     }
     history.close(exchange, &ToolError::failed("no answer was recorded"));

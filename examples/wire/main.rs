@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 
-use levity::core::{Finish, ModelError, Response};
+use levity::core::{Finish, ModelError, ModelErrorKind, Response};
 use serde_json::{Value, json};
 
 mod intent;
@@ -41,7 +41,7 @@ async fn answer(case: &Value) -> Value {
     let mut told =
         match model.complete(intent::request(&wire, &read("intent.json"), &read("request.json"))).await {
             Ok(response) => told(&response),
-            Err(error) => failed(&error),
+            Err(error) => failed(&wire, &error),
         };
     told["id"] = case["id"].clone();
     told
@@ -81,6 +81,12 @@ fn told(response: &Response) -> Value {
     })
 }
 
-fn failed(error: &ModelError) -> Value {
+fn failed(wire: &str, error: &ModelError) -> Value {
+    // A reply of Gemini's that was withheld as a whole is a reply to the checker, which ended with Google's word for it.
+    if wire == "gemini" && error.kind() == ModelErrorKind::ContentFiltered && error.status().is_none() {
+        let message = error.to_string();
+        let word = message.split('`').nth(1).unwrap_or("content_filter");
+        return json!({"text": "", "tool_calls": [], "finish_reason": word, "error": null});
+    }
     json!({"error": {"status": error.status(), "message": error.to_string(), "retryable": error.is_retryable()}})
 }

@@ -42,9 +42,25 @@ fn media(part: &Value) -> Option<Media> {
         return Some(media);
     }
     let file = text("/file_url").or_else(|| text("/file_id"));
-    file.map(|file| {
+    let file = file.map(|file| {
         Media::url(if part["type"] == "input_image" { "image/png" } else { "application/pdf" }, file)
-    })
+    });
+    file.or_else(|| gemini(part))
+}
+
+/// What a part of Gemini's holds, under the names of either case.
+fn gemini(part: &Value) -> Option<Media> {
+    let text = |part: &Value, names: [&str; 2]| -> Option<String> {
+        names.iter().find_map(|name| part.get(*name)?.as_str()).map(str::to_owned)
+    };
+    let mime = |part: &Value| text(part, ["mimeType", "mime_type"]).unwrap_or_default();
+    let found =
+        |names: [&str; 2]| names.iter().find_map(|name| part.get(*name).filter(|found| found.is_object()));
+    if let Some(inline) = found(["inlineData", "inline_data"]) {
+        return Some(Media::bytes(mime(inline), bytes(inline["data"].as_str().unwrap_or_default())));
+    }
+    let file = found(["fileData", "file_data"])?;
+    Some(Media::url(mime(file), text(file, ["fileUri", "file_uri"])?))
 }
 
 /// What stands at an address, or in it.

@@ -1,7 +1,7 @@
 //! The model of a case.
 
 use levity::core::Model;
-use levity::llm::{ChatModel, Endpoint, OpenAiModel};
+use levity::llm::{ChatModel, Endpoint, GeminiModel, OpenAiModel};
 use serde_json::Value;
 
 /// The model that speaks a case's protocol, at the case's address.
@@ -15,6 +15,14 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
         }
         "openai_responses" => {
             let model = responses(text("server"), &format!("{base}/v1"), id, &recorded(text("dir")));
+            Some(Box::new(if stream { model } else { model.without_streaming() }))
+        }
+        "gemini" => {
+            let model = match text("server") {
+                "vertex" => GeminiModel::vertex("project", "us-central1", "none", id),
+                _ => GeminiModel::new("none", id),
+            };
+            let model = model.with_endpoint(|_| Endpoint::new(base));
             Some(Box::new(if stream { model } else { model.without_streaming() }))
         }
         _ => None,

@@ -5,9 +5,13 @@ use serde_json::{Value, json};
 
 /// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this protocol.
 pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<Opaque> {
-    let state = part.get("opaque").filter(|state| !state.is_null())?;
-    match (wire, kind) {
-        ("openai_responses", "thinking") => Some(Opaque::new(wire, reasoning(state, &part["thinking"]))),
+    let state = part.get("opaque").filter(|state| !state.is_null());
+    match (wire, kind, state) {
+        ("gemini", "thinking", None) => Some(Opaque::new("gemini", json!({"thought": true}))),
+        ("gemini", _, Some(state)) => Some(Opaque::new("gemini", json!({"thoughtSignature": state}))),
+        ("openai_responses", "thinking", Some(state)) => {
+            Some(Opaque::new(wire, reasoning(state, &part["thinking"])))
+        }
         _ => None,
     }
 }

@@ -10,6 +10,8 @@ mod body;
 mod chat;
 #[cfg(feature = "http")]
 mod error;
+#[cfg(feature = "gemini")]
+mod gemini;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
@@ -18,7 +20,7 @@ mod models;
 mod responses;
 #[cfg(feature = "http")]
 #[cfg_attr(
-    not(any(feature = "openai", feature = "compatible")),
+    not(any(feature = "openai", feature = "compatible", feature = "gemini")),
     allow(dead_code, reason = "only some dialects need it")
 )]
 mod schema;
@@ -27,6 +29,8 @@ mod schema;
 pub use chat::ChatModel;
 #[cfg(feature = "http")]
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "gemini")]
+pub use gemini::{AccessToken, AccessTokens, GeminiModel};
 #[cfg(feature = "http")]
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;

@@ -44,6 +44,13 @@ impl Failure {
                 failure.words.push(' ');
             }
         }
+        // Google has the reason among the details.
+        for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(reason) = detail.get("reason").and_then(Value::as_str) {
+                failure.words.push_str(&reason.to_lowercase());
+                failure.words.push(' ');
+            }
+        }
         failure.retry_after = google_delay(error);
         failure
     }
@@ -114,7 +121,7 @@ impl Failure {
         if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {
             return ModelErrorKind::ContentFiltered;
         }
-        if says(&["insufficient_quota", "billing", "payment_required"]) {
+        if says(&["insufficient_quota", "billing", "payment_required", "api_key_invalid"]) {
             return ModelErrorKind::Auth;
         }
         match status {

@@ -31,6 +31,9 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// Headers of its own: who asks.
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError>;
 
+    /// The server does not know who asks by these headers (401).
+    async fn refused(&self, _headers: &[(&'static str, Secret)]) {}
+
     /// The request's body.
     ///
     /// # Errors
@@ -143,6 +146,9 @@ impl<W: Wire> Remote<W> {
         if (200..300).contains(&reply.status()) {
             return Ok((reply, secrets));
         }
+        if reply.status() == 401 {
+            self.wire.refused(&headers).await;
+        }
         let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
         let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
         Err(secrets.scrub(error))
@@ -150,7 +156,11 @@ impl<W: Wire> Remote<W> {
 
     fn read_whole(&self, body: &[u8], nulls: Option<Arc<Nulls>>) -> Result<Sink, ModelError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
-            ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
+            let (kind, message) = match error.is_eof() {
+                true => (ModelErrorKind::Transport, "the reply broke off before its end"),
+                false => (ModelErrorKind::Malformed, "the reply is not JSON"),
+            };
+            ModelError::new(kind, message).with_source(error)
         })?;
         if let Some(failure) = plain(&value) {
             return Err(failure.into_error(None));
@@ -207,7 +217,10 @@ struct Secrets(Vec<Secret>);
 
 impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
-        Self(own.iter().map(|(_, secret)| secret).chain(endpoint.secrets()).cloned().collect())
+        // Others, such as a project, help to understand an error.
+        let tells = |name: &str| name == "authorization" || name.contains("key");
+        let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
+        Self(own.chain(endpoint.secrets()).cloned().collect())
     }
 
     fn scrub(&self, error: ModelError) -> ModelError {

@@ -200,6 +200,32 @@ impl Models {
         self.at(Api::Ollama, name, name.base_url.or(host.as_deref()), key)
     }
 
+    #[cfg(feature = "gemini")]
+    fn vertex(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+        let (_, project) = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).ok_or_else(|| Error::Missing {
+            provider: name.provider.to_owned(),
+            what: "a project",
+            variables: "`GOOGLE_CLOUD_PROJECT`".to_owned(),
+        })?;
+        let region = self.variables.first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
+        let region = region.map_or("global", |(_, region)| region.expose());
+        let model = crate::GeminiModel::vertex(project.expose(), region, self.tokens()?, name.id);
+        let model = model.with_endpoint(moved(name.base_url));
+        Ok(made!(self, model.with_card(self.list.card(name.provider, name.id))))
+    }
+
+    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file.
+    #[cfg(feature = "gemini")]
+    fn tokens(&self) -> Result<crate::AccessTokens, Error> {
+        if let Some(token) = self.variables.get("GOOGLE_ACCESS_TOKEN") {
+            return Ok(crate::AccessTokens::fixed(token.clone()));
+        }
+        match self.variables.get("GOOGLE_APPLICATION_CREDENTIALS") {
+            Some(path) => Ok(crate::AccessTokens::from_file(path.expose())?),
+            None => Ok(crate::AccessTokens::from_env()?),
+        }
+    }
+
     #[cfg(not(feature = "gemini"))]
     #[expect(clippy::unused_self, reason = "it is one of two")]
     fn vertex(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {

@@ -7,6 +7,6 @@ mod files;
 mod rate;
 mod retry;
 mod route;
-mod support;
+pub(crate) mod support;
 mod text_tools;
 mod thinking;

@@ -12,6 +12,8 @@
 mod chat;
 #[cfg(feature = "compatible")]
 mod faults;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod json;
 mod json_hostile;
 mod json_random;

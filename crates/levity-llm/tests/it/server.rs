@@ -200,6 +200,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Seen> {
     let length = seen.header("content-length").parse().unwrap_or(0);
     let mut body = bytes.split_off(head + 4);
     while body.len() < length && stream.read_buf(&mut body).await? > 0 {}
-    seen.body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    // What is no JSON, such as a form, is kept as text.
+    seen.body = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
     Ok(seen)
 }

@@ -1,0 +1,191 @@
+//! What is set on a request beside the conversation.
+
+use std::borrow::Cow;
+
+use levity_core::{Request, ThinkingMode, ToolChoice};
+use serde_json::{Map, Value, json};
+
+use crate::schema;
+
+/// What is known of a model by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Models before 2.5, and those that are no Gemini: they do not think.
+    Old,
+    /// Gemini 2.5: thinks by a budget.
+    Budget { pro: bool },
+    /// Gemini 3 and later, and names that stand for the latest: thinks by levels, wants signatures back.
+    Level { pro: bool, medium: bool },
+    /// A model whose name tells nothing, such as a tuned one.
+    Unknown,
+}
+
+impl Family {
+    pub(super) fn of(model: &str) -> Self {
+        let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let pro = name.contains("pro");
+        if name.starts_with("gemma") || name.starts_with("learnlm") {
+            return Self::Old;
+        }
+        if !name.contains("gemini") {
+            return Self::Unknown;
+        }
+        let version =
+            name.split('-').find_map(|word| word.parse::<f32>().ok()).filter(|version| *version < 100.0);
+        match version {
+            Some(version) if version < 2.5 => Self::Old,
+            Some(version) if version < 3.0 => Self::Budget { pro },
+            // The first of them knows only little and much.
+            Some(version) => Self::Level { pro, medium: !pro || version > 3.0 },
+            None if name.ends_with("-latest") => Self::Level { pro, medium: true },
+            None => Self::Unknown,
+        }
+    }
+
+    pub(super) fn thinks(self) -> bool {
+        self != Self::Old
+    }
+
+    /// Whether calls must come with signatures, and answers may hold pictures.
+    pub(super) fn signs(self) -> bool {
+        matches!(self, Self::Level { .. })
+    }
+
+    /// Whether an answer can be held to a schema while tools are on offer.
+    fn has_schema_beside_tools(self) -> bool {
+        matches!(self, Self::Level { .. } | Self::Unknown)
+    }
+}
+
+/// The instructions, and the answer's shape where only words can say it.
+pub(super) fn system(request: &Request, family: Family) -> Cow<'_, str> {
+    let system = request.system.as_deref().unwrap_or_default();
+    let Some(output) = request.output.as_ref().filter(|_| !holds_to_schema(request, family)) else {
+        return Cow::Borrowed(system);
+    };
+    let gap = if system.is_empty() { "" } else { "\n\n" };
+    let ask = "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
+    Cow::Owned(format!("{system}{gap}{ask}: {}", output.schema))
+}
+
+fn holds_to_schema(request: &Request, family: Family) -> bool {
+    request.tools.is_empty() || family.has_schema_beside_tools()
+}
+
+/// `toolConfig`.
+pub(super) fn tools(request: &Request) -> Map<String, Value> {
+    let config = match &request.tool_choice {
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Required => json!({"mode": "ANY"}),
+        ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+        _ => Value::Null,
+    };
+    let mut own = Map::new();
+    if !config.is_null() && !request.tools.is_empty() {
+        own.insert("functionCallingConfig".to_owned(), config);
+    }
+    own
+}
+
+/// `generationConfig`.
+pub(super) fn generation(request: &Request, family: Family) -> Map<String, Value> {
+    let options = &request.options;
+    let mut own = Map::new();
+    let mut set = |name: &str, value: Option<Value>| own.extend(value.map(|value| (name.to_owned(), value)));
+    set("temperature", options.temperature.map(Value::from));
+    set("topP", options.top_p.map(Value::from));
+    set("maxOutputTokens", options.max_tokens.map(Value::from));
+    set("seed", options.seed.map(Value::from));
+    set("stopSequences", (!options.stop.is_empty()).then(|| json!(options.stop)));
+    set("thinkingConfig", options.thinking.and_then(|mode| thinking(mode, family)));
+    if let Some(output) = request.output.as_ref().filter(|_| holds_to_schema(request, family)) {
+        set("responseMimeType", Some(json!("application/json")));
+        set("responseJsonSchema", Some(schema::gemini::narrow(&output.schema)));
+    }
+    own
+}
+
+/// `thinkingConfig`. A model that cannot be kept from thinking thinks as little as it can.
+fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
+    let mode = if mode == ThinkingMode::Budget(0) { ThinkingMode::Off } else { mode };
+    let shown = mode != ThinkingMode::Off;
+    let mut config = match family {
+        Family::Old => return None,
+        Family::Budget { .. } | Family::Unknown => {
+            let least = if family == (Family::Budget { pro: true }) { 128 } else { 0 };
+            let budget: i64 = match mode {
+                ThinkingMode::Off => least,
+                ThinkingMode::Low => 1_024,
+                ThinkingMode::Medium => 8_192,
+                ThinkingMode::High => 24_576,
+                ThinkingMode::Budget(tokens) => i64::try_from(tokens).unwrap_or(i64::MAX).max(least),
+                _ => -1,
+            };
+            json!({ "thinkingBudget": budget })
+        }
+        Family::Level { pro, medium } => match mode {
+            ThinkingMode::Off if !pro => json!({"thinkingLevel": "MINIMAL"}),
+            ThinkingMode::Off | ThinkingMode::Low => json!({"thinkingLevel": "LOW"}),
+            ThinkingMode::Medium if medium => json!({"thinkingLevel": "MEDIUM"}),
+            ThinkingMode::Medium | ThinkingMode::High => json!({"thinkingLevel": "HIGH"}),
+            // Taken all the same, and the only way to say a number.
+            ThinkingMode::Budget(tokens) => json!({"thinkingBudget": tokens}),
+            _ => json!({}),
+        },
+    };
+    if shown {
+        config["includeThoughts"] = true.into();
+    }
+    Some(config)
+}
+
+/// Puts `more` into `own`, key by key and at every depth; `more` counts.
+pub(super) fn merge(own: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (own.get_mut(&name), value) {
+            (Some(Value::Object(own)), Value::Object(more)) => merge(own, more),
+            (_, value) => drop(own.insert(name, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_family() {
+        let check = |name: &str, family| assert_eq!(Family::of(name), family, "{name}");
+        check("gemini-1.5-flash", Family::Old);
+        check("gemini-2.0-flash-001", Family::Old);
+        check("gemma-3-27b-it", Family::Old);
+        check("models/gemini-2.5-flash-lite", Family::Budget { pro: false });
+        check("gemini-2.5-pro-preview-05-06", Family::Budget { pro: true });
+        check("gemini-3-pro-preview", Family::Level { pro: true, medium: false });
+        check("publishers/google/models/gemini-3.1-flash", Family::Level { pro: false, medium: true });
+        check("gemini-flash-latest", Family::Level { pro: false, medium: true });
+        check("gemini-exp-1206", Family::Unknown);
+        check("tunedModels/mine", Family::Unknown);
+    }
+
+    #[test]
+    fn thinking_is_said_as_the_model_takes_it() {
+        let check = |mode, name: &str, expected: Value| {
+            assert_eq!(thinking(mode, Family::of(name)).unwrap_or_default(), expected, "{mode:?} for {name}");
+        };
+        let shown = |name: &str, value: Value| json!({name: value, "includeThoughts": true});
+        check(ThinkingMode::Off, "gemini-2.5-flash", json!({"thinkingBudget": 0}));
+        check(ThinkingMode::Off, "gemini-2.5-pro", json!({"thinkingBudget": 128}));
+        check(ThinkingMode::Budget(0), "gemini-2.5-pro", json!({"thinkingBudget": 128}));
+        check(ThinkingMode::Auto, "gemini-2.5-flash", shown("thinkingBudget", json!(-1)));
+        check(ThinkingMode::Budget(500), "gemini-2.5-flash", shown("thinkingBudget", json!(500)));
+        check(ThinkingMode::Off, "gemini-3-flash", json!({"thinkingLevel": "MINIMAL"}));
+        check(ThinkingMode::Off, "gemini-3-pro", json!({"thinkingLevel": "LOW"}));
+        check(ThinkingMode::High, "gemini-3-pro", shown("thinkingLevel", json!("HIGH")));
+        check(ThinkingMode::Medium, "gemini-3-pro", shown("thinkingLevel", json!("HIGH")));
+        check(ThinkingMode::Medium, "gemini-3.1-pro", shown("thinkingLevel", json!("MEDIUM")));
+        check(ThinkingMode::Budget(500), "gemini-3-pro", shown("thinkingBudget", json!(500)));
+        check(ThinkingMode::Auto, "gemini-3-pro", json!({"includeThoughts": true}));
+        check(ThinkingMode::High, "gemini-2.0-flash", Value::Null);
+    }
+}

@@ -1,0 +1,308 @@
+//! Puts replies together.
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use levity_core::{CallId, Delta, Finish, Media, ModelError, ModelErrorKind, Opaque, Part, Usage};
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+
+use super::NAME;
+use super::args::Args;
+use super::pieces::{Blob, Call, Candidate, Chunk, Counts, Piece, tidy};
+use crate::http::{Decode, Sink, plain};
+
+/// What has been said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// How many calls have begun.
+    calls: u32,
+    /// A call whose arguments are still coming.
+    open: Option<Open>,
+    /// Whether the last thing said was a thought that does not bear Gemini's mark yet.
+    thinks: bool,
+    spoke: bool,
+    finish: Option<String>,
+    /// Why the prompt or the reply was withheld, in words.
+    blocked: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    index: u32,
+    args: Args,
+    /// What goes back with the call.
+    fields: Map<String, Value>,
+}
+
+impl Decode for Decoder {
+    fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
+        let data = data.trim_ascii();
+        if data.is_empty() || data == b"[DONE]" {
+            return Ok(());
+        }
+        match serde_json::from_slice::<Chunk>(data) {
+            Ok(chunk) if name != "error" => self.chunk(chunk, sink),
+            _ => {
+                let mut value: Value = serde_json::from_slice(data).map_err(unreadable)?;
+                if name == "error" {
+                    return Err(plain(&json!({ "error": value.take() }))
+                        .unwrap_or_default()
+                        .into_error(None));
+                }
+                self.odd(value, sink)
+            }
+        }
+    }
+
+    fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
+        if self.finish.is_none() && self.blocked.is_none() {
+            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+        }
+        self.finish(sink)
+    }
+}
+
+/// Reads a reply that came in one piece, or a whole stream as one list.
+pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
+    let mut decoder = Decoder::default();
+    let pieces = match reply {
+        Value::Array(pieces) => pieces.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut any = false;
+    for piece in pieces {
+        any |=
+            piece.get("candidates").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
+        match Chunk::deserialize(piece) {
+            Ok(chunk) => decoder.chunk(chunk, sink)?,
+            Err(_) => decoder.odd(piece.clone(), sink)?,
+        }
+    }
+    if !any && decoder.blocked.is_none() {
+        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no candidates"));
+    }
+    decoder.finish(sink)
+}
+
+impl Decoder {
+    /// A piece in which something is not as it should be.
+    fn odd(&mut self, mut value: Value, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Value::Array(pieces) = value {
+            return pieces.into_iter().try_for_each(|piece| match piece {
+                Value::Array(_) => Ok(()),
+                piece => self.odd(piece, sink),
+            });
+        }
+        tidy(&mut value);
+        let chunk = Chunk::deserialize(value).map_err(unreadable)?;
+        self.chunk(chunk, sink)
+    }
+
+    fn chunk(&mut self, chunk: Chunk, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
+        }
+        if let Some(usage) = chunk.usage_metadata.and_then(|counts| count(&counts)) {
+            sink.push(Delta::Usage(usage));
+        }
+        let block = chunk.prompt_feedback.and_then(|feedback| {
+            let reason = feedback.block_reason.filter(|reason| !reason.is_empty())?;
+            Some(withheld("the prompt was blocked", &reason, feedback.block_reason_message.as_deref()))
+        });
+        self.blocked = block.or_else(|| self.blocked.take());
+        let first = |candidate: &Candidate| candidate.index.unwrap_or(0) == 0;
+        chunk
+            .candidates
+            .into_iter()
+            .flatten()
+            .filter(first)
+            .try_for_each(|candidate| self.candidate(candidate, sink))
+    }
+
+    fn candidate(&mut self, candidate: Candidate, sink: &mut Sink) -> Result<(), ModelError> {
+        let parts = candidate.content.and_then(|content| content.parts);
+        parts.into_iter().flatten().try_for_each(|piece| self.piece(piece, sink))?;
+        let says = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
+        let Some(word) = candidate.finish_reason.filter(says) else { return Ok(()) };
+        if is_filter(&word) {
+            self.blocked =
+                Some(withheld("the reply was withheld", &word, candidate.finish_message.as_deref()));
+        }
+        self.finish = Some(word);
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece, sink: &mut Sink) -> Result<(), ModelError> {
+        let Piece { text, thought, call, data, mut rest } = piece;
+        let is_thought = thought && call.is_none() && data.is_none() && text.is_some() && rest.is_empty();
+        if thought {
+            rest.insert("thought".to_owned(), true.into());
+        }
+        match (call, data, text) {
+            (Some(call), ..) => return self.call(call, rest, sink),
+            (_, Some(data), _) => self.say(Delta::Part(medium(data, rest)), sink),
+            (.., Some(text)) if is_thought => {
+                if !text.is_empty() {
+                    (self.spoke, self.thinks) = (true, true);
+                    sink.push(Delta::Thinking(text));
+                }
+            }
+            (.., Some(text)) if rest.is_empty() => {
+                if !text.is_empty() {
+                    self.say(Delta::Text(text), sink);
+                }
+            }
+            // A signature belongs to the part it came with, so this one stays by itself.
+            (.., Some(text)) => {
+                let mut part = if thought { Part::thinking(text) } else { Part::text(text) };
+                part.set_opaque(own(rest));
+                self.say(Delta::Part(part), sink);
+            }
+            _ if rest.is_empty() => {}
+            _ => self.say(Delta::Part(Part::Opaque(own(rest))), sink),
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, delta: Delta, sink: &mut Sink) {
+        self.mark(sink);
+        self.spoke = true;
+        sink.push(delta);
+    }
+
+    /// Says that the thoughts before are Gemini's own: only those go back to it.
+    fn mark(&mut self, sink: &mut Sink) {
+        if std::mem::replace(&mut self.thinks, false) {
+            sink.push(Delta::Opaque(Opaque::new(NAME, json!({"thought": true}))));
+        }
+    }
+
+    /// A call, or more of one.
+    fn call(&mut self, call: Call, rest: Map<String, Value>, sink: &mut Sink) -> Result<(), ModelError> {
+        let name = call.name.unwrap_or_default();
+        if !name.is_empty() || self.open.is_none() {
+            self.close(false, sink);
+            let is_empty = name.is_empty() && call.args.is_none() && call.partial_args.is_none();
+            if is_empty {
+                return Ok(());
+            }
+            self.begin(name, call.id.unwrap_or_default(), sink);
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.fields.extend(rest);
+        if let Some(args) = call.args.filter(|args| !args.is_null()) {
+            open.args.set(args);
+        }
+        call.partial_args.into_iter().flatten().try_for_each(|partial| open.args.add(partial))?;
+        if call.will_continue != Some(true) {
+            self.close(false, sink);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, name: String, id: String, sink: &mut Sink) {
+        let index = self.calls;
+        self.calls = self.calls.saturating_add(1);
+        let mut open = Open { index, ..Open::default() };
+        // Ids that Gemini gave go back to it; those that are made here do not.
+        if !id.is_empty() {
+            open.fields.insert("functionCall".to_owned(), json!({ "id": id }));
+        }
+        self.say(Delta::CallStart { index, id: CallId::new(id), name }, sink);
+        self.open = Some(open);
+    }
+
+    fn close(&mut self, cut: bool, sink: &mut Sink) {
+        let Some(Open { index, args, fields }) = self.open.take() else { return };
+        let text = if cut { args.cut() } else { args.whole() };
+        sink.push(Delta::CallArgs { index, text });
+        if !fields.is_empty() {
+            sink.push(Delta::Opaque(own(fields)));
+        }
+    }
+
+    fn finish(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
+        let stopped = matches!(self.finish.as_deref(), None | Some("STOP"));
+        self.close(!stopped, sink);
+        self.mark(sink);
+        let called = self.calls > 0;
+        let finish = match (&self.blocked, self.finish.as_deref()) {
+            (Some(why), _) if !self.spoke => {
+                return Err(ModelError::new(ModelErrorKind::ContentFiltered, why.as_str()));
+            }
+            (Some(_), _) => Finish::ContentFilter,
+            (None, None) => return Ok(()),
+            (None, Some("STOP")) if !called => Finish::Stop,
+            (None, Some("MAX_TOKENS")) => Finish::Length,
+            // These say what is wrong with the call, which is no less one.
+            (None, Some(word)) if !called || word.contains("CALL") => Finish::Other(word.to_owned()),
+            (None, Some(_)) => Finish::ToolCalls,
+        };
+        sink.push(Delta::Finish(finish));
+        Ok(())
+    }
+}
+
+/// Whether a word for the end means that the rest is withheld.
+fn is_filter(word: &str) -> bool {
+    let words = ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"];
+    words.contains(&word.strip_prefix("IMAGE_").unwrap_or(word))
+}
+
+fn withheld(what: &str, reason: &str, message: Option<&str>) -> String {
+    let message: String = message.unwrap_or_default().chars().take(500).collect();
+    let reason: String = reason.chars().take(100).collect();
+    match message.trim() {
+        "" => format!("{what}: `{reason}`"),
+        message => format!("{what}: `{reason}`, {message}"),
+    }
+}
+
+fn own(fields: Map<String, Value>) -> Opaque {
+    Opaque::new(NAME, Value::Object(fields))
+}
+
+/// A picture, a sound or a film of Gemini's. What cannot be read is kept as it came.
+fn medium(data: Blob, mut rest: Map<String, Value>) -> Part {
+    let mime = data.mime_type.unwrap_or_default();
+    let Some(bytes) = decoded(&data.data) else {
+        rest.insert("inlineData".to_owned(), json!({"mimeType": mime, "data": data.data}));
+        return Part::Opaque(own(rest));
+    };
+    let mut media = Media::bytes(mime, bytes);
+    media.opaque = (!rest.is_empty()).then(|| own(rest));
+    Part::Media(media)
+}
+
+/// Base64 in either alphabet, padded or not.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    GeneralPurpose::new(alphabet, config).decode(text).ok()
+}
+
+/// Token counts. Gemini counts thoughts, and what its own tools read, apart.
+fn count(counts: &Counts) -> Option<Usage> {
+    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+    };
+    let mut usage = Usage::default();
+    usage.input =
+        counts.prompt_token_count.and_then(|tokens| sum(Some(tokens), counts.tool_use_prompt_token_count));
+    usage.output = sum(counts.candidates_token_count, counts.thoughts_token_count)
+        .or_else(|| counts.total_token_count?.checked_sub(usage.input?));
+    usage.cached = counts.cached_content_token_count;
+    usage.reasoning = counts.thoughts_token_count;
+    (usage != Usage::default()).then_some(usage)
+}
+
+fn unreadable(error: serde_json::Error) -> ModelError {
+    // A stream that is cut within a piece ends with the beginning of one.
+    let (kind, message) = match error.is_eof() {
+        true => (ModelErrorKind::Transport, "the reply broke off before its end"),
+        false => (ModelErrorKind::Malformed, "a piece of the reply cannot be read"),
+    };
+    ModelError::new(kind, message).with_source(error)
+}

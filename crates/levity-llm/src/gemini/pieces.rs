@@ -1,0 +1,194 @@
+//! Replies, as Gemini gives them.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// A reply, or a piece of one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Chunk {
+    pub(super) candidates: Option<Vec<Candidate>>,
+    pub(super) usage_metadata: Option<Counts>,
+    pub(super) prompt_feedback: Option<Feedback>,
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Candidate {
+    pub(super) content: Option<Content>,
+    pub(super) finish_reason: Option<String>,
+    pub(super) finish_message: Option<String>,
+    pub(super) index: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Content {
+    pub(super) parts: Option<Vec<Piece>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Feedback {
+    pub(super) block_reason: Option<String>,
+    pub(super) block_reason_message: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Counts {
+    pub(super) prompt_token_count: Option<u64>,
+    pub(super) candidates_token_count: Option<u64>,
+    pub(super) thoughts_token_count: Option<u64>,
+    pub(super) cached_content_token_count: Option<u64>,
+    pub(super) tool_use_prompt_token_count: Option<u64>,
+    pub(super) total_token_count: Option<u64>,
+}
+
+/// A part of what was said.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    pub(super) text: Option<String>,
+    pub(super) thought: bool,
+    pub(super) call: Option<Call>,
+    pub(super) data: Option<Blob>,
+    /// All else: a signature, and what only Gemini understands.
+    pub(super) rest: Map<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Call {
+    pub(super) id: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) args: Option<Value>,
+    pub(super) partial_args: Option<Vec<Partial>>,
+    pub(super) will_continue: Option<bool>,
+}
+
+/// A value within the arguments, or a piece of a text there.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Partial {
+    pub(super) json_path: String,
+    pub(super) string_value: Option<String>,
+    pub(super) number_value: Option<Value>,
+    pub(super) bool_value: Option<bool>,
+    pub(super) will_continue: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Blob {
+    pub(super) mime_type: Option<String>,
+    pub(super) data: String,
+}
+
+/// By hand, since `flatten` would copy every text twice.
+impl<'de> Deserialize<'de> for Piece {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Piece;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a part")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Piece, A::Error> {
+                let mut piece = Piece::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    match &*name {
+                        "text" => piece.text = map.next_value()?,
+                        "thought" => piece.thought = map.next_value::<Option<bool>>()?.unwrap_or_default(),
+                        "functionCall" => piece.call = map.next_value()?,
+                        "inlineData" => piece.data = map.next_value()?,
+                        _ => piece.keep(name, map.next_value()?),
+                    }
+                }
+                Ok(piece)
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl Piece {
+    fn keep(&mut self, name: String, value: Value) {
+        if !value.is_null() {
+            self.rest.insert(name, value);
+        }
+    }
+}
+
+/// Takes out of a reply what is not of the type it should be, so that the rest can be read.
+pub(super) fn tidy(reply: &mut Value) {
+    let Value::Object(reply) = reply else { return };
+    listed(reply, "candidates");
+    for candidate in each(reply, "candidates") {
+        only(candidate, &["finishReason", "finishMessage"], Value::is_string);
+        only(candidate, &["index"], Value::is_u64);
+        only(candidate, &["content"], Value::is_object);
+        let Some(Value::Object(content)) = candidate.get_mut("content") else { continue };
+        listed(content, "parts");
+        each(content, "parts").for_each(tidy_part);
+    }
+    only(reply, &["usageMetadata", "promptFeedback"], Value::is_object);
+    if let Some(Value::Object(counts)) = reply.get_mut("usageMetadata") {
+        for (_, count) in counts.iter_mut().filter(|(name, _)| name.ends_with("Count")) {
+            let number = count.as_u64().or_else(|| count.as_str()?.trim().parse().ok());
+            *count = number.map_or(Value::Null, Value::from);
+        }
+    }
+    if let Some(Value::Object(feedback)) = reply.get_mut("promptFeedback") {
+        only(feedback, &["blockReason", "blockReasonMessage"], Value::is_string);
+    }
+}
+
+fn tidy_part(part: &mut Map<String, Value>) {
+    only(part, &["text"], Value::is_string);
+    only(part, &["thought"], Value::is_boolean);
+    only(part, &["functionCall", "inlineData"], Value::is_object);
+    if let Some(Value::Object(call)) = part.get_mut("functionCall") {
+        only(call, &["id", "name"], Value::is_string);
+        only(call, &["willContinue"], Value::is_boolean);
+        listed(call, "partialArgs");
+        for partial in each(call, "partialArgs") {
+            only(partial, &["jsonPath", "stringValue"], Value::is_string);
+            only(partial, &["boolValue", "willContinue"], Value::is_boolean);
+        }
+    }
+    if let Some(Value::Object(blob)) = part.get_mut("inlineData") {
+        only(blob, &["mimeType", "data"], Value::is_string);
+    }
+}
+
+/// Drops fields that are not as they should be.
+fn only(map: &mut Map<String, Value>, names: &[&str], is: impl Fn(&Value) -> bool) {
+    for name in names {
+        if map.get(*name).is_some_and(|value| !is(value)) {
+            map.shift_remove(*name);
+        }
+    }
+}
+
+/// Makes a field a list of objects: one alone is a list of one.
+fn listed(map: &mut Map<String, Value>, name: &str) {
+    match map.get_mut(name) {
+        Some(Value::Array(items)) => items.retain(Value::is_object),
+        Some(one @ Value::Object(_)) => *one = Value::Array(vec![one.take()]),
+        Some(other) => *other = Value::Null,
+        None => {}
+    }
+}
+
+fn each<'a>(map: &'a mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let items = map.get_mut(name).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}

@@ -1,0 +1,216 @@
+//! Files with credentials, as Google's tools write them.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use levity_core::{ModelError, ModelErrorKind};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::AccessToken;
+use crate::gemini::paths::percent;
+use crate::http::Failure;
+use crate::{Endpoint, Secret};
+
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// The longest file, and the longest answer.
+const LONGEST: usize = 1 << 20;
+
+/// What a file has in it.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    grant: Grant,
+    url: String,
+    quota_project: Option<String>,
+}
+
+#[derive(Clone)]
+enum Grant {
+    User { client: String, secret: Secret, refresh: Secret },
+    Service { email: String, key: Arc<RsaKeyPair>, key_id: Option<String> },
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default, rename = "type")]
+    kind: String,
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    refresh_token: Option<String>,
+    client_email: Option<String>,
+    private_key: Option<String>,
+    private_key_id: Option<String>,
+    token_uri: Option<String>,
+    quota_project_id: Option<String>,
+}
+
+/// Where the application-default credentials are.
+pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Option<PathBuf> {
+    let var = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(file) = var("GOOGLE_APPLICATION_CREDENTIALS") {
+        return Some(file);
+    }
+    let folder = var("CLOUDSDK_CONFIG").or_else(|| match windows {
+        true => var("APPDATA").map(|folder| folder.join("gcloud")),
+        false => var("HOME").map(|home| home.join(".config").join("gcloud")),
+    });
+    folder.map(|folder| folder.join("application_default_credentials.json"))
+}
+
+impl Credentials {
+    pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
+        let mut text = String::new();
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
+        read.map_err(|error| {
+            let message = format!(
+                "the credentials in `{}` cannot be read; run `gcloud auth application-default login`, or name \
+                 another file",
+                path.display()
+            );
+            ModelError::new(ModelErrorKind::Auth, message).with_source(error)
+        })?;
+        // What is wrong is told without what is in the file.
+        let file: File = serde_json::from_str(&text)
+            .map_err(|_| wrong(&format!("`{}` is no JSON of credentials", path.display())))?;
+        Self::of(file)
+    }
+
+    fn of(file: File) -> Result<Self, ModelError> {
+        let need = |field: Option<String>, name: &str| {
+            field
+                .filter(|value| !value.is_empty())
+                .ok_or_else(|| wrong(&format!("the credentials lack `{name}`")))
+        };
+        let grant = match &*file.kind {
+            "authorized_user" => Grant::User {
+                client: need(file.client_id, "client_id")?,
+                secret: need(file.client_secret, "client_secret")?.into(),
+                refresh: need(file.refresh_token, "refresh_token")?.into(),
+            },
+            "service_account" => Grant::Service {
+                email: need(file.client_email, "client_email")?,
+                key: Arc::new(key(&need(file.private_key, "private_key")?)?),
+                key_id: file.private_key_id,
+            },
+            kind => {
+                let way = "log in with `gcloud auth application-default login`, take a service account's key, or \
+                           give tokens with `AccessTokens::from_fn`";
+                return Err(wrong(&format!("credentials of type `{kind}` cannot be used; {way}")));
+            }
+        };
+        let url = file.token_uri.filter(|url| !url.is_empty()).unwrap_or_else(|| TOKEN_URL.to_owned());
+        Ok(Self { grant, url, quota_project: file.quota_project_id })
+    }
+
+    pub(super) fn with_url(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.url);
+        self
+    }
+
+    pub(super) fn quota_project(&self) -> Option<&str> {
+        self.quota_project.as_deref()
+    }
+
+    /// Asks Google for a token.
+    pub(super) async fn ask(&self) -> Result<AccessToken, ModelError> {
+        let form = Secret::from("application/x-www-form-urlencoded");
+        let body = self.form()?.into_bytes();
+        let mut reply = Endpoint::new(&self.url).send("", &[("content-type", form)], body).await?;
+        let body = reply.rest(LONGEST).await?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let token = answer.get("access_token").and_then(Value::as_str).filter(|token| !token.is_empty());
+        match (reply.status(), token) {
+            (200..300, Some(token)) => {
+                let life = answer.get("expires_in").and_then(Value::as_u64).unwrap_or(3_600);
+                Ok(AccessToken::new(token).with_lifetime(Duration::from_secs(life)))
+            }
+            (200..300, None) => Err(ModelError::new(
+                ModelErrorKind::Malformed,
+                "the answer to the credentials has no access token",
+            )),
+            (400..404, _) => Err(self.refused(&answer).with_status(reply.status())),
+            (status, _) => Err(Failure::read(&body).into_http_error(status, reply.headers())),
+        }
+    }
+
+    /// Google's own word for what is wrong, and the way out.
+    fn refused(&self, answer: &Value) -> ModelError {
+        let word = |name: &str, most: usize| -> String {
+            answer.get(name).and_then(Value::as_str).unwrap_or_default().chars().take(most).collect()
+        };
+        let (what, mut about) = (word("error", 60), word("error_description", 200));
+        if let Grant::User { secret, refresh, .. } = &self.grant {
+            for secret in [secret, refresh] {
+                about = about.replace(secret.expose(), "***");
+            }
+        }
+        let about = if about.is_empty() { about } else { format!(": {about}") };
+        let again = "log in again with `gcloud auth application-default login`, or take another key";
+        wrong(&format!("Google refuses the credentials (`{what}`{about}); {again}"))
+    }
+
+    fn form(&self) -> Result<String, ModelError> {
+        let fields = match &self.grant {
+            Grant::User { client, secret, refresh } => vec![
+                ("grant_type", "refresh_token".to_owned()),
+                ("client_id", client.clone()),
+                ("client_secret", secret.expose().to_owned()),
+                ("refresh_token", refresh.expose().to_owned()),
+            ],
+            Grant::Service { email, key, key_id } => vec![
+                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer".to_owned()),
+                ("assertion", assertion(email, key, key_id.as_deref(), &self.url, seconds())?),
+            ],
+        };
+        let field = |(name, value): &(&str, String)| format!("{name}={}", percent(value));
+        Ok(fields.iter().map(field).collect::<Vec<_>>().join("&"))
+    }
+}
+
+/// A statement that a service account signs: it is who it says, for an hour.
+fn assertion(
+    email: &str,
+    key: &RsaKeyPair,
+    key_id: Option<&str>,
+    url: &str,
+    now: u64,
+) -> Result<String, ModelError> {
+    let mut head = json!({"alg": "RS256", "typ": "JWT"});
+    if let Some(id) = key_id {
+        head["kid"] = id.into();
+    }
+    let claims =
+        json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let text = format!("{}.{}", encode(&head), encode(&claims));
+    let mut signature = vec![0; key.public().modulus_len()];
+    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+        .map_err(|_| wrong("the service account's key cannot sign"))?;
+    Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+}
+
+/// A private key in PEM.
+fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
+    let lines = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
+    let der = STANDARD.decode(lines.collect::<String>()).ok();
+    let key = der.and_then(|der| RsaKeyPair::from_pkcs8(&der).ok());
+    key.ok_or_else(|| wrong("the credentials' `private_key` is no RSA key in PKCS#8; make a new key"))
+}
+
+fn wrong(message: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::Auth, message)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a signed statement holds for a time of the real clock")]
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,125 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use levity_core::{ModelError, ModelErrorKind};
+
+use super::credentials::place;
+use super::{AccessToken, AccessTokens};
+
+/// Tokens `t1`, `t2`, …, each of which lives ten minutes and takes a second to get.
+fn numbered() -> (AccessTokens, Arc<AtomicU32>) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let counter = asked.clone();
+    let tokens = AccessTokens::from_fn(move || {
+        let n = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            Ok(AccessToken::new(format!("t{n}")).with_lifetime(Duration::from_secs(600)))
+        }
+    });
+    (tokens, asked)
+}
+
+async fn next(tokens: &AccessTokens) -> String {
+    tokens.token().await.unwrap().expose().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_kept_until_shortly_before_its_end() {
+    let (tokens, asked) = numbered();
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "nothing is asked before it is needed");
+    assert_eq!(next(&tokens).await, "t1");
+    tokio::time::advance(Duration::from_secs(535)).await;
+    assert_eq!(next(&tokens.clone()).await, "t1");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(next(&tokens).await, "t2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_wait_ask_once() {
+    let (tokens, asked) = numbered();
+    let all = futures_util::future::join_all((0..20).map(|_| next(&tokens))).await;
+    assert!(all.iter().all(|token| token == "t1"), "{all:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_not_given_again() {
+    let (tokens, _) = numbered();
+    assert_eq!(next(&tokens).await, "t1");
+    tokens.refused("t1").await;
+    assert_eq!(next(&tokens).await, "t2");
+    // Somebody who used the old one comes late.
+    tokens.refused("t1").await;
+    assert_eq!(next(&tokens).await, "t2");
+
+    let fixed = AccessTokens::from("only");
+    assert_eq!(next(&fixed).await, "only");
+    fixed.refused("only").await;
+    let error = fixed.token().await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Auth);
+    assert!(!error.to_string().contains("only"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_not_kept() {
+    let asked = AtomicU32::new(0);
+    let tokens = AccessTokens::from_fn(move || {
+        let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            match first {
+                true => Err(ModelError::new(ModelErrorKind::Transport, "no way there")),
+                false => Ok(AccessToken::new("t")),
+            }
+        }
+    });
+    assert_eq!(tokens.token().await.unwrap_err().kind(), ModelErrorKind::Transport);
+    assert_eq!(next(&tokens).await, "t");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_keeps_nobody_waiting() {
+    let asked = AtomicU32::new(0);
+    let tokens = AccessTokens::from_fn(move || {
+        let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Ok(AccessToken::new("t"))
+        }
+    });
+    let given_up = tokio::time::timeout(Duration::from_secs(1), tokens.token()).await;
+    assert!(given_up.is_err());
+    assert_eq!(next(&tokens).await, "t");
+}
+
+#[test]
+fn credentials_are_looked_for_where_google_puts_them() {
+    #[track_caller]
+    fn check(vars: &[(&str, &str)], windows: bool, expected: Option<&str>) {
+        let var = |name: &str| {
+            vars.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        assert_eq!(place(var, windows), expected.map(PathBuf::from));
+    }
+    let file = "application_default_credentials.json";
+    check(&[("GOOGLE_APPLICATION_CREDENTIALS", "/k.json"), ("HOME", "/h")], false, Some("/k.json"));
+    check(
+        &[("GOOGLE_APPLICATION_CREDENTIALS", ""), ("HOME", "/h")],
+        false,
+        Some(&format!("/h/.config/gcloud/{file}")),
+    );
+    check(&[("CLOUDSDK_CONFIG", "/c"), ("HOME", "/h")], false, Some(&format!("/c/{file}")));
+    check(&[("APPDATA", "/a"), ("HOME", "/h")], true, Some(&format!("/a/gcloud/{file}")));
+    check(&[], false, None);
+}
+
+#[test]
+fn nothing_shows_a_token() {
+    let shown = format!("{:?} {:?}", AccessTokens::from("ya29.x"), AccessToken::new("ya29.x"));
+    assert!(!shown.contains("ya29"), "{shown}");
+}

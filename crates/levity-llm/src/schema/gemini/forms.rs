@@ -1,0 +1,110 @@
+//! The types and values that a schema allows, and its forms.
+
+use serde_json::{Value, json};
+
+use super::Object;
+use super::words::{self, Words};
+
+/// The types that a schema names, in lower case and each once.
+pub(super) fn types(map: &Object) -> Vec<String> {
+    let named = match map.get("type") {
+        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(kind)) => vec![&**kind],
+        _ => Vec::new(),
+    };
+    let mut types: Vec<String> = Vec::new();
+    for kind in named.iter().map(|kind| kind.to_ascii_lowercase()) {
+        if kind != "type_unspecified" && !types.contains(&kind) {
+            types.push(kind);
+        }
+    }
+    if map.get("nullable") == Some(&Value::Bool(true))
+        && !types.is_empty()
+        && !types.iter().any(|t| t == "null")
+    {
+        types.push("null".to_owned());
+    }
+    if types.is_empty() {
+        let implied = [("properties", "object"), ("additionalProperties", "object"), ("items", "array")];
+        let implied = implied.iter().find(|(name, _)| map.contains_key(*name));
+        types.extend(implied.map(|(_, kind)| (*kind).to_owned()));
+    }
+    types
+}
+
+/// What `enum` and `const` allow: the types there are then, and the values where Gemini takes them as a list.
+pub(super) fn allowed(
+    map: &Object,
+    types: Vec<String>,
+    words: &mut Words,
+) -> (Vec<String>, Option<Vec<Value>>) {
+    let values: Vec<Value> = match (map.get("const"), map.get("enum")) {
+        (Some(value), _) => vec![value.clone()],
+        (None, Some(Value::Array(values))) if !values.is_empty() => values.clone(),
+        _ => return (types, None),
+    };
+    let (null, values): (Vec<Value>, Vec<Value>) = values.into_iter().partition(Value::is_null);
+    let mut kinds: Vec<String> = Vec::new();
+    for kind in values.iter().map(kind_of).chain((!null.is_empty()).then_some("null")) {
+        let whole = kind == "integer" && types.iter().any(|named| named == "number");
+        let kind = if whole { "number" } else { kind };
+        if !kinds.iter().any(|known| known == kind) {
+            kinds.push(kind.to_owned());
+        }
+    }
+    if let [first, second] = &*kinds
+        && matches!((&**first, &**second), ("integer", "number") | ("number", "integer"))
+    {
+        kinds = vec!["number".to_owned()];
+    }
+    let plain = kinds.iter().filter(|kind| *kind != "null").count() == 1
+        && values.iter().all(|value| value.is_string() || value.is_number());
+    if plain {
+        return (kinds, Some(values));
+    }
+    match &*values {
+        [] => return (kinds, None),
+        [value] => words.say(&format!("always {value}")),
+        values => words.say(&format!("one of {}", Value::Array(values.to_vec()))),
+    }
+    (if types.is_empty() { kinds } else { types }, None)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// One schema of several forms, with what is said of all of them.
+pub(super) fn united(mut forms: Vec<Value>, notes: Object) -> Value {
+    let is_null = |form: &Value| form.get("type") == Some(&json!("null"));
+    let optional = forms.len() == 2 && forms.iter().filter(|form| is_null(form)).count() == 1;
+    if optional {
+        forms.sort_by_key(is_null);
+        // One form that may be absent has a shorter way to say so, unless its values are listed.
+        let kind = forms.first().and_then(|form| form.get("type")).and_then(Value::as_str).map(str::to_owned);
+        if let (Some(kind), Some(Value::Object(form))) = (kind, forms.first_mut())
+            && !form.contains_key("enum")
+        {
+            form.insert("type".to_owned(), json!([kind, "null"]));
+            forms.truncate(1);
+        }
+    }
+    let mut whole = match <[Value; 1]>::try_from(forms) {
+        Ok([Value::Object(form)]) => form,
+        Ok(_) => Object::new(),
+        Err(forms) if forms.is_empty() => Object::new(),
+        Err(forms) => Object::from_iter([("anyOf".to_owned(), Value::Array(forms))]),
+    };
+    for (name, note) in notes {
+        words::note(&mut whole, &name, note);
+    }
+    Value::Object(whole)
+}

@@ -1,0 +1,69 @@
+//! Gemini: what is sent, what is read, and what goes back.
+
+use std::sync::Arc;
+
+use levity_core::{History, Message, Request, Response, ToolError, ToolOutput, ToolResult, ToolSpec};
+use levity_llm::{Endpoint, GeminiModel};
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+
+mod errors;
+mod reads;
+mod returns;
+mod sends;
+mod tokens;
+
+fn model(server: &Server, id: &str) -> GeminiModel {
+    GeminiModel::new("AIza-secret", id).with_endpoint(|_| Endpoint::new(server.url()))
+}
+
+fn ask(text: &str) -> Request {
+    Request::new().with_message(Message::user(text))
+}
+
+/// Pieces of a reply, as events.
+fn sse(pieces: &[Value]) -> Answer {
+    let events = pieces.iter().map(|piece| format!("data: {piece}\r\n\r\n"));
+    Answer::sse(events.collect::<String>())
+}
+
+/// A piece of a reply with these parts.
+fn said(parts: Value) -> Value {
+    let mut piece = json!({"candidates": [{"content": {"role": "model"}, "index": 0}]});
+    piece["candidates"][0]["content"]["parts"] = parts;
+    piece
+}
+
+/// The last piece of a reply.
+fn last(parts: Value, word: &str) -> Value {
+    let mut piece = said(parts);
+    piece["candidates"][0]["finishReason"] = word.into();
+    piece["usageMetadata"] = json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
+    piece
+}
+
+fn weather() -> Arc<ToolSpec> {
+    let input = json!({
+        "type": "object",
+        "properties": {"city": {"type": "string", "minLength": 2}},
+        "required": ["city"],
+        "additionalProperties": false,
+    });
+    Arc::new(ToolSpec::new("weather", "Tells the weather.").with_input(input))
+}
+
+/// What was asked, the reply, and an answer to each of its calls.
+fn after(reply: &Response, answer: impl Fn(usize) -> Result<ToolOutput, ToolError>) -> History {
+    let mut history = History::new();
+    history.say(Message::user("Go.")).unwrap();
+    let Ok(mut exchange) = history.open(reply.message.clone()) else {
+        history.say(reply.message.clone()).unwrap();
+        return history;
+    };
+    for (n, call) in exchange.reply().clone().calls().enumerate() {
+        exchange.answer(ToolResult::new(call, answer(n))).unwrap();
+    }
+    history.close(exchange, &ToolError::failed("never used"));
+    history
+}

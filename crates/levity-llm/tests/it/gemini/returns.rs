@@ -1,0 +1,182 @@
+//! What Gemini gave out goes back as it came.
+
+use levity_core::{
+    Media, Message, Model as _, Opaque, Part, Response, Role, ToolCall, ToolError, ToolOutput,
+};
+use levity_core::{Request, ToolResult};
+use serde_json::{Value, json};
+
+use super::{after, ask, last, model, said, sse};
+use crate::server::Server;
+
+/// The reply that these pieces make.
+async fn read(pieces: &[Value]) -> Response {
+    let server = Server::saying(sse(pieces)).await;
+    model(&server, "gemini-3-flash").complete(ask("?")).await.unwrap()
+}
+
+/// The conversation as a model of this name is sent it.
+async fn contents(id: &str, request: Request) -> Value {
+    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+    model(&server, id).complete(request).await.unwrap();
+    server.last().body["contents"].clone()
+}
+
+/// The parts of the reply, as they go back.
+async fn back(reply: &Response) -> Value {
+    let history = after(reply, |_| Ok(ToolOutput::text("fine")));
+    contents("gemini-3-flash", Request::new().with_history(history)).await[1]["parts"].clone()
+}
+
+#[tokio::test]
+async fn signatures_stay_on_their_parts() {
+    let text = |text: &str| json!({ "text": text });
+    let signed = |text: &str, signature: &str| json!({"text": text, "thoughtSignature": signature});
+    let call = |city: &str| json!({"functionCall": {"name": "weather", "args": {"city": city}}});
+    let mut first = call("Rome");
+    first["thoughtSignature"] = "S2".into();
+    let pieces = [
+        said(json!([{"text": "I ", "thought": true}, {"text": "think.", "thought": true}])),
+        said(json!([text("One, "), text("two, ")])),
+        said(json!([signed("three", "S1"), text(", four.")])),
+        said(json!([first, call("Oslo")])),
+        last(json!([signed("", "S3")]), "STOP"),
+    ];
+    let reply = read(&pieces).await;
+    assert_eq!(reply.message.text(), "One, two, three, four.");
+    assert_eq!(
+        back(&reply).await,
+        json!([
+            {"text": "I think.", "thought": true},
+            {"text": "One, two, "},
+            {"text": "three", "thoughtSignature": "S1"},
+            {"text": ", four."},
+            {"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "S2"},
+            {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
+            {"text": "", "thoughtSignature": "S3"},
+        ])
+    );
+    // A journal in between changes nothing.
+    let stored = serde_json::to_string(&reply).unwrap();
+    assert_eq!(back(&serde_json::from_str(&stored).unwrap()).await, back(&reply).await);
+}
+
+#[tokio::test]
+async fn parts_of_geminis_own_stay_in_place() {
+    let parts = json!([
+        {"text": "I run code."},
+        {"executableCode": {"language": "PYTHON", "code": "1+1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
+        {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "x"}, "thoughtSignature": "S"},
+        {"toolResponse": {"id": "x"}},
+        {"thoughtSignature": "alone"},
+        {"text": "It is 2."},
+        {"inlineData": {"mimeType": "image/png", "data": "+/8="}, "thought": true},
+    ]);
+    let reply = read(&[last(parts.clone(), "STOP")]).await;
+    assert_eq!(reply.message.text(), "I run code.It is 2.");
+    assert_eq!(back(&reply).await, parts);
+}
+
+#[tokio::test]
+async fn only_ids_of_geminis_own_go_back() {
+    let parts = json!([
+        {"functionCall": {"id": "g1", "name": "a", "args": {}}, "thoughtSignature": "S"},
+        {"functionCall": {"name": "b", "args": {}}},
+        {"functionCall": {"id": "g1", "name": "c", "args": {}}},
+    ]);
+    let reply = read(&[last(parts.clone(), "STOP")]).await;
+    let history = after(&reply, |n| Ok(ToolOutput::text(n.to_string())));
+    let ids: std::collections::HashSet<_> = history.calls().map(|(call, _)| call.id.clone()).collect();
+    assert_eq!(ids.len(), 3, "each call has an id of its own");
+    let contents = contents("gemini-3-flash", Request::new().with_history(history)).await;
+    assert_eq!(contents[1]["parts"], parts);
+    assert_eq!(
+        contents[2],
+        json!({"role": "user", "parts": [
+            {"functionResponse": {"id": "g1", "name": "a", "response": {"output": "0"}}},
+            {"functionResponse": {"name": "b", "response": {"output": "1"}}},
+            {"functionResponse": {"id": "g1", "name": "c", "response": {"output": "2"}}},
+        ]})
+    );
+}
+
+#[tokio::test]
+async fn answers_are_objects() {
+    let response = async |outcome: Result<ToolOutput, ToolError>| {
+        let mut history = levity_core::History::new();
+        let call = ToolCall::new("c", "t", json!({}));
+        let mut exchange =
+            history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+        exchange.answer(ToolResult::new(&call, outcome)).unwrap();
+        history.close(exchange, &ToolError::failed("never used"));
+        let contents = contents("gemini-2.5-flash", Request::new().with_history(history)).await;
+        contents[1]["parts"][0]["functionResponse"]["response"].clone()
+    };
+    assert_eq!(response(Ok(ToolOutput::text("7"))).await, json!({"output": "7"}));
+    assert_eq!(response(Ok(ToolOutput::value(json!({"sum": 7})))).await, json!({"sum": 7}));
+    assert_eq!(response(Ok(ToolOutput::value(json!([7])))).await, json!({"output": [7]}));
+    let clash = json!({"output": "x", "code": 1});
+    assert_eq!(response(Ok(ToolOutput::value(clash.clone()))).await, json!({ "output": clash }));
+    assert_eq!(response(Err(ToolError::failed("no such city"))).await, json!({"error": "no such city"}));
+}
+
+#[tokio::test]
+async fn what_tools_show_is_shown() {
+    let reply = read(&[last(
+        json!([{"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "S"}]),
+        "STOP",
+    )])
+    .await;
+    let shows = || {
+        let picture = Media::bytes("image/png", vec![1]);
+        Ok(ToolOutput::text("see").with_media(picture).with_media(Media::url("video/mp4", "gs://b/f")))
+    };
+    let parts = async |id: &str| {
+        let request = Request::new().with_history(after(&reply, |_| shows()));
+        contents(id, request).await[2]["parts"].clone()
+    };
+    let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AQ=="}});
+    let film = json!({"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/f"}});
+    let says = json!({"text": "This is what `look` returned:"});
+    let answer = json!({"name": "look", "response": {"output": "see"}});
+    assert_eq!(parts("gemini-2.5-flash").await, json!([{"functionResponse": answer}, says, picture, film]));
+    let mut answer = answer;
+    answer["parts"] = json!([picture]);
+    assert_eq!(parts("gemini-3-flash").await, json!([{"functionResponse": answer}, says, film]));
+}
+
+#[tokio::test]
+async fn what_others_gave_out_stays_out() {
+    let mut thought = Part::thinking("I am another.");
+    thought.set_opaque(Opaque::new("anthropic", json!({"signature": "A"})));
+    let mut call = ToolCall::new("toolu_1", "t", json!({"a": 1}));
+    call.opaque = Some(Opaque::new("openai_chat", json!({"x": 1})));
+    let second = ToolCall::from_text("toolu_2", "t", "{\"cut");
+    let parts = [
+        thought,
+        Part::thinking("Nobody's."),
+        Part::Opaque(Opaque::new("anthropic", json!({"redacted": true}))),
+        Part::text(""),
+        Part::ToolCall(call),
+        Part::ToolCall(second),
+    ];
+    let reply = Response::new(Message::new(Role::Assistant, parts));
+    let sent = async |id: &str| {
+        let request = Request::new().with_history(after(&reply, |_| Ok(ToolOutput::text("fine"))));
+        contents(id, request).await[1]["parts"].clone()
+    };
+    let call = json!({"functionCall": {"name": "t", "args": {"a": 1}}});
+    let cut = json!({"functionCall": {"name": "t", "args": {"text": "{\"cut"}}});
+    assert_eq!(sent("gemini-2.5-flash").await, json!([call, cut]));
+    // Newer models refuse a first call without a signature, unless they are told that there is none.
+    let mut first = call;
+    first["thoughtSignature"] = "skip_thought_signature_validator".into();
+    assert_eq!(sent("gemini-3-flash").await, json!([first, cut]));
+
+    let silent = Request::new()
+        .with_message(Message::user("a"))
+        .with_message(Message::new(Role::Assistant, [Part::thinking("Nobody's.")]))
+        .with_message(Message::user("b"));
+    assert_eq!(contents("gemini-3-flash", silent).await.as_array().unwrap().len(), 2);
+}
