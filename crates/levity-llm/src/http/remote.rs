@@ -114,7 +114,8 @@ impl<W: Wire> Remote<W> {
         }
         let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
         let mut failure = Failure::read(&body);
-        for (_, secret) in &headers {
+        // Versions and features of an API are no secrets, and a message about them should name them.
+        for (_, secret) in headers.iter().filter(|(name, _)| !name.starts_with("anthropic-")) {
             let bare = secret.expose().trim_start_matches("Bearer ");
             // What is shorter is no key, and may be a word.
             if bare.len() >= 8 {
