@@ -39,6 +39,7 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     if intent["output"]["kind"] == "json" {
         options.extra.insert("response_format".to_owned(), json!({"type": "json_object"}));
     }
+    state::settings(wire, recorded, &mut options);
     request.with_options(options)
 }
 
@@ -61,27 +62,43 @@ fn options(params: &Value) -> Options {
 
 /// The conversation. Parts of one role that follow each other are one message.
 fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
-    let mut media = media::all(recorded).into_iter();
+    let (mut media, mut blocks) =
+        (media::all(recorded).into_iter(), state::blocks(wire, recorded).into_iter());
     let mut history = History::new();
     let mut parts: Vec<(String, Part)> = Vec::new();
     let mut results: Vec<(String, ToolOutput)> = Vec::new();
     for turn in turns.as_array().into_iter().flatten() {
         let role = turn[0].as_str().unwrap_or_default().to_owned();
         if let Some(result) = turn[1].get("tool_result") {
-            let content = match &result["content"] {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            results.push((result["id"].as_str().unwrap_or_default().to_owned(), ToolOutput::text(content)));
+            let output = answer(&result["content"], &mut media);
+            results.push((result["id"].as_str().unwrap_or_default().to_owned(), output));
             continue;
         }
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
             flush(&mut history, &mut parts, &mut results);
         }
-        parts.extend(part(wire, &turn[1], &mut media).map(|part| (role, part)));
+        let part = match turn[1].get("other") {
+            Some(_) => blocks.next().map(Part::Opaque),
+            None => part(wire, &turn[1], &mut media),
+        };
+        parts.extend(part.map(|part| (role, part)));
     }
     flush(&mut history, &mut parts, &mut results);
     history
+}
+
+/// What a tool answered: a text, or a list of texts and media.
+fn answer(content: &Value, media: &mut impl Iterator<Item = Media>) -> ToolOutput {
+    let shown = |part: &Value| ["image", "file"].iter().any(|kind| part.get(*kind).is_some());
+    match content {
+        Value::String(text) => ToolOutput::text(text),
+        Value::Array(parts) if parts.iter().any(shown) => {
+            let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            let shown = parts.iter().filter(|part| shown(part)).filter_map(|_| media.next());
+            shown.fold(ToolOutput::text(text), ToolOutput::with_media)
+        }
+        other => ToolOutput::text(other.to_string()),
+    }
 }
 
 fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut Vec<(String, ToolOutput)>) {
