@@ -127,7 +127,11 @@ impl<W: Wire> Remote<W> {
 
     fn read_whole(&self, body: &[u8]) -> Result<Sink, ModelError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
-            ModelError::new(ModelErrorKind::Malformed, "the reply is not JSON").with_source(error)
+            let (kind, message) = match error.is_eof() {
+                true => (ModelErrorKind::Transport, "the reply broke off before its end"),
+                false => (ModelErrorKind::Malformed, "the reply is not JSON"),
+            };
+            ModelError::new(kind, message).with_source(error)
         })?;
         if let Some(failure) = plain(&value) {
             return Err(failure.into_error(None));
@@ -244,7 +248,15 @@ impl<W: Wire> Flow<W> {
             self.sink = self.remote.read_whole(&whole)?;
             return Ok(());
         }
-        self.lines.finish(&mut Feed { decoder: &mut self.decoder, sink: &mut self.sink })?;
+        let mut events = Feed { decoder: &mut self.decoder, sink: &mut self.sink };
+        self.lines.finish(&mut events).map_err(|error| match error.kind() {
+            // What cannot be read since half of it is missing is no fault in what was said.
+            ModelErrorKind::Malformed => {
+                let message = "the reply broke off before its end";
+                ModelError::new(ModelErrorKind::Transport, message).with_source(error)
+            }
+            _ => error,
+        })?;
         self.decoder.end(&mut self.sink)
     }
 }
