@@ -106,7 +106,7 @@ impl Failure {
             "exceed context",
             "exceeds the available context size",
         ];
-        if says(&["context_length", "context_window", "exceed_context"])
+        if says(&["context_length", "context_window", "exceed_context", "request_too_large"])
             || (tells(&too_long) && status != Some(429))
         {
             return ModelErrorKind::ContextTooLong;
@@ -114,7 +114,9 @@ impl Failure {
         if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {
             return ModelErrorKind::ContentFiltered;
         }
-        if says(&["insufficient_quota", "billing", "payment_required"]) {
+        if says(&["insufficient_quota", "billing", "payment_required"])
+            || tells(&["credit balance is too low"])
+        {
             return ModelErrorKind::Auth;
         }
         match status {

@@ -168,6 +168,7 @@ impl<W: Wire> Model for Remote<W> {
             whole: None,
             remote: self.clone(),
             over: false,
+            error: None,
         };
         Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
             flow.next().await.map(|delta| (delta, flow))
@@ -191,6 +192,8 @@ struct Flow<W: Wire> {
     whole: Option<Vec<u8>>,
     remote: Remote<W>,
     over: bool,
+    /// What went wrong, to be told behind all that came before it.
+    error: Option<ModelError>,
 }
 
 impl<W: Wire> Flow<W> {
@@ -199,12 +202,15 @@ impl<W: Wire> Flow<W> {
             if let Some(delta) = self.sink.deltas.pop_front() {
                 return Some(Ok(delta));
             }
+            if let Some(error) = self.error.take() {
+                return Some(Err(error));
+            }
             if self.over {
                 return None;
             }
             if let Err(error) = self.more().await {
                 self.over = true;
-                return Some(Err(error));
+                self.error = Some(error);
             }
         }
     }
