@@ -8,6 +8,9 @@ mod output;
 
 pub(super) use output::output;
 
+#[cfg(test)]
+mod tests;
+
 /// How schemas are put together of others.
 const PARTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 

@@ -1,5 +1,7 @@
 //! Anthropic's Messages.
 
+#![expect(clippy::needless_pass_by_value, reason = "values are written in place")]
+
 mod errors;
 mod media;
 mod options;
