@@ -32,7 +32,6 @@ enum Block {
     Text {
         citations: Vec<Value>,
         said: bool,
-        apart: bool,
     },
     Thinking {
         signature: String,
@@ -93,16 +92,28 @@ impl Blocks {
             _ => None,
         };
         // Citations belong to this text, and not to the one before.
-        let apart = citations.is_some() && self.last == Last::Text;
-        let mut begun = Block::Text { citations: citations.unwrap_or_default(), said: false, apart };
+        if citations.is_some() && self.last == Last::Text {
+            self.seal(sink);
+        }
+        let mut begun = Block::Text { citations: citations.unwrap_or_default(), said: false };
         self.say(&mut begun, take_text(block, "text"), sink);
         begun
     }
 
     fn begin_thinking(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
+        // A thought without a signature would take this one in, and then its signature.
+        if self.last == Last::Thinking {
+            self.seal(sink);
+        }
         let mut begun = Block::Thinking { signature: take_text(block, "signature"), said: false };
         self.say(&mut begun, take_text(block, "thinking"), sink);
         begun
+    }
+
+    /// Makes what comes next a part of its own: nothing is added to one that has data.
+    fn seal(&mut self, sink: &mut Sink) {
+        sink.push(Delta::Opaque(Opaque::new(NAME, json!({}))));
+        self.last = Last::Other;
     }
 
     fn begin_call(&mut self, block: &mut Map<String, Value>, sink: &mut Sink) -> Block {
@@ -189,16 +200,13 @@ impl Blocks {
             return;
         }
         match block {
-            Block::Text { said, apart, .. } => {
-                let part = std::mem::take(apart);
-                sink.push(if part { Delta::Part(Part::text(text)) } else { Delta::Text(text) });
+            Block::Text { said, .. } => {
+                sink.push(Delta::Text(text));
                 (*said, self.last) = (true, Last::Text);
             }
             Block::Thinking { said, .. } => {
-                // A thought without a signature would take this one in, and then its signature.
-                let part = !std::mem::replace(said, true) && self.last == Last::Thinking;
-                sink.push(if part { Delta::Part(Part::thinking(text)) } else { Delta::Thinking(text) });
-                self.last = Last::Thinking;
+                sink.push(Delta::Thinking(text));
+                (*said, self.last) = (true, Last::Thinking);
             }
             _ => {}
         }
@@ -277,7 +285,7 @@ impl Blocks {
 
 impl Block {
     fn text() -> Self {
-        Self::Text { citations: Vec::new(), said: false, apart: false }
+        Self::Text { citations: Vec::new(), said: false }
     }
 
     fn thinking() -> Self {

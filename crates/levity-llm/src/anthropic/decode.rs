@@ -66,7 +66,10 @@ impl Decode for Decoder {
         if data.is_empty() || data == b"[DONE]" {
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_slice(data).map_err(|error| unreadable(name, data, error))?;
+        let event: Event<'_> = match serde_json::from_slice(data) {
+            Ok(event) => event,
+            Err(error) => return odd(name, data, error),
+        };
         let kind = if event.kind.is_empty() { name } else { &event.kind };
         match kind {
             "content_block_delta" => self.more(event.index, event.delta, data, sink),
@@ -234,10 +237,21 @@ fn failed(value: &Value) -> ModelError {
     plain(value).unwrap_or_default().into_error(None)
 }
 
-fn unreadable(name: &str, data: &[u8], error: serde_json::Error) -> ModelError {
-    if name == "error" {
-        let message = String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default());
-        return ModelError::new(ModelErrorKind::Server, message);
+/// An event that is not as it should be. One of a kind that is not known is none of the reply's.
+fn odd(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
+    let value: Option<Value> = serde_json::from_slice(data).ok();
+    let kind = value.as_ref().map(|value| value.get("type").and_then(Value::as_str).unwrap_or(name));
+    match kind {
+        None if name == "error" => {
+            let message = String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default());
+            Err(ModelError::new(ModelErrorKind::Server, message))
+        }
+        Some(kind) if !kind.starts_with("content_block_") && !kind.starts_with("message_") => {
+            value.as_ref().and_then(plain).map_or(Ok(()), |failure| Err(failure.into_error(None)))
+        }
+        _ => {
+            let message = "a piece of the reply cannot be read";
+            Err(ModelError::new(ModelErrorKind::Malformed, message).with_source(error))
+        }
     }
-    ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read").with_source(error)
 }

@@ -20,6 +20,11 @@ impl Generation {
         Some(Self(major, numbers.next().flatten().unwrap_or(0)))
     }
 
+    /// Whether it may think at all, and so has to be kept from it.
+    pub(super) fn may_think(self) -> bool {
+        self == Self::UNKNOWN || self >= Self(3, 7)
+    }
+
     /// Whether it decides by itself how much it thinks.
     pub(super) fn is_adaptive(self) -> bool {
         self >= Self(4, 6)

@@ -33,7 +33,9 @@ pub(super) fn plan(
     let mut plan = Plan { max_tokens, thinking: None, effort: None };
     match mode {
         None => {}
-        Some(mode) if is_off(mode) => plan.thinking = Some(json!({"type": "disabled"})),
+        Some(mode) if is_off(mode) => {
+            plan.thinking = generation.may_think().then(|| json!({"type": "disabled"}));
+        }
         Some(mode) if adaptive => {
             // Later models keep their thoughts to themselves unless they are asked.
             plan.thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
@@ -124,6 +126,7 @@ mod tests {
             assert_eq!(plan, Plan { max_tokens: 8_192, thinking, effort }, "{mode:?}");
         }
         assert_eq!(ask(ThinkingMode::Budget(0)).thinking, Some(json!({"type": "disabled"})));
+        assert_eq!(plan(Some(ThinkingMode::Off), Generation(3, 5), None, None, None).thinking, None);
     }
 
     #[test]

@@ -70,6 +70,10 @@ async fn errors_in_a_stream_are_of_the_right_kind() {
     let unnamed =
         streamed("data: {\"error\": {\"type\": \"overloaded_error\", \"message\": \"busy\"}}\n\n").await;
     assert_eq!(unnamed.unwrap_err().kind(), ModelErrorKind::Overloaded);
+    let odd = streamed("data: {\"type\": \"error\", \"delta\": 1, \"error\": \"overloaded\"}\n\n")
+        .await
+        .unwrap_err();
+    assert_eq!((odd.kind(), &*odd.to_string()), (ModelErrorKind::Server, "overloaded"));
 }
 
 #[tokio::test]

@@ -188,6 +188,7 @@ async fn servers_that_nearly_speak_it_are_understood() {
 async fn what_is_not_known_is_passed_over() {
     let events = [
         json!({"type": "weather", "delta": {"type": "sun"}}),
+        json!({"type": "wind", "delta": "west", "index": "n"}),
         start(0, json!({"type": "text", "text": ""})),
         delta(0, json!({"type": "colour_delta", "colour": "red"})),
         text(0, "Hello"),
