@@ -1,11 +1,13 @@
 //! Images and documents.
 
 use levity_core::{
-    Content, Media, Message, ModelErrorKind, Opaque, Part, Request, Role, ToolCall, ToolOutput,
+    Content, History, Media, Message, ModelErrorKind, Opaque, Part, Request, Role, ToolCall, ToolError,
+    ToolOutput, ToolResult,
 };
+use levity_llm::AnthropicModel;
 use serde_json::{Value, json};
 
-use super::{called, content, refused, sent};
+use super::{called, content, refused, sent, sent_by};
 
 async fn shown(media: Media) -> Value {
     let request = Request::new().with_message(Message::new(Role::User, [Part::Media(media)]));
@@ -66,6 +68,26 @@ async fn tools_show_images() {
     let history = called([Part::ToolCall(ToolCall::new("c1", "draw", json!({})))], answer);
     let body = sent(Request::new().with_history(history)).await;
     assert_eq!(content(&body, 2)[0]["content"][0]["text"], r#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn tools_name_other_tools() {
+    let call = ToolCall::new("c1", "find_tools", json!({}));
+    let mut history = History::new();
+    history.say(Message::user("x")).unwrap();
+    let mut exchange =
+        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let found = json!([{"type": "tool_reference", "tool_name": "add"}]);
+    let mut result = ToolResult::new(&call, Ok(ToolOutput::text("add")));
+    result.opaque = Some(Opaque::new("anthropic", json!({"content": found})));
+    exchange.answer(result).unwrap();
+    history.close(exchange, &ToolError::failed("no"));
+    let request = Request::new().with_history(history.clone());
+    let body = sent_by(AnthropicModel::without_cache_marks, request).await;
+    let kept = history.encoded(2, "anthropic", || panic!("it was not kept"));
+    assert_eq!(String::from_utf8_lossy(&kept).matches("content").count(), 1, "no field is there twice");
+    let expected = json!({"type": "tool_result", "tool_use_id": "c1", "content": found});
+    assert_eq!(content(&body, 2)[0], expected);
 }
 
 #[tokio::test]

@@ -101,6 +101,13 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
 }
 
 #[tokio::test]
+async fn marks_that_the_api_sets_are_not_set_twice() {
+    let body = sent(extra(json!({"cache_control": {"type": "ephemeral"}})).with_tools([add()])).await;
+    assert_eq!(body["cache_control"], json!({"type": "ephemeral"}));
+    assert!(body["messages"][0]["content"][0].get("cache_control").is_none(), "{body}");
+}
+
+#[tokio::test]
 async fn the_providers_tools_find_their_container_again() {
     let reply = || {
         let data = Opaque::new("anthropic", json!({"container": "container_1"}));

@@ -50,9 +50,12 @@ fn in_full() -> Vec<Value> {
         stop(3),
         call(4, "t3", json!({"a": 3})),
         stop(4),
-        start(5, json!({"type": "text", "text": ""})),
-        text(5, " Wait."),
+        call(5, "t4", json!({"a": 4})),
+        args(5, "{\"a\": 5}"),
         stop(5),
+        start(6, json!({"type": "text", "text": ""})),
+        text(6, " Wait."),
+        stop(6),
     ];
     events.extend(end("tool_use"));
     events
@@ -74,8 +77,8 @@ async fn a_stream_becomes_a_reply() {
     assert_eq!((&*reply.message.thinking(), &*reply.message.text()), ("Hm.", "Let me see. Wait."));
     let calls: Vec<_> =
         reply.message.calls().map(|call| (call.id.as_str(), &*call.name, call.args.clone())).collect();
-    let expected = [("t1", "add", json!({"a": 2})), ("t2", "add", json!({})), ("t3", "add", json!({"a": 3}))];
-    assert_eq!(calls, expected);
+    let a = |id, a: u64| (id, "add", json!({ "a": a }));
+    assert_eq!(calls, [a("t1", 2), ("t2", "add", json!({})), a("t3", 3), a("t4", 5)]);
     assert_eq!(reply.finish, Finish::ToolCalls);
     let mut usage = Usage::new(35, 7);
     (usage.cached, usage.cache_written) = (Some(20), Some(5));
@@ -92,6 +95,7 @@ async fn a_reply_in_one_piece_is_the_same() {
             {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 2}},
             {"type": "tool_use", "id": "t2", "name": "add", "input": {}},
             {"type": "tool_use", "id": "t3", "name": "add", "input": {"a": 3}},
+            {"type": "tool_use", "id": "t4", "name": "add", "input": {"a": 5}},
             {"type": "text", "text": " Wait."},
         ],
         "stop_reason": "tool_use",

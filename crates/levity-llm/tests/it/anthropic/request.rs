@@ -163,7 +163,8 @@ async fn notes_go_where_the_api_takes_them() {
         let noted = Request::new().with_message(Message::system("Before")).with_message(Message::user("One"));
         let noted = noted.with_message(Message::system("First")).with_message(Message::system("and more"));
         let noted = noted.with_message(Message::assistant("Two")).with_message(Message::system("Not here"));
-        noted.with_message(Message::user("Three")).with_message(Message::system("Last"))
+        let noted = noted.with_message(Message::user("Three")).with_message(Message::system("Nor here"));
+        noted.with_message(Message::user("Four")).with_message(Message::system("Last"))
     };
     let roles = |body: &Value| -> Vec<String> {
         let roles = body["messages"].as_array().unwrap().iter();
@@ -174,7 +175,8 @@ async fn notes_go_where_the_api_takes_them() {
     let new = sent_by(|model| model.with_generation(4, 8), request()).await;
     assert_eq!(roles(&new), ["user", "system", "assistant", "user", "system"]);
     assert_eq!(content(&new, 1).as_array().unwrap().len(), 2);
-    assert_eq!(content(&new, 3)[0]["text"], "Not here");
+    let texts: Vec<_> = content(&new, 3).as_array().unwrap().iter().map(|block| &block["text"]).collect();
+    assert_eq!(texts, ["Not here", "Three", "Nor here", "Four"]);
 }
 
 #[tokio::test]
