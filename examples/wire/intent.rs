@@ -43,6 +43,7 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     } else if intent["output"]["kind"] == "json" {
         options.extra.insert("response_format".to_owned(), json!({"type": "json_object"}));
     }
+    state::settings(wire, recorded, &mut options);
     request.with_options(options)
 }
 
@@ -123,7 +124,8 @@ fn options(params: &Value) -> Options {
 
 /// The conversation. Parts of one role that follow each other are one message.
 fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
-    let mut media = media::all(recorded).into_iter();
+    let (mut media, mut blocks) =
+        (media::all(recorded).into_iter(), state::blocks(wire, recorded).into_iter());
     let mut history = History::new();
     let mut parts: Vec<(String, Part)> = Vec::new();
     let mut results: Vec<(String, Outcome)> = Vec::new();
@@ -140,7 +142,11 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
             flush(&mut history, &mut parts, &mut results);
         }
-        parts.extend(part(wire, &turn[1], &mut media).map(|part| (role, part)));
+        let part = match turn[1].get("other") {
+            Some(_) => blocks.next().map(Part::Opaque),
+            None => part(wire, &turn[1], &mut media),
+        };
+        parts.extend(part.map(|part| (role, part)));
     }
     flush(&mut history, &mut parts, &mut results);
     history

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use levity::core::Media;
-use serde_json::Value;
+use levity::core::{Media, Opaque};
+use serde_json::{Value, json};
 
 /// All media of a recorded request, in order.
 pub(crate) fn all(request: &Value) -> Vec<Media> {
@@ -45,7 +45,7 @@ fn media(part: &Value) -> Option<Media> {
     let file = file.map(|file| {
         Media::url(if part["type"] == "input_image" { "image/png" } else { "application/pdf" }, file)
     });
-    file.or_else(|| gemini(part))
+    file.or_else(|| gemini(part)).or_else(|| anthropic(part))
 }
 
 /// What a part of Gemini's holds, under the names of either case.
@@ -61,6 +61,24 @@ fn gemini(part: &Value) -> Option<Media> {
     }
     let file = found(["fileData", "file_data"])?;
     Some(Media::url(mime(file), text(file, ["fileUri", "file_uri"])?))
+}
+
+/// What a block of Anthropic's holds.
+fn anthropic(part: &Value) -> Option<Media> {
+    let source = part.get("source")?;
+    let text = |name: &str| source[name].as_str();
+    let image = part["type"] == "image";
+    let mime = text("media_type").unwrap_or(if image { "image/png" } else { "application/pdf" });
+    match (text("type")?, text("data").or_else(|| text("url"))) {
+        ("base64", Some(data)) => Some(Media::bytes(mime, bytes(data))),
+        ("text", Some(data)) => Some(Media::bytes(mime, data.as_bytes())),
+        ("url", Some(url)) => Some(Media::url(mime, url)),
+        (_, _) => {
+            let mut media = Media::url(mime, "");
+            media.opaque = Some(Opaque::new("anthropic", json!({ "source": source })));
+            Some(media)
+        }
+    }
 }
 
 /// What stands at an address, or in it.

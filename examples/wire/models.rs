@@ -1,7 +1,7 @@
 //! The model of a case.
 
 use levity::core::Model;
-use levity::llm::{ChatModel, Endpoint, GeminiModel, OpenAiModel};
+use levity::llm::{AnthropicModel, ChatModel, Endpoint, GeminiModel, OpenAiModel};
 use serde_json::Value;
 
 /// The model that speaks a case's protocol, at the case's address.
@@ -23,6 +23,10 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
                 _ => GeminiModel::new("none", id),
             };
             let model = model.with_endpoint(|_| Endpoint::new(base));
+            Some(Box::new(if stream { model } else { model.without_streaming() }))
+        }
+        "anthropic" => {
+            let model = AnthropicModel::new("none", id).with_endpoint(|_| Endpoint::new(base));
             Some(Box::new(if stream { model } else { model.without_streaming() }))
         }
         _ => None,

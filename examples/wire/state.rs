@@ -1,6 +1,6 @@
 //! State that a provider handed out, as each provider's messages carry it.
 
-use levity::core::Opaque;
+use levity::core::{Opaque, Options, ThinkingMode};
 use serde_json::{Value, json};
 
 /// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this protocol.
@@ -12,6 +12,7 @@ pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<Opaque> {
         ("openai_responses", "thinking", Some(state)) => {
             Some(Opaque::new(wire, reasoning(state, &part["thinking"])))
         }
+        ("anthropic", "thinking", Some(state)) => Some(Opaque::new(wire, json!({ "signature": state }))),
         _ => None,
     }
 }
@@ -24,4 +25,36 @@ fn reasoning(state: &Value, summary: &Value) -> Value {
     let is_id = state.as_str().is_some_and(|state| state.len() < 100);
     let field = if is_id { "id" } else { "encrypted_content" };
     json!({"type": "reasoning", "summary": summary, field: state})
+}
+
+/// Settings of the provider's own that the recorded request has: hosted tools, thinking.
+pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
+    if wire != "anthropic" {
+        return;
+    }
+    let tools = recorded["tools"].as_array().into_iter().flatten();
+    let hosted: Vec<_> = tools.filter(|tool| tool.get("input_schema").is_none()).cloned().collect();
+    if !hosted.is_empty() {
+        options.extra.insert("tools".to_owned(), hosted.into());
+    }
+    for name in ["container", "mcp_servers"] {
+        if let Some(value) = recorded.get(name) {
+            options.extra.insert(name.to_owned(), value.clone());
+        }
+    }
+    options.thinking = match recorded["thinking"]["type"].as_str() {
+        Some("enabled") => recorded["thinking"]["budget_tokens"].as_u64().map(ThinkingMode::Budget),
+        Some("adaptive") => Some(ThinkingMode::Auto),
+        Some("disabled") => Some(ThinkingMode::Off),
+        _ => None,
+    };
+}
+
+/// The blocks of a recorded request that only its provider understands, in order.
+pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<Opaque> {
+    let known = ["text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"];
+    let contents = recorded["messages"].as_array().into_iter().flatten().filter(|_| wire == "anthropic");
+    let blocks = contents.filter_map(|message| message["content"].as_array()).flatten();
+    let foreign = blocks.filter(|block| block["type"].as_str().is_some_and(|kind| !known.contains(&kind)));
+    foreign.map(|block| Opaque::new(wire, block.clone())).collect()
 }

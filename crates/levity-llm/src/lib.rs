@@ -4,6 +4,8 @@
 pub mod json;
 pub mod layers;
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
 #[cfg(feature = "http")]
 mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
@@ -13,6 +15,7 @@ mod error;
 #[cfg(feature = "gemini")]
 mod gemini;
 #[cfg(feature = "http")]
+#[allow(dead_code, reason = "each provider uses some of it")]
 mod http;
 #[cfg(feature = "http")]
 mod models;
@@ -25,6 +28,8 @@ mod responses;
 )]
 mod schema;
 
+#[cfg(feature = "anthropic")]
+pub use anthropic::{AnthropicModel, CacheTtl};
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::ChatModel;
 #[cfg(feature = "http")]

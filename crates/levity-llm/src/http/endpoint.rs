@@ -115,6 +115,8 @@ impl Endpoint {
     ) -> Result<Reply, ModelError> {
         #[expect(clippy::disallowed_methods, reason = "a limit on a connection is one of the real clock")]
         let until = Instant::now() + self.limits.total;
+        // An address may be given with the version that paths begin with.
+        let path = path.strip_prefix("/v1").filter(|_| self.base.ends_with("/v1")).unwrap_or(path);
         let url = format!("{}{path}", self.base);
         let headers = self.headers(own)?;
         let request = client(self.limits.connect)?.post(url).headers(headers).body(body);

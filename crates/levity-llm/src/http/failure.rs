@@ -113,7 +113,7 @@ impl Failure {
             "exceed context",
             "exceeds the available context size",
         ];
-        if says(&["context_length", "context_window", "exceed_context"])
+        if says(&["context_length", "context_window", "exceed_context", "request_too_large"])
             || (tells(&too_long) && status != Some(429))
         {
             return ModelErrorKind::ContextTooLong;
@@ -121,7 +121,9 @@ impl Failure {
         if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {
             return ModelErrorKind::ContentFiltered;
         }
-        if says(&["insufficient_quota", "billing", "payment_required", "api_key_invalid"]) {
+        if says(&["insufficient_quota", "billing", "payment_required", "api_key_invalid"])
+            || tells(&["credit balance is too low"])
+        {
             return ModelErrorKind::Auth;
         }
         match status {

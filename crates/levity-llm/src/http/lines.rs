@@ -25,6 +25,8 @@ pub(crate) struct Lines {
     data: Vec<u8>,
     has_data: bool,
     begun: bool,
+    /// Whether the last line ended in a carriage return.
+    returned: bool,
 }
 
 /// What takes events: a name, where there is one, and the data.
@@ -41,14 +43,23 @@ impl<F: FnMut(&str, &[u8]) -> Result<(), ModelError>> Events for F {
 impl Lines {
     pub(crate) fn new(framing: Framing) -> Self {
         let (name, data) = (String::new(), Vec::new());
-        Self { framing, open: Vec::new(), name, data, has_data: false, begun: false }
+        Self { framing, open: Vec::new(), name, data, has_data: false, begun: false, returned: false }
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes. Events may also have lines that end in a carriage return alone.
     pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
+        while let Some(end) = self.line_end(bytes) {
             let (line, rest) = bytes.split_at(end);
+            let returned = rest.first() == Some(&b'\r');
             bytes = rest.get(1..).unwrap_or_default();
+            // The line feed behind a carriage return ends nothing.
+            if std::mem::replace(&mut self.returned, returned)
+                && !returned
+                && line.is_empty()
+                && self.open.is_empty()
+            {
+                continue;
+            }
             if self.open.is_empty() {
                 self.line(line, events)?;
             } else {
@@ -59,7 +70,15 @@ impl Lines {
                 self.open = whole;
             }
         }
+        self.returned &= bytes.is_empty();
         self.keep(bytes)
+    }
+
+    fn line_end(&self, bytes: &[u8]) -> Option<usize> {
+        match self.framing {
+            Framing::Sse => memchr::memchr2(b'\n', b'\r', bytes),
+            Framing::JsonLines => memchr::memchr(b'\n', bytes),
+        }
     }
 
     /// Takes what stands without an end when the bytes do.
@@ -165,6 +184,8 @@ mod tests {
         let sse = |text, expected| check(Framing::Sse, text, expected);
         sse("data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
         sse("event: ping\r\ndata: {}\r\n\r\n", &[("ping", "{}")]);
+        sse("event: ping\rdata: {}\r\rdata: a\rdata: b\r\r", &[("ping", "{}"), ("", "a\nb")]);
+        sse("data: a\r\n\rdata: b\n\r\ndata: c\r\n\r\n", &[("", "a"), ("", "b"), ("", "c")]);
         sse(": comment\n\ndata:ä\ndata: ü\n\n", &[("", "ä\nü")]);
         sse("id: 7\nretry: 10\n\n", &[]);
         sse("\u{feff}data: last, without an end", &[("", "last, without an end")]);

@@ -249,6 +249,7 @@ struct Flow<W: Wire> {
     whole: Option<Vec<u8>>,
     remote: Remote<W>,
     over: bool,
+    /// What went wrong, to be told behind all that came before it.
     failed: Option<ModelError>,
 }
 
@@ -307,7 +308,15 @@ impl<W: Wire> Flow<W> {
             self.sink = self.remote.read_whole(&whole, self.sink.nulls.take())?;
             return Ok(());
         }
-        self.lines.finish(&mut Feed { decoder: &mut self.decoder, sink: &mut self.sink })?;
+        let mut events = Feed { decoder: &mut self.decoder, sink: &mut self.sink };
+        self.lines.finish(&mut events).map_err(|error| match error.kind() {
+            // What cannot be read since half of it is missing is no fault in what was said.
+            ModelErrorKind::Malformed => {
+                let message = "the reply broke off before its end";
+                ModelError::new(ModelErrorKind::Transport, message).with_source(error)
+            }
+            _ => error,
+        })?;
         self.decoder.end(&mut self.sink)
     }
 }

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
 #[cfg(feature = "compatible")]

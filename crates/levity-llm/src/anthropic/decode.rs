@@ -1,0 +1,257 @@
+//! Replies.
+
+use std::borrow::Cow;
+
+use levity_core::{Delta, Finish, ModelError, ModelErrorKind, Opaque, Part, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::blocks::{Blocks, Piece};
+use crate::http::{Decode, Sink, plain};
+
+/// What has been said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    blocks: Blocks,
+    counts: Counts,
+    stop: Option<String>,
+    /// Where the provider's own tools work.
+    container: Option<Value>,
+    ended: bool,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(default, borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default, borrow)]
+    delta: Option<Change<'a>>,
+    #[serde(default)]
+    content_block: Option<Value>,
+    #[serde(default)]
+    message: Option<Value>,
+    #[serde(default)]
+    usage: Option<Value>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Change<'a> {
+    #[serde(default, borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    thinking: Option<String>,
+    #[serde(default)]
+    partial_json: Option<String>,
+    #[serde(default)]
+    signature: Option<String>,
+    #[serde(default)]
+    citation: Option<Value>,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    container: Option<Value>,
+}
+
+impl Decode for Decoder {
+    fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
+        let data = data.trim_ascii();
+        // Some servers end as OpenAI's do.
+        if data.is_empty() || data == b"[DONE]" {
+            return Ok(());
+        }
+        let event: Event<'_> = match serde_json::from_slice(data) {
+            Ok(event) => event,
+            Err(error) => return odd(name, data, error),
+        };
+        let kind = if event.kind.is_empty() { name } else { &event.kind };
+        match kind {
+            "content_block_delta" => self.more(event.index, event.delta, data, sink),
+            "content_block_start" => {
+                self.blocks.begin(event.index, event.content_block.unwrap_or_default(), sink)
+            }
+            "content_block_stop" => {
+                self.blocks.end(event.index, sink);
+                Ok(())
+            }
+            "message_start" => {
+                self.start(event.message.unwrap_or_default(), sink);
+                Ok(())
+            }
+            "message_delta" => {
+                self.change(event.delta, event.usage.as_ref(), sink);
+                Ok(())
+            }
+            "message_stop" => {
+                self.ended = true;
+                sink.done = true;
+                self.end(sink)
+            }
+            _ => match event.error.filter(|error| !error.is_null()) {
+                Some(error) => Err(failed(&json!({ "error": error }))),
+                None if kind == "error" => Err(failed(&serde_json::from_slice(data).unwrap_or_default())),
+                // Pings, and what may come later.
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
+        if !self.ended && self.stop.is_none() {
+            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+        }
+        self.blocks.finish(sink);
+        if let Some(container) = self.container.take() {
+            let data = json!({ "container": container });
+            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
+        }
+        if let Some(finish) = self.stop.take().and_then(|word| finish(&word, self.blocks.calls() > 0)) {
+            sink.push(Delta::Finish(finish));
+        }
+        Ok(())
+    }
+}
+
+impl Decoder {
+    fn start(&mut self, mut message: Value, sink: &mut Sink) {
+        self.count(message.get("usage"), sink);
+        self.keep(message.get_mut("container").map(Value::take));
+    }
+
+    fn more(
+        &mut self,
+        index: Option<u64>,
+        delta: Option<Change<'_>>,
+        data: &[u8],
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
+        let Some(delta) = delta else { return Ok(()) };
+        let piece = match &*delta.kind {
+            "text_delta" => delta.text.map(Piece::Text),
+            "thinking_delta" => delta.thinking.map(Piece::Thinking),
+            "signature_delta" => delta.signature.map(Piece::Signature),
+            "input_json_delta" => delta.partial_json.map(Piece::Json),
+            "citations_delta" => delta.citation.map(Piece::Citation),
+            _ => {
+                let mut whole: Value = serde_json::from_slice(data).unwrap_or_default();
+                whole.get_mut("delta").map(Value::take).map(Piece::Fields)
+            }
+        };
+        piece.map_or(Ok(()), |piece| self.blocks.more(index, piece, sink))
+    }
+
+    fn change(&mut self, delta: Option<Change<'_>>, usage: Option<&Value>, sink: &mut Sink) {
+        if let Some(delta) = delta {
+            self.stop = delta.stop_reason.or(self.stop.take());
+            self.keep(delta.container);
+        }
+        self.count(usage, sink);
+    }
+
+    fn keep(&mut self, container: Option<Value>) {
+        let id = container.and_then(|mut container| container.get_mut("id").map(Value::take));
+        self.container = id.filter(Value::is_string).or(self.container.take());
+    }
+
+    fn count(&mut self, usage: Option<&Value>, sink: &mut Sink) {
+        if let Some(usage) = usage.filter(|usage| usage.is_object()) {
+            self.counts.update(usage);
+            sink.push(Delta::Usage(self.counts.usage()));
+        }
+    }
+}
+
+/// Reads a reply that came in one piece.
+pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
+    let Some(content) = reply.get("content").and_then(Value::as_array) else {
+        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no content"));
+    };
+    let mut decoder = Decoder { ended: true, ..Decoder::default() };
+    for block in content {
+        decoder.blocks.begin(None, block.clone(), sink)?;
+        decoder.blocks.end(None, sink);
+    }
+    decoder.count(reply.get("usage"), sink);
+    decoder.keep(reply.get("container").cloned());
+    decoder.stop = reply.get("stop_reason").and_then(Value::as_str).map(str::to_owned);
+    decoder.end(sink)
+}
+
+/// Token counts under the API's names. What is cached counts beside the input there.
+#[derive(Debug, Default)]
+struct Counts {
+    input: Option<u64>,
+    read: Option<u64>,
+    written: Option<u64>,
+    output: Option<u64>,
+    thought: Option<u64>,
+}
+
+impl Counts {
+    /// Takes over what is said, field by field.
+    fn update(&mut self, usage: &Value) {
+        let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+        let by_age = || {
+            let ages =
+                ["/cache_creation/ephemeral_5m_input_tokens", "/cache_creation/ephemeral_1h_input_tokens"];
+            ages.into_iter().filter_map(number).reduce(u64::saturating_add)
+        };
+        self.input = number("/input_tokens").or(self.input);
+        self.read = number("/cache_read_input_tokens").or(self.read);
+        self.written = number("/cache_creation_input_tokens").or_else(by_age).or(self.written);
+        self.output = number("/output_tokens").or(self.output);
+        self.thought = number("/output_tokens_details/thinking_tokens").or(self.thought);
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        usage.input = [self.input, self.read, self.written].into_iter().flatten().reduce(u64::saturating_add);
+        usage.output = self.output;
+        usage.cached = self.read;
+        usage.cache_written = self.written;
+        usage.reasoning = self.thought;
+        usage
+    }
+}
+
+/// Why the model stopped, in the API's words.
+fn finish(word: &str, calls: bool) -> Option<Finish> {
+    Some(match word {
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "refusal" => Finish::ContentFilter,
+        _ if calls => Finish::ToolCalls,
+        "" => return None,
+        "end_turn" | "stop_sequence" => Finish::Stop,
+        "tool_use" => Finish::ToolCalls,
+        other => Finish::Other(other.to_owned()),
+    })
+}
+
+fn failed(value: &Value) -> ModelError {
+    plain(value).unwrap_or_default().into_error(None)
+}
+
+/// An event that is not as it should be. One of a kind that is not known is none of the reply's.
+fn odd(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
+    let value: Option<Value> = serde_json::from_slice(data).ok();
+    let kind = value.as_ref().map(|value| value.get("type").and_then(Value::as_str).unwrap_or(name));
+    match kind {
+        None if name == "error" => {
+            let message = String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default());
+            Err(ModelError::new(ModelErrorKind::Server, message))
+        }
+        Some(kind) if !kind.starts_with("content_block_") && !kind.starts_with("message_") => {
+            value.as_ref().and_then(plain).map_or(Ok(()), |failure| Err(failure.into_error(None)))
+        }
+        _ => {
+            let message = "a piece of the reply cannot be read";
+            Err(ModelError::new(ModelErrorKind::Malformed, message).with_source(error))
+        }
+    }
+}

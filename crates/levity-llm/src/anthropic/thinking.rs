@@ -1,0 +1,137 @@
+//! How long a reply may be, and how much of it may be thought.
+
+use levity_core::ThinkingMode;
+use serde_json::{Value, json};
+
+use super::generation::Generation;
+
+/// The least that the API takes for thinking, in tokens.
+const LEAST: u64 = 1_024;
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) max_tokens: u64,
+    pub(super) thinking: Option<Value>,
+    pub(super) effort: Option<&'static str>,
+}
+
+/// Fits thinking and the longest reply together. `wanted` is what the request says of its length, `longest` what
+/// the model can do, `fixed` a number of tokens for thinking that the user has set beside the options.
+pub(super) fn plan(
+    mode: Option<ThinkingMode>,
+    generation: Generation,
+    wanted: Option<u64>,
+    longest: Option<u64>,
+    fixed: Option<u64>,
+) -> Plan {
+    let adaptive = generation.is_adaptive();
+    let budget = mode.filter(|_| !adaptive && fixed.is_none()).and_then(tokens);
+    // The length counts thoughts as well, so without a word on it they come on top.
+    let beside = || generation.max_tokens().saturating_add(fixed.or(budget).unwrap_or(0));
+    let max_tokens = wanted.or(longest).unwrap_or_else(beside);
+    let mut plan = Plan { max_tokens, thinking: None, effort: None };
+    match mode {
+        None => {}
+        Some(mode) if is_off(mode) => {
+            plan.thinking = generation.may_think().then(|| json!({"type": "disabled"}));
+        }
+        Some(mode) if adaptive => {
+            // Later models keep their thoughts to themselves unless they are asked.
+            plan.thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
+            plan.effort = effort(mode);
+        }
+        Some(_) => {
+            let tokens = budget.and_then(|budget| below(budget, max_tokens));
+            plan.thinking = tokens.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}));
+        }
+    }
+    plan
+}
+
+fn is_off(mode: ThinkingMode) -> bool {
+    matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0))
+}
+
+fn tokens(mode: ThinkingMode) -> Option<u64> {
+    match mode {
+        ThinkingMode::Low => Some(2_048),
+        ThinkingMode::High => Some(24_576),
+        ThinkingMode::Budget(tokens) => Some(tokens.max(LEAST)),
+        ThinkingMode::Off => None,
+        _ => Some(8_192),
+    }
+}
+
+fn effort(mode: ThinkingMode) -> Option<&'static str> {
+    match mode {
+        ThinkingMode::Low | ThinkingMode::Budget(..4_096) => Some("low"),
+        ThinkingMode::Medium | ThinkingMode::Budget(..16_384) => Some("medium"),
+        ThinkingMode::High | ThinkingMode::Budget(_) => Some("high"),
+        _ => None,
+    }
+}
+
+/// A number below the longest reply, which must leave room for an answer.
+fn below(budget: u64, max_tokens: u64) -> Option<u64> {
+    if budget < max_tokens {
+        return Some(budget);
+    }
+    let lowered = (max_tokens - max_tokens / 4).max(LEAST);
+    (lowered < max_tokens).then_some(lowered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thinking tokens and the longest reply, of a model that is given tokens.
+    #[track_caller]
+    fn check(mode: ThinkingMode, wanted: Option<u64>, longest: Option<u64>, expected: (Option<u64>, u64)) {
+        let plan = plan(Some(mode), Generation(4, 5), wanted, longest, None);
+        let tokens = plan.thinking.and_then(|thinking| thinking["budget_tokens"].as_u64());
+        assert_eq!((tokens, plan.max_tokens), expected, "{mode:?}");
+    }
+
+    #[test]
+    fn thinking_fits_below_the_longest_reply() {
+        check(ThinkingMode::Low, None, None, (Some(2_048), 10_240));
+        check(ThinkingMode::Auto, None, Some(64_000), (Some(8_192), 64_000));
+        check(ThinkingMode::Budget(10), None, None, (Some(1_024), 9_216));
+        check(ThinkingMode::Budget(4_000), Some(4_001), None, (Some(4_000), 4_001));
+        check(ThinkingMode::High, Some(4_000), None, (Some(3_000), 4_000));
+        check(ThinkingMode::High, Some(1_100), None, (Some(1_024), 1_100));
+        check(ThinkingMode::High, Some(1_024), None, (None, 1_024));
+        check(
+            ThinkingMode::Budget(u64::MAX),
+            Some(u64::MAX),
+            None,
+            (Some(u64::MAX - u64::MAX / 4), u64::MAX),
+        );
+        check(ThinkingMode::Budget(u64::MAX), None, None, (Some(u64::MAX - u64::MAX / 4), u64::MAX));
+    }
+
+    #[test]
+    fn later_models_get_an_effort() {
+        let ask = |mode| plan(Some(mode), Generation(4, 6), None, None, None);
+        let modes = [
+            (ThinkingMode::Auto, None),
+            (ThinkingMode::Low, Some("low")),
+            (ThinkingMode::Budget(4_096), Some("medium")),
+            (ThinkingMode::Budget(16_384), Some("high")),
+        ];
+        for (mode, effort) in modes {
+            let plan = ask(mode);
+            let thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
+            assert_eq!(plan, Plan { max_tokens: 8_192, thinking, effort }, "{mode:?}");
+        }
+        assert_eq!(ask(ThinkingMode::Budget(0)).thinking, Some(json!({"type": "disabled"})));
+        assert_eq!(plan(Some(ThinkingMode::Off), Generation(3, 5), None, None, None).thinking, None);
+    }
+
+    #[test]
+    fn what_the_user_sets_beside_the_options_gets_its_room() {
+        let plan = plan(None, Generation(3, 7), None, None, Some(5_000));
+        assert_eq!((plan.max_tokens, plan.thinking), (13_192, None));
+    }
+}

@@ -1,0 +1,113 @@
+//! Images and documents.
+
+use levity_core::{
+    Content, History, Media, Message, ModelErrorKind, Opaque, Part, Request, Role, ToolCall, ToolError,
+    ToolOutput, ToolResult,
+};
+use levity_llm::AnthropicModel;
+use serde_json::{Value, json};
+
+use super::{called, content, refused, sent, sent_by};
+
+async fn shown(media: Media) -> Value {
+    let request = Request::new().with_message(Message::new(Role::User, [Part::Media(media)]));
+    content(&sent(request).await, 0)[0].clone()
+}
+
+#[tokio::test]
+async fn images_and_documents_are_shown() {
+    let bytes = |kind: &str| json!({"type": "base64", "media_type": kind, "data": "AQI="});
+    let image = shown(Media::bytes("image/jpg", vec![1, 2])).await;
+    assert_eq!(image, json!({"type": "image", "source": bytes("image/jpeg")}));
+    let there = shown(Media::url("image/png", "https://example.com/a.png")).await;
+    assert_eq!(there["source"], json!({"type": "url", "url": "https://example.com/a.png"}));
+    let packed = shown(Media::url("image/png", "data:image/png;base64,AQI=")).await;
+    assert_eq!(packed["source"], bytes("image/png"));
+    let mut pdf = Media::bytes("application/pdf", vec![1, 2]);
+    pdf.name = Some("a.pdf".into());
+    pdf.opaque = Some(Opaque::new("anthropic", json!({"citations": {"enabled": true}})));
+    let citations = json!({"enabled": true});
+    let source = bytes("application/pdf");
+    let expected = json!({"type": "document", "source": source, "title": "a.pdf", "citations": citations});
+    assert_eq!(shown(pdf).await, expected);
+    let text = shown(Media::bytes("text/markdown", "# Ä".as_bytes())).await;
+    let source = json!({"type": "text", "media_type": "text/plain", "data": "# Ä"});
+    assert_eq!(text, json!({"type": "document", "source": source}));
+}
+
+#[tokio::test]
+async fn what_was_uploaded_is_named() {
+    let source = json!({"type": "file", "file_id": "file_1"});
+    let mut media = Media::url("application/pdf", "");
+    media.opaque = Some(Opaque::new("anthropic", json!({"source": source})));
+    assert_eq!(shown(media).await, json!({"type": "document", "source": source}));
+    let block = json!({"type": "container_upload", "file_id": "file_1"});
+    let parts = [Part::text("Look"), Part::Opaque(Opaque::new("anthropic", block.clone()))];
+    let body = sent(Request::new().with_message(Message::new(Role::User, parts))).await;
+    assert_eq!(content(&body, 0)[1], block);
+}
+
+#[tokio::test]
+async fn tools_show_images() {
+    let answer = || {
+        let mut output = ToolOutput::text("Here:").with_media(Media::bytes("image/png", vec![1]));
+        output.content.push(Content::Text(String::new()));
+        Ok(output)
+    };
+    let history = called([Part::ToolCall(ToolCall::new("c1", "draw", json!({})))], answer);
+    let body = sent(Request::new().with_history(history)).await;
+    let shown = &content(&body, 2)[0]["content"];
+    assert_eq!(shown[0], json!({"type": "text", "text": "Here:"}));
+    assert_eq!((&shown[1]["type"], shown.as_array().unwrap().len()), (&json!("image"), 2));
+
+    let answer = || {
+        let mut output = ToolOutput::value(json!({"n": 1}));
+        output.content.push(Content::Media(Media::bytes("image/png", vec![1])));
+        Ok(output)
+    };
+    let history = called([Part::ToolCall(ToolCall::new("c1", "draw", json!({})))], answer);
+    let body = sent(Request::new().with_history(history)).await;
+    assert_eq!(content(&body, 2)[0]["content"][0]["text"], r#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn tools_name_other_tools() {
+    let call = ToolCall::new("c1", "find_tools", json!({}));
+    let mut history = History::new();
+    history.say(Message::user("x")).unwrap();
+    let mut exchange =
+        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let found = json!([{"type": "tool_reference", "tool_name": "add"}]);
+    let mut result = ToolResult::new(&call, Ok(ToolOutput::text("add")));
+    result.opaque = Some(Opaque::new("anthropic", json!({"content": found})));
+    exchange.answer(result).unwrap();
+    history.close(exchange, &ToolError::failed("no"));
+    let request = Request::new().with_history(history.clone());
+    let body = sent_by(AnthropicModel::without_cache_marks, request).await;
+    let kept = history.encoded(2, "anthropic", || panic!("it was not kept"));
+    assert_eq!(String::from_utf8_lossy(&kept).matches("content").count(), 1, "no field is there twice");
+    let expected = json!({"type": "tool_result", "tool_use_id": "c1", "content": found});
+    assert_eq!(content(&body, 2)[0], expected);
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_refused_each_time() {
+    let cases = [
+        (Media::bytes("audio/wav", vec![1]), "`audio/wav`"),
+        (Media::bytes("image/bmp", vec![1]), "PNG"),
+        (Media::url("text/plain", "https://example.com/a.txt"), "bytes"),
+        (Media::bytes("text/plain", vec![0xff]), "UTF-8"),
+        (Media::bytes("application/zip", vec![1]), "`application/zip`"),
+    ];
+    for (media, word) in cases {
+        let request = Request::new().with_message(Message::new(Role::User, [Part::text("x"), media.into()]));
+        for _ in 0..2 {
+            let error = refused(&request).await;
+            assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+    let drawn = Message::new(Role::Assistant, [Part::Media(Media::bytes("image/png", vec![1]))]);
+    let error = refused(&Request::new().with_message(Message::user("x")).with_message(drawn)).await;
+    assert_eq!(error.kind(), ModelErrorKind::BadRequest);
+}

@@ -1,0 +1,197 @@
+//! What is sent.
+
+use levity_core::{
+    Message, Model as _, Opaque, Part, Request, Role, Text, ToolCall, ToolChoice, ToolError, ToolOutput,
+};
+use levity_llm::{AnthropicModel, CacheTtl, Endpoint};
+use serde_json::{Value, json};
+
+use super::{OK, add, ask, called, content, model, sent, sent_by};
+use crate::server::{Answer, Server};
+
+const MARK: &str = "cache_control";
+
+fn mark() -> Value {
+    json!({"type": "ephemeral"})
+}
+
+#[tokio::test]
+async fn it_says_who_asks_and_how() {
+    let server = Server::saying(Answer::json(200, OK)).await;
+    model(&server).with_beta("one-2025").with_beta("two-2025").complete(ask()).await.unwrap();
+    let seen = server.last();
+    assert_eq!(seen.line, "POST /v1/messages");
+    assert_eq!(seen.header("x-api-key"), "sk-ant-123");
+    assert_eq!(seen.header("anthropic-version"), "2023-06-01");
+    assert_eq!(seen.header("anthropic-beta"), "one-2025,two-2025");
+    assert_eq!(
+        seen.body,
+        json!({
+            "model": "claude-sonnet-4-5", "max_tokens": 8192, "stream": true,
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "Good morning"}]}],
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_address_may_have_the_version_and_a_server_no_key() {
+    let server = Server::saying(Answer::json(200, OK)).await;
+    let local = AnthropicModel::new("", "qwen3").without_streaming();
+    let local = local.with_endpoint(|_| Endpoint::new(format!("{}/v1/", server.url())));
+    local.complete(ask()).await.unwrap();
+    let seen = server.last();
+    assert_eq!((&*seen.line, seen.header("x-api-key")), ("POST /v1/messages", ""));
+    assert!(!seen.headers.iter().any(|(name, _)| name == "anthropic-beta" || name == "x-api-key"));
+    assert!(seen.body.get("stream").is_none());
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_is_told_in_turns() {
+    let call = ToolCall::new("toolu_1", "add", json!({"a": 2}));
+    let failed = || Err(ToolError::failed("too large"));
+    let mut history = called([Part::text("Let me see. "), Part::ToolCall(call)], failed);
+    history.say(Message::user("Try again")).unwrap();
+    let request = Request::new().with_system("Be brief.").with_history(history).with_tools([add()]);
+    let body = sent(request).await;
+    assert_eq!(body["system"], json!([{"type": "text", "text": "Be brief.", MARK: mark()}]));
+    let schema = json!({"type": "object", "properties": {"a": {"type": "number"}}});
+    let tools = json!([{"name": "add", "description": "Adds.", "input_schema": schema, MARK: mark()}]);
+    assert_eq!(body["tools"], tools);
+    assert!(body.get("tool_choice").is_none());
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "What is 2+5?", MARK: mark()}]},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "Let me see. "},
+                {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "too large", "is_error": true},
+                {"type": "text", "text": "Try again", MARK: mark()},
+            ]},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn marks_move_and_nothing_is_encoded_anew() {
+    let server = Server::saying(Answer::json(200, OK)).await;
+    let mut request =
+        ask().with_message(Message::assistant("Hello")).with_message(Message::user("How are you?"));
+    model(&server).complete(request.clone()).await.unwrap();
+    let kept = request.history.encoded(2, "anthropic", || panic!("it was not kept"));
+    assert_eq!(&*kept, br#"{"type":"text","text":"How are you?"}"#);
+    request = request.with_message(Message::assistant("Well")).with_message(Message::user("And now?"));
+    model(&server).complete(request).await.unwrap();
+    let marked = |body: &Value| -> Vec<usize> {
+        let messages = body["messages"].as_array().unwrap().iter().enumerate();
+        messages.filter(|(_, message)| message["content"][0].get(MARK).is_some()).map(|(at, _)| at).collect()
+    };
+    let seen = server.seen();
+    assert_eq!((marked(&seen[0].body), marked(&seen[1].body)), (vec![0, 2], vec![2, 4]));
+}
+
+#[tokio::test]
+async fn marks_can_last_longer_be_the_users_or_be_absent() {
+    let request =
+        || ask().with_message(Message::assistant("Hello")).with_system("Be brief.").with_tools([add()]);
+    let lasting = sent_by(|model| model.with_cache_ttl(CacheTtl::OneHour), request()).await;
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    let places = [&lasting["system"][0], &lasting["tools"][0], &content(&lasting, 0)[0]];
+    assert!(places.iter().all(|place| place[MARK] == hour), "{lasting}");
+    let none = sent_by(AnthropicModel::without_cache_marks, request()).await;
+    assert!(!none.to_string().contains(MARK), "{none}");
+    assert_eq!(none["system"], "Be brief.");
+
+    let mut text = Text::new("Long");
+    text.opaque = Some(Opaque::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
+    let own = Request::new().with_message(Message::new(Role::User, [Part::Text(text)])).with_tools([add()]);
+    assert_eq!(
+        sent(own).await["messages"][0]["content"],
+        json!([{"type": "text", "text": "Long", MARK: hour}])
+    );
+}
+
+#[tokio::test]
+async fn what_the_api_refuses_is_not_sent() {
+    let parts = [
+        Part::text(" \n"),
+        Part::ToolCall(ToolCall::from_text("call:1", "add", "{\"a\": ")),
+        Part::ToolCall(ToolCall::new("call:2", "add", json!([1]))),
+        Part::ToolCall(ToolCall::new("c3", "add", Value::Null)),
+    ];
+    let body = sent(Request::new().with_history(called(parts, || Ok(ToolOutput::text(""))))).await;
+    let calls = content(&body, 1);
+    assert_eq!(calls.as_array().unwrap().len(), 3, "no empty text");
+    assert_eq!(calls[0]["input"], json!({"INVALID_JSON": "{\"a\": "}));
+    assert_eq!(calls[1]["input"], json!({"INVALID_JSON": "[1]"}));
+    assert_eq!(calls[2]["input"], json!({}));
+    let results = content(&body, 2).as_array().unwrap();
+    for (call, result) in calls.as_array().unwrap().iter().zip(results) {
+        let id = call["id"].as_str().unwrap();
+        assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{id}");
+        assert_eq!((result["tool_use_id"].as_str(), result.get("content")), (Some(id), None));
+    }
+}
+
+#[tokio::test]
+async fn a_reply_to_go_on_with_has_no_white_space_at_its_end() {
+    let body = sent(ask().with_message(Message::assistant("It is \n"))).await;
+    assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "It is"}]));
+    let passed =
+        sent(ask().with_message(Message::assistant("It is \n")).with_message(Message::user("?"))).await;
+    assert_eq!(content(&passed, 1), &json!([{"type": "text", "text": "It is \n"}]));
+}
+
+#[tokio::test]
+async fn data_of_others_is_left_out() {
+    let foreign = |data| Opaque::new("gemini", data);
+    let mut text = Text::new("Hello");
+    text.opaque = Some(foreign(json!({"citations": [1]})));
+    let mut thought = Part::thinking("Hm.");
+    thought.set_opaque(foreign(json!({"signature": "abc"})));
+    let block = Part::Opaque(foreign(json!({"type": "executableCode"})));
+    let reply = Message::new(Role::Assistant, [thought, block, Part::Text(text)]);
+    let body = sent(ask().with_message(reply).with_message(Message::user("?"))).await;
+    assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "Hello"}]));
+}
+
+#[tokio::test]
+async fn notes_go_where_the_api_takes_them() {
+    let request = || {
+        let noted = Request::new().with_message(Message::system("Before")).with_message(Message::user("One"));
+        let noted = noted.with_message(Message::system("First")).with_message(Message::system("and more"));
+        let noted = noted.with_message(Message::assistant("Two")).with_message(Message::system("Not here"));
+        let noted = noted.with_message(Message::user("Three")).with_message(Message::system("Nor here"));
+        noted.with_message(Message::user("Four")).with_message(Message::system("Last"))
+    };
+    let roles = |body: &Value| -> Vec<String> {
+        let roles = body["messages"].as_array().unwrap().iter();
+        roles.map(|message| message["role"].as_str().unwrap().to_owned()).collect()
+    };
+    let old = sent(request()).await;
+    assert_eq!(roles(&old), ["user", "assistant", "user"]);
+    let new = sent_by(|model| model.with_generation(4, 8), request()).await;
+    assert_eq!(roles(&new), ["user", "system", "assistant", "user", "system"]);
+    assert_eq!(content(&new, 1).as_array().unwrap().len(), 2);
+    let texts: Vec<_> = content(&new, 3).as_array().unwrap().iter().map(|block| &block["text"]).collect();
+    assert_eq!(texts, ["Not here", "Three", "Nor here", "Four"]);
+}
+
+#[tokio::test]
+async fn a_choice_of_tools_is_told() {
+    let choices = [
+        (ToolChoice::None, json!({"type": "none"})),
+        (ToolChoice::Required, json!({"type": "any"})),
+        (ToolChoice::Tool("add".into()), json!({"type": "tool", "name": "add"})),
+    ];
+    for (choice, expected) in choices {
+        let mut request = ask().with_tools([add()]);
+        request.tool_choice = choice.clone();
+        assert_eq!(sent(request).await["tool_choice"], expected);
+        let mut alone = ask();
+        alone.tool_choice = choice;
+        assert!(sent(alone).await.get("tool_choice").is_none(), "there are no tools");
+    }
+}
