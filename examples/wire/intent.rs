@@ -1,8 +1,8 @@
 //! Requests, from the neutral form that recorded ones were brought into.
 
 use levity::core::{
-    Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ToolCall, ToolChoice,
-    ToolError, ToolOutput, ToolResult, ToolSpec,
+    Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ThinkingMode, ToolCall,
+    ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -41,8 +41,20 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     } else if wire == "gemini" {
         options.extra = gemini(intent, recorded);
     } else if intent["output"]["kind"] == "json" {
-        options.extra.insert("response_format".to_owned(), json!({"type": "json_object"}));
+        let (name, value) = match wire {
+            "ollama" => ("format", json!("json")),
+            _ => ("response_format", json!({"type": "json_object"})),
+        };
+        options.extra.insert(name.to_owned(), value);
     }
+    options.thinking = match &intent["thinking"]["think"] {
+        Value::Bool(false) => Some(ThinkingMode::Off),
+        Value::Bool(true) => Some(ThinkingMode::Auto),
+        Value::String(word) if word == "low" => Some(ThinkingMode::Low),
+        Value::String(word) if word == "medium" => Some(ThinkingMode::Medium),
+        Value::String(word) if word == "high" => Some(ThinkingMode::High),
+        _ => None,
+    };
     state::settings(wire, recorded, &mut options);
     request.with_options(options)
 }
@@ -119,6 +131,10 @@ fn options(params: &Value) -> Options {
         .map(str::to_owned)
         .collect();
     options.extra = Map::new();
+    // Some ask for no texts that end the reply, in so many words.
+    if params["stop"].as_array().is_some_and(Vec::is_empty) {
+        options.extra.insert("stop".to_owned(), json!([]));
+    }
     options
 }
 
@@ -141,6 +157,17 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
         }
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
             flush(&mut history, &mut parts, &mut results);
+        }
+        if wire == "openai_chat" {
+            if let Some(text) = turn[1]["thinking"].as_str() {
+                let thought = state::chat_thought(text, recorded);
+                parts.extend(thought.into_iter().map(|part| (role.clone(), part)));
+                continue;
+            }
+            if let Some(kind) = turn[1]["other"].as_str() {
+                parts.extend(state::own_part(wire, kind, recorded).map(|part| (role, part)));
+                continue;
+            }
         }
         let part = match turn[1].get("other") {
             Some(_) => blocks.next().map(Part::Opaque),

@@ -18,7 +18,18 @@ fn look(value: &Value, found: &mut Vec<Media>) {
         Value::Array(items) => items.iter().for_each(|item| look(item, found)),
         Value::Object(map) => match media(value) {
             Some(media) => found.push(media),
-            None => map.values().for_each(|value| look(value, found)),
+            None => map.iter().for_each(|(name, value)| match (&**name, value) {
+                // Ollama's, which does not say what they are.
+                ("images", Value::Array(images)) => {
+                    found.extend(
+                        images
+                            .iter()
+                            .filter_map(Value::as_str)
+                            .map(|data| Media::bytes("image/png", bytes(data))),
+                    );
+                }
+                _ => look(value, found),
+            }),
         },
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! The model of a case.
 
 use levity::core::Model;
-use levity::llm::{AnthropicModel, ChatModel, Endpoint, GeminiModel, OpenAiModel};
+use levity::llm::{AnthropicModel, ChatModel, Endpoint, GeminiModel, OllamaModel, OpenAiModel};
 use serde_json::Value;
 
 /// The model that speaks a case's protocol, at the case's address.
@@ -27,6 +27,10 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
         }
         "anthropic" => {
             let model = AnthropicModel::new("none", id).with_endpoint(|_| Endpoint::new(base));
+            Some(Box::new(if stream { model } else { model.without_streaming() }))
+        }
+        "ollama" => {
+            let model = OllamaModel::new(id).with_endpoint(|_| Endpoint::new(base));
             Some(Box::new(if stream { model } else { model.without_streaming() }))
         }
         _ => None,

@@ -1,6 +1,6 @@
 //! State that a provider handed out, as each provider's messages carry it.
 
-use levity::core::{Opaque, Options, ThinkingMode};
+use levity::core::{Opaque, Options, Part, ThinkingMode};
 use serde_json::{Value, json};
 
 /// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this protocol.
@@ -57,4 +57,38 @@ pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<Opaque> {
     let blocks = contents.filter_map(|message| message["content"].as_array()).flatten();
     let foreign = blocks.filter(|block| block["type"].as_str().is_some_and(|kind| !known.contains(&kind)));
     foreign.map(|block| Opaque::new(wire, block.clone())).collect()
+}
+
+/// What a server of OpenAI's protocol thought, as it stands in the recorded request: under which name, and with
+/// which details.
+pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
+    let messages = recorded["messages"].as_array().into_iter().flatten();
+    let named = |message: &Value| {
+        let fields = ["reasoning_content", "reasoning"].into_iter();
+        fields.filter(|name| message[name].as_str().is_some_and(|said| !said.is_empty())).next()
+    };
+    let said =
+        |message: &&Value| named(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text;
+    let Some(message) = messages.filter(|message| message["role"] == "assistant").find(said) else {
+        return vec![Part::thinking(text)];
+    };
+    let mut parts = Vec::new();
+    if !text.is_empty() {
+        let mut thought = Part::thinking(text);
+        let field = named(message).unwrap_or("reasoning_content");
+        thought.set_opaque(Opaque::new("openai_chat", json!({ "field": field })));
+        parts.push(thought);
+    }
+    if let Some(details) = message.get("reasoning_details") {
+        parts.push(Part::Opaque(Opaque::new("openai_chat", json!({ "reasoning_details": details }))));
+    }
+    parts
+}
+
+/// A part of the protocol's own, by its type, as it stands in the recorded request.
+pub(crate) fn own_part(wire: &str, kind: &str, recorded: &Value) -> Option<Part> {
+    let messages = recorded["messages"].as_array()?.iter();
+    let mut parts = messages.filter_map(|message| message["content"].as_array()).flatten();
+    let part = parts.find(|part| part["type"] == kind)?;
+    Some(Part::Opaque(Opaque::new(wire, part.clone())))
 }

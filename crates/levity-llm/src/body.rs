@@ -1,13 +1,28 @@
 //! JSON bodies that are written once.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::http::Asked;
 
 /// An object, field by field.
-pub(crate) struct Body(Vec<u8>);
+pub(crate) struct Body {
+    bytes: Vec<u8>,
+    /// Fields that stand already, and are not written again.
+    taken: Vec<String>,
+}
 
 impl Body {
     pub(crate) fn new() -> Self {
-        Self(b"{".to_vec())
+        Self { bytes: b"{".to_vec(), taken: Vec::new() }
+    }
+
+    /// A body that begins with fields of the user's own. A field that is added later under the same name is left out.
+    pub(crate) fn over(extra: &Map<String, Value>) -> Self {
+        let mut body = Self::new();
+        extra.iter().for_each(|(name, value)| body.field(name, value));
+        body.taken = extra.keys().cloned().collect();
+        body
     }
 
     /// Adds a field.
@@ -24,18 +39,28 @@ impl Body {
 
     /// Adds a field whose value is written by hand.
     pub(crate) fn raw(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
-        if self.0.len() > 1 {
-            self.0.push(b',');
+        if self.taken.iter().any(|taken| taken == name) {
+            return;
         }
-        write(&mut self.0, name);
-        self.0.push(b':');
-        value(&mut self.0);
+        if self.bytes.len() > 1 {
+            self.bytes.push(b',');
+        }
+        write(&mut self.bytes, name);
+        self.bytes.push(b':');
+        value(&mut self.bytes);
     }
 
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.0.push(b'}');
-        self.0
+        self.bytes.push(b'}');
+        self.bytes
     }
+}
+
+/// Fields of the user's own: the request's, and the endpoint's where the request has none of that name.
+pub(crate) fn extra(asked: Asked<'_>) -> Map<String, Value> {
+    let mut extra = asked.endpoint.extra().clone();
+    extra.extend(asked.request.options.extra.clone());
+    extra
 }
 
 /// Writes a value as JSON. What cannot be JSON at all becomes `null`.
@@ -73,8 +98,9 @@ impl List<'_> {
 
     /// Adds an item.
     pub(crate) fn item(&mut self, value: &(impl Serialize + ?Sized)) {
-        let mut json = Vec::new();
-        write(&mut json, value);
-        self.add(&json);
+        if !std::mem::replace(&mut self.first, false) {
+            self.bytes.push(b',');
+        }
+        write(self.bytes, value);
     }
 }

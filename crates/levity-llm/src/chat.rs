@@ -3,16 +3,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Delta, Finish, ModelCard, ModelError, OutputSchema, Request, ThinkingMode, ToolChoice};
+use levity_core::{Finish, ModelCard, ModelError, OutputSchema, Request, ThinkingMode, ToolChoice};
 use serde_json::{Value, json};
 
-use crate::body::{Body, list};
-use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::body::{Body, extra, list};
+use crate::http::{Asked, Decode as _, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
 use crate::schema::nulls::Nulls;
 use crate::schema::offer::Offers;
 
+mod calls;
+mod chunk;
 mod decode;
 mod encode;
+mod many;
+mod media;
+mod number;
+mod tags;
+mod usage;
 
 /// The name under which data of this protocol rides on messages.
 pub(crate) const NAME: &str = "openai_chat";
@@ -30,35 +37,123 @@ pub(crate) const NAME: &str = "openai_chat";
 /// let model = ChatModel::compatible("http://127.0.0.1:8080/v1", "qwen3");
 /// assert_eq!(model.card().id, "qwen3");
 /// ```
+///
+/// What a model thought goes back to it under the name it came with, which some servers demand where tools were
+/// called. Parts of the protocol's own that levity has no name for can be sent as [`Part::Opaque`] of the
+/// provider `openai_chat` in a user's message, and fields of the body by
+/// [`Options::extra`](levity_core::Options::extra).
+///
+/// [`Part::Opaque`]: levity_core::Part::Opaque
 #[derive(Clone, Debug)]
 pub struct ChatModel(Remote<Chat>);
 
-/// How the servers differ in what they take.
 #[derive(Clone, Debug)]
 pub(crate) struct Chat {
     key: Option<Secret>,
-    /// The field for the longest reply.
-    max_tokens: &'static str,
-    /// Whether the model's thoughts go back to it.
-    recalls: bool,
+    dialect: Dialect,
+    /// Whether the key has a header of its own, as Azure wants it.
+    bare_key: bool,
+    /// Whether thoughts are looked for in the text.
+    tags: bool,
     /// How tools and answers are put to it.
     offers: Offers,
 }
 
+/// How the servers differ in what they take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// OpenAI's own, which knows no thoughts, and counts them to the longest reply.
+    OpenAi,
+    /// What all others speak.
+    Compatible,
+    /// The same, without thoughts.
+    Thoughtless,
+}
+
+impl Dialect {
+    /// The name for messages that are encoded in this way.
+    fn wire(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai_chat, openai",
+            Self::Compatible => "openai_chat, compatible",
+            Self::Thoughtless => "openai_chat, compatible, without thoughts",
+        }
+    }
+
+    /// Whether the model's thoughts go back to it.
+    fn recalls(self) -> bool {
+        self == Self::Compatible
+    }
+
+    /// The field for the longest reply.
+    fn max_tokens(self) -> &'static str {
+        if self == Self::OpenAi { "max_completion_tokens" } else { "max_tokens" }
+    }
+}
+
+/// Where in a reply thoughts stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    ReasoningContent,
+    Reasoning,
+    /// As a part of the content.
+    Parts,
+    /// In the text, between tags.
+    Tags,
+}
+
+impl Field {
+    const ALL: [Self; 4] = [Self::ReasoningContent, Self::Reasoning, Self::Parts, Self::Tags];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReasoningContent => "reasoning_content",
+            Self::Reasoning => "reasoning",
+            Self::Parts => "content",
+            Self::Tags => "tags",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+}
+
+impl Chat {
+    fn new(dialect: Dialect, offers: Offers) -> Self {
+        Self { key: None, dialect, bare_key: false, tags: false, offers }
+    }
+
+    pub(crate) fn compatible() -> Self {
+        Self::new(Dialect::Compatible, Offers::new(false))
+    }
+}
+
 impl ChatModel {
+    fn new(provider: &str, endpoint: Endpoint, model: impl Into<String>, dialect: Dialect) -> Self {
+        let model = model.into();
+        let offers = if dialect == Dialect::OpenAi { Offers::openai(&model) } else { Offers::new(false) };
+        Self(Remote::new(Chat::new(dialect, offers), ModelCard::new(provider, model), endpoint))
+    }
+
     /// A model of OpenAI's.
     pub fn openai(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        let model = model.into();
-        let (max_tokens, offers) = ("max_completion_tokens", Offers::openai(&model));
-        let chat = Chat { key: Some(key.into()), max_tokens, recalls: false, offers };
         let endpoint = Endpoint::new("https://api.openai.com/v1");
-        Self(Remote::new(chat, ModelCard::new("openai", model), endpoint))
+        Self::new("openai", endpoint, model, Dialect::OpenAi).with_key(key)
+    }
+
+    /// A model of OpenAI's that Azure serves under the name of a deployment. The address is the resource's:
+    /// `https://NAME.openai.azure.com`.
+    pub fn azure(resource: impl AsRef<str>, key: impl Into<Secret>, deployment: impl Into<String>) -> Self {
+        let base = format!("{}/openai/v1", resource.as_ref().trim().trim_end_matches('/'));
+        let mut model = Self::new("azure", Endpoint::new(base), deployment, Dialect::OpenAi).with_key(key);
+        model.0.wire.bare_key = true;
+        model
     }
 
     /// A model of a server that speaks the same; its address ends where `/chat/completions` begins.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
-        let chat = Chat { key: None, max_tokens: "max_tokens", recalls: true, offers: Offers::new(false) };
-        Self(Remote::new(chat, ModelCard::new("compatible", model), Endpoint::new(base_url)))
+        Self::new("compatible", Endpoint::new(base_url), model, Dialect::Compatible)
     }
 
     /// Sends this key.
@@ -85,6 +180,23 @@ impl ChatModel {
         self.0.wire.offers = Offers::new(false);
         self
     }
+
+    /// Does not send thoughts back, for a server that refuses those of another one: Groq and Mistral do.
+    #[must_use]
+    pub fn without_thoughts(mut self) -> Self {
+        if self.0.wire.dialect == Dialect::Compatible {
+            self.0.wire.dialect = Dialect::Thoughtless;
+        }
+        self
+    }
+
+    /// Takes what stands between `<think>` and `</think>` at the beginning of the text for thoughts. By default
+    /// it is text, since a server that knows its model tells them apart itself.
+    #[must_use]
+    pub fn with_think_tags(mut self) -> Self {
+        self.0.wire.tags = true;
+        self
+    }
 }
 
 provider!(ChatModel);
@@ -99,15 +211,22 @@ impl Wire for Chat {
     }
 
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
-        let bearer = |key: &Secret| ("authorization", Secret::new(format!("Bearer {}", key.expose())));
-        Ok(self.key.iter().map(bearer).collect())
+        let header = |key: &Secret| match self.bare_key {
+            true => ("api-key", key.clone()),
+            false => ("authorization", Secret::new(format!("Bearer {}", key.expose()))),
+        };
+        Ok(self.key.iter().map(header).collect())
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, endpoint } = asked;
-        let mut body = Body::new();
+        let Asked { card, request, stream, .. } = asked;
+        let mut body = Body::over(&extra(asked));
         body.field("model", &card.id);
-        body.raw("messages", |bytes| list(bytes, |list| encode::messages(request, self.recalls, list)));
+        let mut sent = Ok(());
+        body.raw("messages", |bytes| {
+            list(bytes, |list| sent = encode::messages(request, self.dialect, list));
+        });
+        sent?;
         if !request.tools.is_empty() {
             let offer = self.offers.tools(&request.tools, encode::tool);
             body.raw("tools", |bytes| list(bytes, |list| list.add(&offer.json)));
@@ -121,9 +240,6 @@ impl Wire for Chat {
             body.field("stream", &true);
             body.field("stream_options", &json!({"include_usage": true}));
         }
-        for (name, value) in endpoint.extra().iter().chain(&request.options.extra) {
-            body.field(name, value);
-        }
         Ok(body.finish())
     }
 
@@ -132,19 +248,26 @@ impl Wire for Chat {
     }
 
     fn decoder(&self) -> Self::Decoder {
-        decode::Decoder::default()
+        decode::Decoder::with_tags(self.tags)
     }
 
     fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
-        decode::whole(reply, sink)
+        decode::whole(self.decoder(), reply, sink)
+    }
+
+    /// The pieces are those of a stream, so it reads like one; what is odd in it is looked at as a whole.
+    fn usual(&self, body: &[u8], sink: &mut Sink) -> bool {
+        let mut decoder = self.decoder();
+        decoder.event("", body, sink).is_ok() && decoder.end(sink).is_ok() && sink.has_finish()
     }
 }
 
 impl Chat {
     fn response_format(&self, output: &Arc<OutputSchema>) -> Value {
+        let name = if output.name.is_empty() { "answer" } else { &*output.name };
         let schema = match &*self.offers.output(output) {
-            Some(schema) => json!({"name": output.name, "schema": schema, "strict": true}),
-            None => json!({"name": output.name, "schema": output.schema}),
+            Some(schema) => json!({"name": name, "schema": schema, "strict": true}),
+            None => json!({"name": name, "schema": output.schema}),
         };
         json!({"type": "json_schema", "json_schema": schema})
     }
@@ -153,26 +276,21 @@ impl Chat {
         let options = &request.options;
         body.optional("temperature", options.temperature.as_ref());
         body.optional("top_p", options.top_p.as_ref());
-        body.optional(self.max_tokens, options.max_tokens.as_ref());
+        body.optional(self.dialect.max_tokens(), options.max_tokens.as_ref());
         body.optional("seed", options.seed.as_ref());
-        if !options.stop.is_empty() {
-            body.field("stop", &options.stop);
-        }
-        let effort = match options.thinking {
-            Some(ThinkingMode::Off) => Some("none"),
-            Some(ThinkingMode::Low) => Some("low"),
-            Some(ThinkingMode::Medium) => Some("medium"),
-            Some(ThinkingMode::High) => Some("high"),
-            Some(ThinkingMode::Budget(tokens)) => Some(match tokens {
-                0 => "none",
-                1..4_096 => "low",
-                4_096..16_384 => "medium",
-                _ => "high",
-            }),
-            _ => None,
-        };
-        body.optional("reasoning_effort", effort);
+        body.optional("stop", Some(&options.stop).filter(|stop| !stop.is_empty()));
+        body.optional("reasoning_effort", options.thinking.and_then(effort));
     }
+}
+
+fn effort(mode: ThinkingMode) -> Option<&'static str> {
+    Some(match mode {
+        ThinkingMode::Off | ThinkingMode::Budget(0) => "none",
+        ThinkingMode::Low | ThinkingMode::Budget(..4_096) => "low",
+        ThinkingMode::Medium | ThinkingMode::Budget(..16_384) => "medium",
+        ThinkingMode::High | ThinkingMode::Budget(_) => "high",
+        _ => return None,
+    })
 }
 
 fn choose(body: &mut Body, choice: &ToolChoice) {
@@ -187,19 +305,12 @@ fn choose(body: &mut Body, choice: &ToolChoice) {
 }
 
 /// Why the model stopped, in the protocol's words.
-pub(crate) fn finish(word: &str) -> Option<Finish> {
-    Some(match word {
-        "" => return None,
+fn finish(word: &str) -> Finish {
+    match word {
         "stop" | "eos" | "end_turn" | "stop_sequence" => Finish::Stop,
         "tool_calls" | "function_call" | "tool_use" => Finish::ToolCalls,
         "length" | "max_tokens" | "model_length" => Finish::Length,
         "content_filter" | "safety" => Finish::ContentFilter,
         other => Finish::Other(other.to_owned()),
-    })
-}
-
-pub(crate) fn push_finish(word: &str, sink: &mut Sink) {
-    if let Some(finish) = finish(word) {
-        sink.push(Delta::Finish(finish));
     }
 }

@@ -3,9 +3,12 @@
 mod endpoint;
 mod failure;
 mod lines;
+mod post;
 mod provider;
+mod reader;
 mod remote;
 mod secret;
+mod timer;
 
 pub use endpoint::{Endpoint, TimeLimits};
 pub use secret::Secret;
@@ -13,4 +16,8 @@ pub use secret::Secret;
 pub(crate) use failure::{Failure, plain};
 pub(crate) use lines::{Framing, Lines};
 pub(crate) use provider::provider;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+pub(crate) use reader::fold;
+#[cfg(feature = "ollama")]
+pub(crate) use remote::refused;
 pub(crate) use remote::{Asked, Decode, Remote, Sink, Wire};

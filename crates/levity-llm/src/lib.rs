@@ -4,6 +4,9 @@
 pub mod json;
 pub mod layers;
 
+#[cfg(any(feature = "openai", feature = "compatible"))]
+#[doc(hidden)]
+pub mod __private;
 #[cfg(feature = "anthropic")]
 mod anthropic;
 #[cfg(feature = "http")]
@@ -17,8 +20,12 @@ mod gemini;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod http;
+#[cfg(any(feature = "compatible", feature = "ollama", feature = "openai"))]
+mod lenient;
 #[cfg(feature = "http")]
 mod models;
+#[cfg(feature = "ollama")]
+mod ollama;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]
@@ -41,5 +48,7 @@ pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
 pub use models::{Chosen, ModelList, Models, model, model_from_env};
+#[cfg(feature = "ollama")]
+pub use ollama::{OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]
 pub use responses::OpenAiModel;

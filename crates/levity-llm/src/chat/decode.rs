@@ -1,250 +1,255 @@
 //! Replies, as servers give them.
 
-use std::borrow::Cow;
-
-use levity_core::{CallId, Delta, ModelError, ModelErrorKind, Opaque, Usage};
-use serde::Deserialize;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use levity_core::{Delta, Finish, Media, ModelError, ModelErrorKind, Opaque, Part};
+use serde::Deserialize as _;
+use serde::de::{DeserializeSeed as _, Error as _};
 use serde_json::{Map, Value, json};
 
-use super::{NAME, push_finish};
-use crate::http::{Decode, Sink, plain};
+use super::calls::Calls;
+use super::chunk::{Choice, Chunk, InPlace, Piece};
+use super::tags::{self, Tags};
+use super::usage::count;
+use super::{Field, NAME};
+use crate::http::{Decode, Failure, Sink};
+use crate::lenient::Said;
 
 /// What has been said so far.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    calls: Vec<Call>,
+    /// Looks for thoughts in the text, if it is to.
+    tags: Option<Tags>,
+    calls: Calls,
     /// Data that goes back with the reply, by field.
     kept: Map<String, Value>,
-    finished: bool,
-    counted: bool,
-    thinks: bool,
+    /// Where thoughts come from, as long as they come.
+    thinking: Option<Field>,
     spoke: bool,
-}
-
-/// A call that has begun.
-#[derive(Debug)]
-struct Call {
-    /// The server's number for it, where it has one.
-    number: Option<u64>,
-    id: String,
-}
-
-#[derive(Deserialize)]
-struct Chunk<'a> {
-    #[serde(default, borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
-    usage: Option<Value>,
-    #[serde(default)]
-    x_groq: Option<Value>,
-    #[serde(default)]
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(default, borrow)]
-    delta: Option<Piece<'a>>,
-    #[serde(default, borrow)]
-    message: Option<Piece<'a>>,
-    #[serde(default, borrow)]
-    finish_reason: Option<Cow<'a, str>>,
-    #[serde(default)]
-    index: Option<u64>,
-}
-
-#[derive(Deserialize, Default)]
-struct Piece<'a> {
-    #[serde(default, borrow)]
-    content: Option<Said<'a>>,
-    #[serde(default, borrow)]
-    reasoning_content: Option<Said<'a>>,
-    #[serde(default, borrow)]
-    reasoning: Option<Said<'a>>,
-    #[serde(default)]
-    reasoning_details: Option<Vec<Value>>,
-    #[serde(default, borrow)]
-    refusal: Option<Said<'a>>,
-    #[serde(default)]
-    tool_calls: Option<Vec<Value>>,
-    #[serde(default)]
-    function_call: Option<Value>,
-}
-
-/// Text, or a list of parts, or something else.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Said<'a> {
-    Text(#[serde(borrow)] Cow<'a, str>),
-    Other(Value),
+    /// Why the model stopped, in the server's word.
+    word: Option<String>,
+    /// Whether the end of the stream was marked.
+    ended: bool,
 }
 
 impl Decode for Decoder {
     fn event(&mut self, name: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
         let data = data.trim_ascii();
         if data == b"[DONE]" {
+            self.ended = true;
             sink.done = true;
-            self.finished = true;
             return self.end(sink);
         }
         if data.is_empty() {
             return Ok(());
         }
-        let chunk: Chunk<'_> = match serde_json::from_slice(data) {
-            Ok(chunk) => chunk,
-            Err(error) => return Err(unreadable(name, data, error)),
-        };
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(failed(&json!({ "error": error })));
-        }
         if name == "error" {
-            return Err(failed(&serde_json::from_slice(data).unwrap_or_default()));
+            return Err(Failure::read(data).into_error(None));
         }
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
-            self.choice(choice, sink);
-        }
-        let groq = chunk.x_groq.and_then(|mut groq| groq.get_mut("usage").map(Value::take));
-        if let Some(usage) = [groq, chunk.usage].into_iter().flatten().find(Value::is_object) {
-            self.counted = true;
-            sink.push(Delta::Usage(count(&usage)));
-        }
-        Ok(())
+        let mut chunk = Chunk::default();
+        fill(&mut chunk, data).map_err(|error| {
+            ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read")
+                .with_source(error)
+        })?;
+        self.chunk(chunk, || Failure::read(data), sink)
     }
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
+        if !self.ended && self.word.as_deref().unwrap_or_default().is_empty() {
+            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+        }
+        if let Some(mut tags) = self.tags.take() {
+            tags.end(|piece| self.tagged(piece, sink));
+        }
+        self.close(sink);
+        self.calls.end(sink);
         if !self.kept.is_empty() {
             let data = Value::Object(std::mem::take(&mut self.kept));
-            sink.push(Delta::Part(levity_core::Part::Opaque(Opaque::new(NAME, data))));
+            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
         }
-        if self.finished || self.counted {
-            return Ok(());
+        if let Some(finish) = self.finish() {
+            sink.push(Delta::Finish(finish));
         }
-        Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"))
+        Ok(())
     }
 }
 
 impl Decoder {
-    fn choice(&mut self, choice: Choice<'_>, sink: &mut Sink) {
+    /// A decoder that looks for thoughts in the text.
+    pub(super) fn with_tags(wanted: bool) -> Self {
+        Self { tags: wanted.then(Tags::default), ..Self::default() }
+    }
+
+    fn chunk(
+        &mut self,
+        chunk: Chunk<'_>,
+        failure: impl FnOnce() -> Failure,
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
+        if chunk.error.is_some() || (chunk.choices.is_empty() && chunk.object.as_str() == "error") {
+            return Err(failure().into_error(None));
+        }
+        let groq = chunk.x_groq.and_then(|mut groq| groq.get_mut("usage").map(Value::take));
+        if let Some(usage) =
+            [chunk.usage.map(|usage| *usage), groq].into_iter().flatten().find(Value::is_object)
+        {
+            // Counts on their own are the last that is said; beside words they may come in every chunk.
+            self.ended |= chunk.choices.is_empty();
+            sink.push(Delta::Usage(count(&usage)));
+        }
+        chunk
+            .choices
+            .into_iter()
+            .filter(|choice| choice.index.0.unwrap_or(0) == 0)
+            .try_for_each(|choice| self.choice(choice, sink))
+    }
+
+    fn choice(&mut self, choice: Choice<'_>, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Some(error) = choice.error {
+            return Err(Failure::any(&json!({ "error": error })).into_error(None));
+        }
         // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
-        let silent = |piece: &Piece<'_>| matches!(&piece.content, None | Some(Said::Text(Cow::Borrowed(""))));
-        let said = choice.message.filter(|_| !self.spoke && choice.delta.as_ref().is_none_or(silent));
-        if let Some(piece) = said.or(choice.delta) {
-            self.piece(piece, sink);
+        let alone = choice.delta.says_nothing();
+        match choice.message.filter(|message| alone && (!self.spoke || self.is_news(message))) {
+            Some(piece) => self.piece(*piece, sink),
+            None => self.piece(choice.delta, sink),
         }
-        if let Some(word) = choice.finish_reason.filter(|word| !word.is_empty()) {
-            self.finished = true;
-            push_finish(&word, sink);
+        if let Some(word) = choice.finish_reason {
+            let word = word.as_str();
+            if self.word.as_ref().is_none_or(String::is_empty) {
+                self.word = Some(word.to_owned());
+            }
         }
+        Ok(())
+    }
+
+    /// Whether a message has calls and nothing else, and none came before: some put them apart from the text.
+    fn is_news(&self, message: &Piece<'_>) -> bool {
+        message.content.is_empty() && self.calls.is_empty()
     }
 
     fn piece(&mut self, piece: Piece<'_>, sink: &mut Sink) {
-        let thought = piece.reasoning_content.or(piece.reasoning);
-        let thought = thought.map(|said| thinking_of(&said)).unwrap_or_default();
-        sink.thinking(&thought);
-        self.thinks |= !thought.is_empty();
-        if let Some(details) = piece.reasoning_details.filter(|details| !details.is_empty()) {
-            self.details(details, thought.is_empty(), sink);
+        // Where the same thought comes under two names, it is shown once.
+        match piece.reasoning_content {
+            said if !said.is_empty() => self.think(said, Field::ReasoningContent, sink),
+            _ => self.think(piece.reasoning, Field::Reasoning, sink),
         }
+        piece.reasoning_details.into_iter().for_each(|detail| self.keep_detail(detail));
         match piece.content {
-            Some(Said::Text(text)) => self.say(&text, sink),
-            Some(Said::Other(parts)) => self.parts(&parts, sink),
-            None => {}
+            Said::Text(text) if self.tags.is_none() => self.say(text, sink),
+            Said::Text(text) => self.say_tagged(&text, sink),
+            Said::Other(parts) => self.parts(&parts, sink),
         }
-        if let Some(refusal) = piece.refusal {
-            self.say(&text_of(&refusal), sink);
+        if let Some(text) = piece.audio.as_ref().and_then(|audio| audio.get("transcript")?.as_str()) {
+            self.say(text, sink);
         }
-        for call in piece.tool_calls.into_iter().flatten() {
-            self.call(call, sink);
+        match piece.refusal {
+            Said::Text(text) => self.say(text, sink),
+            Said::Other(value) => self.say(all_text(&value), sink),
         }
-        if let Some(function) = piece.function_call.filter(has_name) {
-            self.call(json!({ "function": function }), sink);
+        let legacy = piece
+            .function_call
+            .filter(|function| !function.says_nothing())
+            .map(|function| (*function).into());
+        for call in piece.tool_calls.into_iter().chain(legacy) {
+            self.close(sink);
+            self.calls.take(call, sink);
+        }
+        piece.images.into_iter().filter_map(|image| picture(&image)).for_each(|media| self.show(media, sink));
+        if let Some(extra) = piece.extra_content.filter(|extra| extra.is_object()) {
+            self.kept.insert("extra_content".to_owned(), *extra);
         }
     }
 
-    fn say(&mut self, text: &str, sink: &mut Sink) {
-        self.spoke |= !text.is_empty();
-        sink.text(text);
+    fn say<'a>(&mut self, text: impl Into<std::borrow::Cow<'a, str>>, sink: &mut Sink) {
+        let text = text.into();
+        if text.is_empty() {
+            return;
+        }
+        self.close(sink);
+        self.spoke = true;
+        sink.push(Delta::Text(text.into_owned()));
+    }
+
+    fn think(&mut self, said: Said<'_>, field: Field, sink: &mut Sink) {
+        let text = match said {
+            Said::Text(text) => text.into_owned(),
+            Said::Other(value) => all_text(&value),
+        };
+        if text.is_empty() {
+            return;
+        }
+        if self.thinking.is_some_and(|before| before != field) {
+            self.close(sink);
+        }
+        self.thinking = Some(field);
+        sink.push(Delta::Thinking(text));
+    }
+
+    /// Notes where the thoughts came from that have come to their end.
+    fn close(&mut self, sink: &mut Sink) {
+        if let Some(field) = self.thinking.take() {
+            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "field": field.name() }))));
+        }
+    }
+
+    fn say_tagged(&mut self, text: &str, sink: &mut Sink) {
+        let Some(mut tags) = self.tags.take() else { return };
+        tags.take(text, |piece| self.tagged(piece, sink));
+        self.tags = Some(tags);
+    }
+
+    fn tagged(&mut self, piece: tags::Piece, sink: &mut Sink) {
+        match piece {
+            tags::Piece::Thinking(text) => self.think(Said::Text(text.into()), Field::Tags, sink),
+            tags::Piece::Text(text) => self.say(text, sink),
+        }
     }
 
     /// Content as a list of parts: text, and thinking that is a list of its own.
     fn parts(&mut self, parts: &Value, sink: &mut Sink) {
         for part in parts.as_array().into_iter().flatten() {
-            match part.get("type").and_then(Value::as_str) {
-                Some("thinking") => {
-                    let inner = part.get("thinking").unwrap_or(&Value::Null);
-                    sink.thinking(&all_text(inner));
-                }
-                _ => {
-                    let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
-                    self.say(text, sink);
-                }
+            if part.get("type").and_then(Value::as_str) == Some("thinking") {
+                let inner = part.get("thinking").map(all_text).unwrap_or_default();
+                self.think(Said::Text(inner.into()), Field::Parts, sink);
+            } else if let Some(media) = picture(part) {
+                self.show(media, sink);
+            } else {
+                self.say(all_text(part), sink);
             }
         }
     }
 
-    /// Reasoning with signatures, which goes back as it came; its text is shown unless it came already.
-    fn details(&mut self, details: Vec<Value>, show: bool, sink: &mut Sink) {
-        for detail in details {
-            let text = ["text", "summary"].iter().find_map(|name| detail.get(*name)?.as_str());
-            if let Some(text) = text.filter(|_| show) {
-                sink.thinking(text);
-            }
-            let kept = self.kept.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
-            if let Value::Array(kept) = kept {
-                join(kept, detail);
-            }
+    fn show(&mut self, media: Media, sink: &mut Sink) {
+        self.close(sink);
+        sink.push(Delta::Part(Part::Media(media)));
+    }
+
+    /// Reasoning with signatures, which goes back as it came. What can be read of it comes under its own name too.
+    fn keep_detail(&mut self, detail: Value) {
+        let kept = self.kept.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(kept) = kept {
+            join(kept, detail);
         }
     }
 
-    /// A call, or more of one. Numbers and ids may be missing, and a call may come whole.
-    fn call(&mut self, mut call: Value, sink: &mut Sink) {
-        let number = call.get("index").and_then(Value::as_u64);
-        let id = call.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut function = call.get_mut("function").map(Value::take).unwrap_or_default();
-        let name = function.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let known = self.calls.iter().position(|known| match number {
-            Some(_) if known.number == number => id.is_empty() || known.id == id || name.is_empty(),
-            None => !id.is_empty() && known.id == id,
-            _ => false,
-        });
-        // More of a call that says neither which it is nor what: the last one.
-        let known = known.or_else(|| name.is_empty().then(|| self.calls.len().checked_sub(1)).flatten());
-        let at = known.unwrap_or_else(|| self.begin(number, id, name, &call, sink));
-        let text = match function.get_mut("arguments").map(Value::take) {
-            Some(Value::String(text)) => text,
-            None | Some(Value::Null) => String::new(),
-            Some(value) => value.to_string(),
-        };
-        if !text.is_empty() {
-            sink.push(Delta::CallArgs { index: index(at), text });
+    /// Calls are the reason to stop where there are any, unless they were cut.
+    fn finish(&self) -> Option<Finish> {
+        let finish = self.word.as_deref().map(super::finish);
+        match finish {
+            Some(Finish::Length | Finish::ContentFilter) => finish,
+            _ if !self.calls.is_empty() => Some(Finish::ToolCalls),
+            _ => finish,
         }
-    }
-
-    fn begin(
-        &mut self,
-        number: Option<u64>,
-        id: String,
-        name: String,
-        call: &Value,
-        sink: &mut Sink,
-    ) -> usize {
-        let at = self.calls.len();
-        sink.push(Delta::CallStart { index: index(at), id: CallId::new(id.as_str()), name });
-        self.calls.push(Call { number, id });
-        // Signatures of Gemini's, behind its own endpoint of this protocol.
-        if let Some(extra) = call.get("extra_content").filter(|extra| !extra.is_null()) {
-            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "extra_content": extra }))));
-        }
-        at
     }
 }
 
-fn index(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
-}
-
-fn has_name(function: &Value) -> bool {
-    function.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+/// Reads a chunk. Text is looked at as a whole first, which is quicker than string by string.
+fn fill<'a>(chunk: &mut Chunk<'a>, data: &'a [u8]) -> serde_json::Result<()> {
+    let text = std::str::from_utf8(data).map_err(serde_json::Error::custom)?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    InPlace(chunk).deserialize(&mut reader)?;
+    reader.end()
 }
 
 /// Adds a detail to those before it, or to the last when it goes on with that.
@@ -267,15 +272,13 @@ fn join(kept: &mut Vec<Value>, detail: Value) {
     }
 }
 
-fn text_of<'a>(said: &'a Said<'_>) -> Cow<'a, str> {
-    match said {
-        Said::Text(text) => Cow::Borrowed(text),
-        Said::Other(value) => Cow::Owned(all_text(value)),
-    }
-}
-
-fn thinking_of(said: &Said<'_>) -> String {
-    text_of(said).into_owned()
+/// A picture that the model made.
+fn picture(part: &Value) -> Option<Media> {
+    let url = part.pointer("/image_url/url").or_else(|| part.get("image_url"))?.as_str()?;
+    let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) else {
+        return Some(Media::url("image/png", url));
+    };
+    Some(Media::bytes(head, STANDARD.decode(data).ok()?))
 }
 
 fn all_text(value: &Value) -> String {
@@ -287,43 +290,26 @@ fn all_text(value: &Value) -> String {
     }
 }
 
-/// Token counts, under the names that servers have for them.
-pub(super) fn count(usage: &Value) -> Usage {
-    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
-    let mut counts = Usage::default();
-    counts.input = number("/prompt_tokens").or_else(|| number("/input_tokens"));
-    counts.output = number("/completion_tokens").or_else(|| number("/output_tokens"));
-    counts.cached = number("/prompt_tokens_details/cached_tokens")
-        .or_else(|| number("/prompt_cache_hit_tokens"))
-        .or_else(|| number("/cached_tokens"));
-    counts.reasoning =
-        number("/completion_tokens_details/reasoning_tokens").or_else(|| number("/reasoning_tokens"));
-    counts
-}
-
 /// Reads a reply that came in one piece.
-pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
-    let mut decoder = Decoder::default();
-    // The pieces are the same; only the names around them differ.
-    let bytes = serde_json::to_vec(reply).unwrap_or_default();
-    let has_choices = reply.get("choices").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
-    if !has_choices {
+pub(super) fn whole(mut decoder: Decoder, reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
+    let chunk = Chunk::deserialize(reply).map_err(|error| {
+        ModelError::new(ModelErrorKind::Malformed, "the reply cannot be read").with_source(error)
+    })?;
+    if chunk.choices.is_empty() {
+        let failure = Failure::any(reply);
+        if !failure.message.is_empty() {
+            return Err(failure.into_error(None));
+        }
         return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no choices"));
     }
-    decoder.event("", &bytes, sink)?;
-    decoder.finished = true;
+    // The pieces are the same; only the names around them differ.
+    decoder.chunk(chunk, || Failure::any(reply), sink)?;
+    decoder.ended = true;
     decoder.end(sink)
 }
 
-fn failed(value: &Value) -> ModelError {
-    plain(value).unwrap_or_default().into_error(None)
-}
-
-fn unreadable(name: &str, data: &[u8], error: serde_json::Error) -> ModelError {
-    if name == "error" {
-        let message =
-            String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default()).into_owned();
-        return ModelError::new(ModelErrorKind::Server, message);
+impl Said<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
     }
-    ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read").with_source(error)
 }

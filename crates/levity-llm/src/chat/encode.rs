@@ -1,138 +1,224 @@
-//! Requests, as the protocol has them.
+//! Requests: messages and tools.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
+
 use levity_core::{
-    Content, Media, MediaSource, Message, Part, Request, Role, ToolCall, ToolResult, ToolSpec,
+    Content, Message, ModelError, Part, Request, Role, Thinking, ToolCall, ToolResult, ToolSpec,
 };
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::NAME;
-use crate::body::{List, write};
+use super::media::{self, shown};
+use super::{Dialect, Field, NAME};
+use crate::body::{Body, List, list, write};
 
-pub(super) fn messages(request: &Request, recalls: bool, list: &mut List<'_>) {
+#[derive(Serialize)]
+struct Sent<'a> {
+    role: &'static str,
+    content: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+/// # Errors
+/// `BadRequest` when a message holds what the server cannot be given.
+pub(super) fn messages(request: &Request, dialect: Dialect, list: &mut List<'_>) -> Result<(), ModelError> {
     if let Some(system) = &request.system {
-        list.item(&json!({"role": "system", "content": &**system}));
+        list.item(&Sent { role: "system", content: system, tool_call_id: None });
     }
     for (at, message) in request.history.messages().iter().enumerate() {
-        let wire = if recalls { "openai_chat, with thoughts" } else { NAME };
-        let json = request.history.encoded(at, wire, || encode(message, recalls));
+        let make = || encode(message, dialect).unwrap_or_default();
+        let json = request.history.encoded(at, dialect.wire(), make);
+        // Nothing was made of a message that cannot be sent, or of one that says nothing.
+        if json.is_empty() {
+            encode(message, dialect)?;
+        }
         list.add(&json);
+    }
+    Ok(())
+}
+
+/// A message as one item of the list or several, with commas between them.
+fn encode(message: &Message, dialect: Dialect) -> Result<Vec<u8>, ModelError> {
+    let mut bytes = Vec::new();
+    match message.role {
+        Role::System => {
+            write(&mut bytes, &Sent { role: "system", content: &message.text(), tool_call_id: None });
+        }
+        Role::User => write_user(&mut bytes, message, dialect)?,
+        Role::Assistant => write_assistant(&mut bytes, message, dialect)?,
+        Role::Tool => write_answers(&mut bytes, message, dialect)?,
+    }
+    Ok(bytes)
+}
+
+fn write_user(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
+    // Not all servers know lists, so text is sent as it is.
+    if !message.parts.iter().any(|part| matches!(part, Part::Media(_) | Part::Opaque(_))) {
+        write(bytes, &Sent { role: "user", content: &message.text(), tool_call_id: None });
+        return Ok(());
+    }
+    let mut checked = Ok(());
+    let mut body = Body::new();
+    body.field("role", "user");
+    body.raw("content", |bytes| list(bytes, |list| checked = write_parts(list, &message.parts, dialect)));
+    bytes.extend(body.finish());
+    checked
+}
+
+/// Parts of a user's message. Servers refuse empty texts, so they are left out.
+fn write_parts(list: &mut List<'_>, parts: &[Part], dialect: Dialect) -> Result<(), ModelError> {
+    for part in parts {
+        match part {
+            Part::Text(text) if !text.text.is_empty() => list.item(&TextPart::new(&text.text)),
+            Part::Media(media) => list.item(&media::part(media, dialect)?),
+            // A part of the protocol's own that core has no name for.
+            Part::Opaque(own) if &*own.provider == NAME => list.item(&*own.data),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct TextPart<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+impl<'a> TextPart<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { r#type: "text", text }
     }
 }
 
-/// A message as one item of the list or, where tools answer, several.
-fn encode(message: &Message, recalls: bool) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut add = |value: &Value| {
+/// A reply of the model's. One that says nothing at all is left out, since servers refuse it.
+fn write_assistant(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
+    let kept = kept(message);
+    let thoughts = if dialect.recalls() { own_thoughts(message) } else { Vec::new() };
+    let calls = message.calls().next().is_some();
+    let text = message.text();
+    if !text.is_empty() || calls || !kept.is_empty() || !thoughts.is_empty() {
+        // What the server gave out with its reply goes back as it came.
+        let mut body = Body::over(&kept);
+        body.field("role", "assistant");
+        write_content(&mut body, &text, &thoughts, calls);
+        for field in [Field::ReasoningContent, Field::Reasoning] {
+            let text: String = of(&thoughts, field).collect();
+            body.optional(field.name(), Some(&text).filter(|text| !text.is_empty()));
+        }
+        if calls {
+            body.raw("tool_calls", |bytes| {
+                list(bytes, |list| message.calls().for_each(|call| write_call(list, call)));
+            });
+        }
+        bytes.extend(body.finish());
+    }
+    let seen = message.parts.iter().filter_map(|part| match part {
+        Part::Media(media) => Some(media),
+        _ => None,
+    });
+    shown(bytes, seen, dialect)
+}
+
+fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], calls: bool) {
+    if of(thoughts, Field::Parts).next().is_some() {
+        return body.raw("content", |bytes| {
+            list(bytes, |list| {
+                for thought in of(thoughts, Field::Parts) {
+                    list.item(&json!({"type": "thinking", "thinking": [TextPart::new(thought)]}));
+                }
+                if !text.is_empty() {
+                    list.item(&TextPart::new(text));
+                }
+            });
+        });
+    }
+    let tagged: String =
+        of(thoughts, Field::Tags).map(|thought| format!("<think>{thought}</think>\n\n")).collect();
+    if tagged.is_empty() {
+        body.field("content", &Some(text).filter(|text| !(text.is_empty() && calls)));
+    } else {
+        body.field("content", &(tagged + text));
+    }
+}
+
+/// Thoughts that servers of this protocol gave out, and where they stood.
+fn own_thoughts(message: &Message) -> Vec<(&Thinking, Field)> {
+    let thoughts = message.parts.iter().filter_map(|part| match part {
+        Part::Thinking(thinking) => Some(thinking),
+        _ => None,
+    });
+    let field = |thinking: &Thinking| {
+        let own = thinking.opaque.as_ref().filter(|opaque| &*opaque.provider == NAME)?;
+        Field::named(own.data.get("field")?.as_str()?)
+    };
+    thoughts.filter_map(|thinking| Some((thinking, field(thinking)?))).collect()
+}
+
+fn of<'a>(thoughts: &'a [(&Thinking, Field)], field: Field) -> impl Iterator<Item = &'a str> {
+    thoughts.iter().filter(move |(_, known)| *known == field).map(|(thinking, _)| &*thinking.text)
+}
+
+/// Fields that a server wants back with the reply they came with.
+fn kept(message: &Message) -> Map<String, Value> {
+    let own = message.parts.iter().filter_map(|part| match part {
+        Part::Opaque(own) if &*own.provider == NAME => own.data.as_object(),
+        _ => None,
+    });
+    own.flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Arguments as a text, which is what they are here.
+struct Arguments<'a>(&'a ToolCall);
+
+impl Serialize for Arguments<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0.raw {
+            Some(raw) => serializer.serialize_str(raw),
+            None => serializer.collect_str(&self.0.args),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct SentFunction<'a> {
+    name: &'a str,
+    arguments: Arguments<'a>,
+}
+
+fn write_call(list: &mut List<'_>, call: &ToolCall) {
+    let own = call.opaque.as_ref().filter(|opaque| &*opaque.provider == NAME);
+    let mut body = match own.and_then(|own| own.data.as_object()) {
+        Some(extra) => Body::over(extra),
+        None => Body::new(),
+    };
+    body.field("id", &call.id);
+    body.field("type", "function");
+    body.field("function", &SentFunction { name: &call.name, arguments: Arguments(call) });
+    list.add(&body.finish());
+}
+
+/// What tools answered: a message for each, and what they show in one of the user's, since answers hold only text.
+fn write_answers(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
+    for result in message.results() {
         if !bytes.is_empty() {
             bytes.push(b',');
         }
-        write(&mut bytes, value);
-    };
-    match message.role {
-        Role::System => add(&json!({"role": "system", "content": message.text()})),
-        Role::User => add(&json!({"role": "user", "content": content(&message.parts)})),
-        Role::Assistant => add(&assistant(message, recalls)),
-        Role::Tool => {
-            message.results().for_each(|result| add(&answer(result)));
-            // The protocol has no place for pictures in an answer, so the user shows them.
-            let seen: Vec<Value> = message.results().flat_map(pictures).collect();
-            if !seen.is_empty() {
-                add(&json!({"role": "user", "content": seen}));
+        let text = match result.text() {
+            text if text.is_empty() && pictures(result).next().is_some() => {
+                Cow::Borrowed("It is shown in the next message.")
             }
-        }
-    }
-    bytes
-}
-
-fn content(parts: &[Part]) -> Value {
-    let only_text = parts.iter().all(|part| matches!(part, Part::Text(_)));
-    if only_text {
-        let text = parts.iter().map(|part| if let Part::Text(text) = part { &*text.text } else { "" });
-        return Value::String(text.collect());
-    }
-    let piece = |part: &Part| match part {
-        Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
-        Part::Media(media) => Some(picture(media)),
-        _ => None,
-    };
-    Value::Array(parts.iter().filter_map(piece).collect())
-}
-
-fn picture(media: &Media) -> Value {
-    let url = || match &media.source {
-        MediaSource::Url(url) => url.clone(),
-        MediaSource::Bytes(bytes) => {
-            format!("data:{};base64,{}", media.mime, STANDARD.encode(bytes.as_slice()))
-        }
-        _ => String::new(),
-    };
-    match (&media.source, media.mime.split_once('/')) {
-        (MediaSource::Bytes(bytes), Some(("audio", format))) => {
-            let data = STANDARD.encode(bytes.as_slice());
-            let format = format.strip_prefix("x-").unwrap_or(format);
-            let format = if format == "mpeg" { "mp3" } else { format };
-            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
-        }
-        (_, Some(("image", _))) => json!({"type": "image_url", "image_url": {"url": url()}}),
-        (MediaSource::Bytes(_), _) => {
-            let name = media.name.as_deref().unwrap_or("file");
-            json!({"type": "file", "file": {"filename": name, "file_data": url()}})
-        }
-        _ => json!({"type": "image_url", "image_url": {"url": url()}}),
-    }
-}
-
-fn assistant(message: &Message, recalls: bool) -> Value {
-    let mut object = Map::new();
-    object.insert("role".into(), "assistant".into());
-    let text = message.text();
-    let calls: Vec<Value> = message.calls().map(call).collect();
-    let silent = text.is_empty() && !calls.is_empty();
-    object.insert("content".into(), if silent { Value::Null } else { text.into_owned().into() });
-    let thoughts = message.thinking();
-    if recalls && !thoughts.is_empty() {
-        object.insert("reasoning_content".into(), thoughts.into_owned().into());
-    }
-    // What the server gave out with its reply goes back as it came.
-    for part in &message.parts {
-        let data = match part {
-            Part::Thinking(thinking) => thinking.opaque.as_ref(),
-            Part::Opaque(opaque) => Some(opaque),
-            _ => None,
+            text => text,
         };
-        if let Some(Value::Object(fields)) = data.filter(|o| &*o.provider == NAME).map(|o| &*o.data) {
-            object.extend(fields.clone());
-        }
+        write(bytes, &Sent { role: "tool", content: &text, tool_call_id: Some(result.call.as_str()) });
     }
-    if !calls.is_empty() {
-        object.insert("tool_calls".into(), calls.into());
-    }
-    Value::Object(object)
+    shown(bytes, message.results().flat_map(pictures), dialect)
 }
 
-fn call(call: &ToolCall) -> Value {
-    let arguments = call.raw.clone().unwrap_or_else(|| call.args.to_string());
-    let mut object = json!({
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    });
-    let extra = call.opaque.as_ref().filter(|opaque| &*opaque.provider == NAME).map(|opaque| &*opaque.data);
-    if let (Some(Value::Object(extra)), Value::Object(object)) = (extra, &mut object) {
-        object.extend(extra.clone());
-    }
-    object
-}
-
-fn answer(result: &ToolResult) -> Value {
-    json!({"role": "tool", "tool_call_id": result.call, "content": result.text()})
-}
-
-fn pictures(result: &ToolResult) -> impl Iterator<Item = Value> + '_ {
+fn pictures(result: &ToolResult) -> impl Iterator<Item = &levity_core::Media> {
     result.content.iter().filter_map(|content| match content {
-        Content::Media(media) => Some(picture(media)),
+        Content::Media(media) => Some(media),
         _ => None,
     })
 }

@@ -1,16 +1,15 @@
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use tokio::runtime::{Handle, Id};
-use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Secret;
+use super::post::Shared;
+use super::timer::Timer;
 
 /// Where a provider is, and how it is reached. Cloning costs nothing.
 ///
@@ -111,21 +110,38 @@ impl Endpoint {
         &self,
         path: &str,
         own: &[(&str, Secret)],
-        body: Vec<u8>,
+        mut body: Vec<u8>,
     ) -> Result<Reply, ModelError> {
-        #[expect(clippy::disallowed_methods, reason = "a limit on a connection is one of the real clock")]
-        let until = Instant::now() + self.limits.total;
-        // An address may be given with the version that paths begin with.
+        // It is kept until the reply begins.
+        body.shrink_to_fit();
+        let (url, headers) = (self.url(path), self.headers(own)?);
+        let client = Shared::here(self.limits.connect)?;
+        self.wait(client.post(&url, headers, body.into())).await
+    }
+
+    /// Asks for what stands at a path, and waits for the reply to begin.
+    pub(crate) async fn get(&self, path: &str, own: &[(&str, Secret)]) -> Result<Reply, ModelError> {
+        let (url, headers) = (self.url(path), self.headers(own)?);
+        let client = Shared::here(self.limits.connect)?;
+        self.wait(client.get(&url, headers)).await
+    }
+
+    /// An address may be given with the version that paths begin with.
+    fn url(&self, path: &str) -> String {
         let path = path.strip_prefix("/v1").filter(|_| self.base.ends_with("/v1")).unwrap_or(path);
-        let url = format!("{}{path}", self.base);
-        let headers = self.headers(own)?;
-        let request = client(self.limits.connect)?.post(url).headers(headers).body(body);
-        let sent = timeout(self.limits.first_byte, timeout_at(until, request.send())).await;
-        match sent {
-            Ok(Ok(Ok(response))) => Ok(Reply { response, stall: self.limits.stall, until }),
-            Ok(Ok(Err(error))) => Err(failed(error)),
-            Ok(Err(_)) => Err(too_slow("the call", self.limits.total)),
-            Err(_) => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
+        format!("{}{path}", self.base)
+    }
+
+    async fn wait(
+        &self,
+        sent: impl Future<Output = Result<reqwest::Response, reqwest::Error>>,
+    ) -> Result<Reply, ModelError> {
+        let mut timer = Timer::new(self.limits.total);
+        match timer.limit(self.limits.first_byte, sent).await {
+            Some(Ok(response)) => Ok(Reply { response, stall: self.limits.stall, timer }),
+            Some(Err(error)) => Err(failed(error)),
+            None if timer.is_over() => Err(too_slow("the call", self.limits.total)),
+            None => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
         }
     }
 
@@ -157,7 +173,7 @@ impl fmt::Debug for Endpoint {
 pub(crate) struct Reply {
     response: reqwest::Response,
     stall: Duration,
-    until: Instant,
+    timer: Timer,
 }
 
 impl Reply {
@@ -171,26 +187,32 @@ impl Reply {
 
     /// The next bytes, or `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
-        match timeout(self.stall, timeout_at(self.until, self.response.chunk())).await {
-            Ok(Ok(Ok(chunk))) => Ok(chunk),
-            Ok(Ok(Err(error))) => Err(failed(error)),
-            Ok(Err(_)) => {
+        match self.timer.limit(self.stall, self.response.chunk()).await {
+            Some(Ok(chunk)) => Ok(chunk),
+            Some(Err(error)) => Err(failed(error)),
+            None if self.timer.is_over() => {
                 Err(ModelError::new(ModelErrorKind::Timeout, "the call took longer than it may in all"))
             }
-            Err(_) => Err(too_slow("more of the reply", self.stall)),
+            None => Err(too_slow("more of the reply", self.stall)),
         }
     }
 
-    /// Reads what is left, if it is little and there at once.
+    /// Reads what is left, if it is little and comes at once. A busy runtime may take longer than that to get
+    /// round to the connection, so it is given a few turns.
     pub(crate) async fn drain(&mut self) {
-        let rest = async {
-            for _ in 0..16 {
-                if !matches!(self.response.chunk().await, Ok(Some(_))) {
-                    return;
+        for _ in 0..4 {
+            let Self { response, timer, .. } = self;
+            let rest = async {
+                for _ in 0..16 {
+                    if !matches!(response.chunk().await, Ok(Some(_))) {
+                        return;
+                    }
                 }
+            };
+            if timer.limit(Duration::from_millis(25), rest).await.is_some() {
+                return;
             }
-        };
-        let _ = timeout(Duration::from_millis(100), rest).await;
+        }
     }
 
     /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.
@@ -207,44 +229,8 @@ impl Reply {
     }
 }
 
-/// One client for all models of a process, as far as can be: connections belong to a tokio runtime.
-fn client(connect: Duration) -> Result<reqwest::Client, ModelError> {
-    type Clients = Mutex<HashMap<(Id, Duration), reqwest::Client>>;
-    static CLIENTS: OnceLock<Clients> = OnceLock::new();
-    let Ok(runtime) = Handle::try_current() else {
-        let message = "a model can only be called inside a tokio runtime";
-        return Err(ModelError::new(ModelErrorKind::Transport, message));
-    };
-    let clients = CLIENTS.get_or_init(Clients::default);
-    let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (runtime.id(), connect);
-    if let Some(client) = clients.get(&key) {
-        return Ok(client.clone());
-    }
-    // A program that makes many runtimes has done with the old ones.
-    if clients.len() >= 64 {
-        clients.clear();
-    }
-    let client = build(connect)?;
-    clients.insert(key, client.clone());
-    Ok(client)
-}
-
-fn build(connect: Duration) -> Result<reqwest::Client, ModelError> {
-    // Another part of the program may have chosen one already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .connect_timeout(connect)
-        // A redirect would take keys to another place.
-        .redirect(reqwest::redirect::Policy::none())
-        .tcp_nodelay(true)
-        .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(failed)
-}
-
 /// What the network did, without the address: a key may be in it.
-fn failed(error: reqwest::Error) -> ModelError {
+pub(super) fn failed(error: reqwest::Error) -> ModelError {
     let error = error.without_url();
     let (kind, message) = if error.is_timeout() {
         (ModelErrorKind::Timeout, "the server could not be reached in time")

@@ -9,6 +9,16 @@ use serde_json::Value;
 /// The longest message that is passed on.
 const LONGEST: usize = 2_000;
 
+/// What servers say of a request with which they will fail again, although they call it a fault of their own.
+const REFUSALS: [&str; 6] = [
+    "input is not supported",
+    "failed to parse messages",
+    "failed to parse tools",
+    "param requires",
+    "unsupported param",
+    "cannot use custom grammar",
+];
+
 /// What a provider says is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
@@ -33,8 +43,13 @@ pub(crate) fn plain(value: &Value) -> Option<Failure> {
 impl Failure {
     fn of(error: &Value, around: &Value) -> Self {
         let mut failure = Self { message: words_of(error).unwrap_or_default(), ..Self::default() };
-        for place in [around, error] {
-            for name in ["type", "code", "status", "reason", "error_type"] {
+        // What a server says that hands on the error of another.
+        if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+            failure.message = format!("{}: {raw}", failure.message);
+        }
+        let inner = error.get("innererror").unwrap_or(&Value::Null);
+        for place in [around, error, inner] {
+            for name in ["type", "code", "status", "status_code", "raw_status_code", "reason", "error_type"] {
                 let word = match place.get(name) {
                     Some(Value::String(word)) => word.to_lowercase(),
                     Some(Value::Number(number)) => number.to_string(),
@@ -57,14 +72,19 @@ impl Failure {
 
     /// What a body says, whatever its shape.
     pub(crate) fn read(body: &[u8]) -> Self {
-        let Ok(value) = serde_json::from_slice::<Value>(body) else {
-            return Self { message: page(body), ..Self::default() };
-        };
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => Self::any(&value),
+            Err(_) => Self { message: page(body), ..Self::default() },
+        }
+    }
+
+    /// What a value says, whatever its shape.
+    pub(crate) fn any(value: &Value) -> Self {
         let value = match value {
-            Value::Array(mut items) if items.len() == 1 => items.remove(0),
+            Value::Array(items) if items.len() == 1 => items.first().unwrap_or(value),
             value => value,
         };
-        plain(&value).unwrap_or_else(|| Self::of(&value, &Value::Null))
+        plain(value).unwrap_or_else(|| Self::of(value, &Value::Null))
     }
 
     /// The error that an HTTP reply of this status means.
@@ -112,10 +132,18 @@ impl Failure {
             "context window",
             "exceed context",
             "exceeds the available context size",
+            "prompt too long",
+            "input is too long",
+            "messages is too long",
         ];
-        if says(&["context_length", "context_window", "exceed_context", "request_too_large"])
-            || (tells(&too_long) && status != Some(429))
-        {
+        let too_large = [
+            "context_length",
+            "context_window",
+            "exceed_context",
+            "request_too_large",
+            "too_many_prompt_tokens",
+        ];
+        if says(&too_large) || (tells(&too_long) && status != Some(429)) {
             return ModelErrorKind::ContextTooLong;
         }
         if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {
@@ -132,6 +160,8 @@ impl Failure {
             Some(413) => ModelErrorKind::ContextTooLong,
             Some(429) => ModelErrorKind::RateLimited { retry_after: self.retry_after },
             Some(503 | 529) => ModelErrorKind::Overloaded,
+            // What llama.cpp says of a request that it cannot take.
+            Some(500) if tells(&REFUSALS) => ModelErrorKind::BadRequest,
             Some(500..) => ModelErrorKind::Server,
             Some(300..) => ModelErrorKind::BadRequest,
             _ => self.kind_by_words(says),
@@ -201,4 +231,101 @@ fn google_delay(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: u16, body: &str, kind: ModelErrorKind, message: &str) {
+        let error = Failure::read(body.as_bytes()).into_http_error(status, &HeaderMap::new());
+        assert_eq!((error.kind(), &*error.to_string()), (kind, message), "{body}");
+    }
+
+    #[test]
+    fn bodies_have_many_shapes() {
+        use ModelErrorKind::{Auth, BadRequest, ContentFiltered, ContextTooLong, RateLimited, Server};
+        // OpenAI, and most of the others.
+        let body = r#"{"error":{"message":"no such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#;
+        check(404, body, BadRequest, "no such model");
+        // Ollama, Venice.
+        check(404, r#"{"error":"model 'x' not found"}"#, BadRequest, "model 'x' not found");
+        // xAI.
+        check(
+            400,
+            r#"{"code":"Client specified an invalid argument","error":"Incorrect API key"}"#,
+            BadRequest,
+            "Incorrect API key",
+        );
+        // Mistral, Doubleword.
+        let body = r#"{"object":"error","message":"not enabled","type":"invalid_request_invalid_args","param":null,"code":"3051","raw_status_code":400}"#;
+        check(400, body, BadRequest, "not enabled");
+        // Mistral, ChatGPT.
+        check(401, r#"{"detail":"Invalid API Key"}"#, Auth, "Invalid API Key");
+        // Whatever is built on FastAPI.
+        let body =
+            r#"{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","input":{}}]}"#;
+        check(422, body, BadRequest, "Field required");
+        // Mistral, of old.
+        let body = r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","code":null}"#;
+        check(422, body, BadRequest, "Extra inputs are not permitted");
+        // OpenRouter, with what its provider says.
+        check(
+            401,
+            r#"{"error":{"message":"Missing Authentication header","code":401},"user_id":"u"}"#,
+            Auth,
+            "Missing Authentication header",
+        );
+        let body = r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down","provider_name":"P"}}}"#;
+        check(429, body, RateLimited { retry_after: None }, "Provider returned error: slow down");
+        // Azure.
+        let body = r#"{"error":{"code":"RateLimitReached","message":"too fast","details":"too fast"}}"#;
+        check(429, body, RateLimited { retry_after: None }, "too fast");
+        let body = r#"{"error":{"message":"filtered","code":null,"status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
+        check(400, body, ContentFiltered, "filtered");
+        check(404, r#"{"statusCode":404,"message":"Resource not found"}"#, BadRequest, "Resource not found");
+        // Google, behind this protocol.
+        let body = r#"[{"error":{"code":429,"message":"exhausted","status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"1.5s"}]}}]"#;
+        check(429, body, RateLimited { retry_after: Some(Duration::from_millis(1_500)) }, "exhausted");
+        // Cloudflare, and pages of proxies.
+        check(
+            403,
+            r#"{"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}"#,
+            Auth,
+            "Authentication error",
+        );
+        check(502, "<html><h1>Bad Gateway</h1></html>", Server, "the server answered with status 502");
+        check(500, "upstream\nis gone", Server, "upstream is gone");
+        check(500, "", Server, "the server answered with status 500");
+        check(500, "[]", Server, "the server answered with status 500");
+        check(500, "null", Server, "the server answered with status 500");
+        // Windows that are too small.
+        let body = r#"{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (5 tokens)","type":"exceed_context_size_error"}}"#;
+        check(400, body, ContextTooLong, "request (9 tokens) exceeds the available context size (5 tokens)");
+        let body = r#"{"error":{"message":"The total length of all messages is too long.","type":"too_many_prompt_tokens","code":400}}"#;
+        check(400, body, ContextTooLong, "The total length of all messages is too long.");
+        check(400, r#"{"error":{"message":"prompt too long"}}"#, ContextTooLong, "prompt too long");
+        // No money.
+        check(429, r#"{"error":{"message":"no credit","code":"insufficient_quota"}}"#, Auth, "no credit");
+        check(
+            500,
+            r#"{"error":{"message":"audio input is not supported"}}"#,
+            BadRequest,
+            "audio input is not supported",
+        );
+        check(
+            500,
+            r#"{"error":{"message":"tools param requires --jinja flag"}}"#,
+            BadRequest,
+            "tools param requires --jinja flag",
+        );
+    }
+
+    #[test]
+    fn a_long_message_is_cut_at_a_letter() {
+        let body = format!("{{\"error\":\"{}\"}}", "ä".repeat(5_000));
+        let error = Failure::read(body.as_bytes()).into_error(None);
+        assert_eq!(error.to_string().len(), LONGEST);
+    }
 }

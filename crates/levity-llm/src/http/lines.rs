@@ -25,7 +25,7 @@ pub(crate) struct Lines {
     data: Vec<u8>,
     has_data: bool,
     begun: bool,
-    /// Whether the last line ended in a carriage return.
+    /// The last byte was a carriage return, so that a line feed that comes next ends no other line.
     returned: bool,
 }
 
@@ -46,48 +46,86 @@ impl Lines {
         Self { framing, open: Vec::new(), name, data, has_data: false, begun: false, returned: false }
     }
 
-    /// Takes the next bytes. Events may also have lines that end in a carriage return alone.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
-        while let Some(end) = self.line_end(bytes) {
-            let (line, rest) = bytes.split_at(end);
-            let returned = rest.first() == Some(&b'\r');
-            bytes = rest.get(1..).unwrap_or_default();
-            // The line feed behind a carriage return ends nothing.
-            if std::mem::replace(&mut self.returned, returned)
-                && !returned
-                && line.is_empty()
-                && self.open.is_empty()
-            {
-                continue;
-            }
-            if self.open.is_empty() {
-                self.line(line, events)?;
-            } else {
-                self.keep(line)?;
-                let mut whole = std::mem::take(&mut self.open);
-                self.line(&whole, events)?;
-                whole.clear();
-                self.open = whole;
-            }
-        }
-        self.returned &= bytes.is_empty();
-        self.keep(bytes)
-    }
-
-    fn line_end(&self, bytes: &[u8]) -> Option<usize> {
+    /// Takes the next bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
         match self.framing {
-            Framing::Sse => memchr::memchr2(b'\n', b'\r', bytes),
-            Framing::JsonLines => memchr::memchr(b'\n', bytes),
+            Framing::Sse => self.push_sse(bytes, events),
+            Framing::JsonLines => self.push_lines(bytes, events),
         }
     }
 
     /// Takes what stands without an end when the bytes do.
     pub(crate) fn finish(&mut self, events: &mut impl Events) -> Result<(), ModelError> {
         let last = std::mem::take(&mut self.open);
-        if !last.is_empty() {
-            self.line(&last, events)?;
+        match self.framing {
+            Framing::JsonLines => self.json(&last, events),
+            Framing::Sse => {
+                let mut held = None;
+                self.field(self.line(&last), &mut held, events)?;
+                self.keep_data(held)?;
+                self.dispatch(None, events)
+            }
         }
-        self.dispatch(events)
+    }
+
+    fn push_lines(&mut self, mut bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            bytes = rest.get(1..).unwrap_or_default();
+            if self.open.is_empty() {
+                self.json(line, events)?;
+            } else {
+                let whole = self.close(line)?;
+                self.json(&whole, events)?;
+                self.reuse(whole);
+            }
+        }
+        self.keep(bytes)
+    }
+
+    fn json(&mut self, line: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
+        within(line.len())?;
+        let line = self.line(line).trim_ascii();
+        self.begun |= !line.is_empty();
+        if line.is_empty() { Ok(()) } else { events.event("", line) }
+    }
+
+    /// Lines end with a line feed, a carriage return, or both. Data that is all there is not copied.
+    fn push_sse<'a>(&mut self, mut bytes: &'a [u8], events: &mut impl Events) -> Result<(), ModelError> {
+        let mut held: Option<&'a [u8]> = None;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.returned) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            let (mark, rest) = rest.split_at(1);
+            bytes = rest;
+            if mark == b"\r" {
+                self.returned = rest.is_empty();
+                bytes = rest.strip_prefix(b"\n").unwrap_or(rest);
+            }
+            if self.open.is_empty() {
+                self.field(self.line(line), &mut held, events)?;
+            } else {
+                self.keep_data(held.take())?;
+                let whole = self.close(line)?;
+                let mut inside = None;
+                self.field(self.line(&whole), &mut inside, events)?;
+                self.keep_data(inside)?;
+                self.reuse(whole);
+            }
+            self.begun = true;
+        }
+        self.keep_data(held)?;
+        self.keep(bytes)
+    }
+
+    /// A line, without the mark that may stand at the very beginning.
+    fn line<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        if self.begun { line } else { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) }
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
@@ -96,51 +134,69 @@ impl Lines {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
-        let mut line = line.strip_suffix(b"\r").unwrap_or(line);
-        if !std::mem::replace(&mut self.begun, true) {
-            line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-        }
-        match self.framing {
-            Framing::JsonLines if line.trim_ascii().is_empty() => Ok(()),
-            Framing::JsonLines => events.event("", line),
-            Framing::Sse => self.field(line, events),
-        }
+    /// The open line with its end, to be given back by `reuse`.
+    fn close(&mut self, end: &[u8]) -> Result<Vec<u8>, ModelError> {
+        self.keep(end)?;
+        Ok(std::mem::take(&mut self.open))
     }
 
-    fn field(&mut self, line: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
+    fn reuse(&mut self, mut line: Vec<u8>) {
+        line.clear();
+        self.open = line;
+    }
+
+    /// Takes a line of an event. The first line of data is held, in the hope that it is the only one.
+    fn field<'a>(
+        &mut self,
+        line: &'a [u8],
+        held: &mut Option<&'a [u8]>,
+        events: &mut impl Events,
+    ) -> Result<(), ModelError> {
         if line.is_empty() {
-            return self.dispatch(events);
+            return self.dispatch(held.take(), events);
         }
         let colon = memchr::memchr(b':', line);
         let (field, value) = line.split_at(colon.unwrap_or(line.len()));
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
+            b"data" if held.is_none() && !self.has_data => *held = Some(value),
             b"data" => {
-                within(self.data.len() + value.len())?;
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push(b'\n');
-                }
-                self.data.extend_from_slice(value);
+                self.keep_data(held.take())?;
+                self.keep_data(Some(value))?;
             }
-            b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
+            b"event" => {
+                self.name.clear();
+                self.name.push_str(&String::from_utf8_lossy(value));
+            }
             // A comment, an id, how long to wait before coming back.
             _ => {}
         }
         Ok(())
     }
 
-    fn dispatch(&mut self, events: &mut impl Events) -> Result<(), ModelError> {
-        if std::mem::replace(&mut self.has_data, false) {
-            let data = std::mem::take(&mut self.data);
-            let sent = events.event(&self.name, &data);
-            self.data = data;
-            sent?;
+    /// Puts a line of data behind those before it.
+    fn keep_data(&mut self, value: Option<&[u8]>) -> Result<(), ModelError> {
+        let Some(value) = value else { return Ok(()) };
+        within(self.data.len() + value.len())?;
+        if std::mem::replace(&mut self.has_data, true) {
+            self.data.push(b'\n');
         }
+        self.data.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// The event has come to its end.
+    fn dispatch(&mut self, held: Option<&[u8]>, events: &mut impl Events) -> Result<(), ModelError> {
+        let has_data = std::mem::take(&mut self.has_data);
+        let sent = match held {
+            Some(data) => within(data.len()).and_then(|()| events.event(&self.name, data)),
+            None if has_data => events.event(&self.name, &self.data),
+            None => Ok(()),
+        };
         self.data.clear();
         self.name.clear();
-        Ok(())
+        sent
     }
 }
 
@@ -164,7 +220,7 @@ mod tests {
             Ok(())
         };
         let mut lines = Lines::new(framing);
-        for piece in bytes.chunks(piece) {
+        for piece in bytes.chunks(piece).flat_map(|piece| [piece, b""]) {
             lines.push(piece, &mut take).unwrap_or_else(|error| panic!("{error}"));
         }
         lines.finish(&mut take).unwrap_or_else(|error| panic!("{error}"));
@@ -184,27 +240,38 @@ mod tests {
         let sse = |text, expected| check(Framing::Sse, text, expected);
         sse("data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
         sse("event: ping\r\ndata: {}\r\n\r\n", &[("ping", "{}")]);
-        sse("event: ping\rdata: {}\r\rdata: a\rdata: b\r\r", &[("ping", "{}"), ("", "a\nb")]);
-        sse("data: a\r\n\rdata: b\n\r\ndata: c\r\n\r\n", &[("", "a"), ("", "b"), ("", "c")]);
         sse(": comment\n\ndata:ä\ndata: ü\n\n", &[("", "ä\nü")]);
         sse("id: 7\nretry: 10\n\n", &[]);
         sse("\u{feff}data: last, without an end", &[("", "last, without an end")]);
         sse("event: a\n\ndata: b\n\n", &[("", "b")]);
         sse("data\n\n", &[("", "")]);
         sse("data: a\nevent: named\n\n", &[("named", "a")]);
+        sse(
+            "data: a\r\rdata: b\r\n\r\ndata: c\n\rdata: d\r\n",
+            &[("", "a"), ("", "b"), ("", "c"), ("", "d")],
+        );
+        sse("data: a\rdata: b\r\ndata: c\n\ndata:\ndata:\n\n", &[("", "a\nb\nc"), ("", "\n")]);
+        sse("event: \nevent: x\n: data: no\ndata:  two\nid\n\n\n\n", &[("x", " two")]);
+        sse("\u{feff}\n\u{feff}data: no\n\ndata: yes", &[("", "yes")]);
     }
 
     #[test]
     fn lines_of_json_come_whole() {
         check(Framing::JsonLines, "{\"a\":1}\n\r\n  \n{\"ä\":2}", &[("", "{\"a\":1}"), ("", "{\"ä\":2}")]);
+        check(Framing::JsonLines, "\u{feff}{\r}\r\n{ }\n", &[("", "{\r}"), ("", "{ }")]);
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
-        let mut lines = Lines::new(Framing::Sse);
-        let piece = vec![b'x'; 1 << 20];
-        let mut take = |_: &str, _: &[u8]| Ok(());
-        let refused = (0..40).find_map(|_| lines.push(&piece, &mut take).err());
-        assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
+    fn a_line_or_an_event_without_end_is_refused() {
+        let data = format!("data: {}\n", "x".repeat(1_000));
+        for (framing, piece) in [(Framing::Sse, "x"), (Framing::JsonLines, "x"), (Framing::Sse, &*data)] {
+            let mut lines = Lines::new(framing);
+            let piece = piece.repeat((1 << 20) / piece.len());
+            let mut take = |_: &str, _: &[u8]| Ok(());
+            let refused = (0..80).find_map(|_| lines.push(piece.as_bytes(), &mut take).err());
+            assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed), "{framing:?}");
+            let whole = format!("data: {}\n\n", "x".repeat(LONGEST + 1));
+            assert!(Lines::new(framing).push(whole.as_bytes(), &mut take).is_err());
+        }
     }
 }

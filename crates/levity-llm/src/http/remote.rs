@@ -4,17 +4,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
+use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Request, Response};
 use serde_json::Value;
 
 use super::endpoint::Reply;
-use super::lines::Events;
-use super::{Endpoint, Failure, Framing, Lines, Secret, plain};
+use super::reader::{LONGEST, Reader, read_whole};
+use super::{Endpoint, Failure, Framing, Secret};
 use crate::ModelList;
 use crate::schema::nulls::{Filter, Nulls};
 
-/// The longest reply that comes in one piece, and the longest error.
-const LONGEST: usize = 64 << 20;
+/// The longest error that is read.
 const LONGEST_ERROR: usize = 1 << 20;
 
 /// How one provider speaks.
@@ -50,6 +49,17 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
 
     /// Reads a reply that came in one piece.
     fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError>;
+
+    /// Reads a reply in one piece that is as replies mostly are, without taking it apart first. Where it says no, the
+    /// reply is left to [`whole`](Self::whole), and what is in the sink to nobody.
+    fn usual(&self, _: &[u8], _: &mut Sink) -> bool {
+        false
+    }
+
+    /// Says more of an error that came instead of a reply, where the provider knows what to do about it.
+    fn explain(&self, error: ModelError, _: &ModelCard, _: &Endpoint) -> ModelError {
+        error
+    }
 }
 
 /// What a body is made from.
@@ -74,7 +84,7 @@ pub(crate) trait Decode: Send + 'static {
 /// Takes the pieces of a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
-    deltas: VecDeque<Delta>,
+    pub(super) deltas: VecDeque<Delta>,
     /// Nothing that comes now belongs to the reply.
     pub(crate) done: bool,
     /// Which nulls in arguments stand for nothing, and the calls that are gone through for them.
@@ -83,8 +93,13 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    fn new(nulls: Option<Arc<Nulls>>) -> Self {
+    pub(super) fn new(nulls: Option<Arc<Nulls>>) -> Self {
         Self { nulls, ..Self::default() }
+    }
+
+    /// Begins anew.
+    pub(super) fn again(&self) -> Self {
+        Self::new(self.nulls.clone())
     }
 
     pub(crate) fn push(&mut self, mut delta: Delta) {
@@ -104,6 +119,11 @@ impl Sink {
         self.deltas.push_back(delta);
     }
 
+    /// Whether it is known why the model stopped.
+    pub(crate) fn has_finish(&self) -> bool {
+        self.deltas.iter().any(|delta| matches!(delta, Delta::Finish(_)))
+    }
+
     /// Text, unless there is none.
     pub(crate) fn text(&mut self, text: &str) {
         if !text.is_empty() {
@@ -119,97 +139,15 @@ impl Sink {
     }
 }
 
-/// A model that is reached by HTTP.
-#[derive(Clone, Debug)]
-pub(crate) struct Remote<W> {
-    pub(crate) wire: W,
-    pub(crate) card: ModelCard,
-    pub(crate) endpoint: Endpoint,
-    /// Whether replies are asked for piece by piece.
-    pub(crate) streams: bool,
-}
-
-impl<W: Wire> Remote<W> {
-    /// A model of this name, with what the list says of it.
-    pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
-        let card = ModelList::builtin().card(&card.provider, &card.id);
-        Self { wire, card, endpoint, streams: true }
-    }
-
-    async fn send(&self, request: &Request) -> Result<(Reply, Secrets), ModelError> {
-        let (card, endpoint) = (&self.card, &self.endpoint);
-        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint })?;
-        let headers = self.wire.headers().await?;
-        let secrets = Secrets::of(&headers, &self.endpoint);
-        let path = self.wire.path(&self.card, self.streams);
-        let mut reply = self.endpoint.send(&path, &headers, body).await?;
-        if (200..300).contains(&reply.status()) {
-            return Ok((reply, secrets));
-        }
-        if reply.status() == 401 {
-            self.wire.refused(&headers).await;
-        }
-        let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
-        let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
-        Err(secrets.scrub(error))
-    }
-
-    fn read_whole(&self, body: &[u8], nulls: Option<Arc<Nulls>>) -> Result<Sink, ModelError> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| {
-            let (kind, message) = match error.is_eof() {
-                true => (ModelErrorKind::Transport, "the reply broke off before its end"),
-                false => (ModelErrorKind::Malformed, "the reply is not JSON"),
-            };
-            ModelError::new(kind, message).with_source(error)
-        })?;
-        if let Some(failure) = plain(&value) {
-            return Err(failure.into_error(None));
-        }
-        let mut sink = Sink::new(nulls);
-        self.wire.whole(&value, &mut sink)?;
-        Ok(sink)
-    }
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<W: Wire> Model for Remote<W> {
-    fn card(&self) -> &ModelCard {
-        &self.card
-    }
-
-    fn worst(&self, request: &Request) -> levity_core::Worst {
-        levity_core::Worst::of(&self.card, request)
-    }
-
-    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let (mut reply, secrets) = self.send(&request).await?;
-        let nulls = self.wire.nulls(&request);
-        if !self.streams {
-            let body = reply.rest(LONGEST).await?;
-            let sink = self.read_whole(&body, nulls).map_err(|error| secrets.scrub(error))?;
-            return Ok(Deltas::ready(sink.deltas));
-        }
-        let flow = Flow {
-            reply,
-            secrets,
-            lines: Lines::new(W::FRAMING),
-            decoder: self.wire.decoder(),
-            sink: Sink::new(nulls),
-            begun: false,
-            whole: None,
-            remote: self.clone(),
-            over: false,
-            failed: None,
-        };
-        Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
-            flow.next().await.map(|delta| (delta, flow))
-        })))
-    }
-
-    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        self.stream(request).await?.fold().await
-    }
+/// The error that a reply is, without the keys that were sent.
+pub(crate) async fn refused(
+    reply: &mut Reply,
+    endpoint: &Endpoint,
+    headers: &[(&'static str, Secret)],
+) -> ModelError {
+    let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
+    let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
+    Secrets::of(headers, endpoint).scrub(error)
 }
 
 /// What was sent and must not be shown, though a server may repeat it.
@@ -236,98 +174,125 @@ impl Secrets {
     }
 }
 
+/// A model that is reached by HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote<W> {
+    pub(crate) wire: W,
+    pub(crate) card: ModelCard,
+    pub(crate) endpoint: Endpoint,
+    /// Whether replies are asked for piece by piece.
+    pub(crate) streams: bool,
+}
+
+impl<W: Wire> Remote<W> {
+    /// A model of this name, with what the list says of it.
+    pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
+        Self { wire, card: ModelList::builtin().complete(card), endpoint, streams: true }
+    }
+
+    /// Sends a request. A reply that comes in one piece is read here.
+    async fn open(&self, request: &Request) -> Result<Flow<W>, ModelError> {
+        let (card, endpoint) = (&self.card, &self.endpoint);
+        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint })?;
+        let begun = self.begin(body).await;
+        let (mut reply, secrets) = begun.map_err(|error| self.wire.explain(error, card, endpoint))?;
+        let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request));
+        if !self.streams {
+            let body = reply.rest(LONGEST + 1).await?;
+            reader.sink =
+                read_whole(&self.wire, &body, &reader.sink).map_err(|error| secrets.scrub(error))?;
+        }
+        Ok(Flow { reply, secrets, reader, failed: None, over: !self.streams })
+    }
+
+    async fn begin(&self, body: Vec<u8>) -> Result<(Reply, Secrets), ModelError> {
+        let headers = self.wire.headers().await?;
+        let path = self.wire.path(&self.card, self.streams);
+        let mut reply = self.endpoint.send(&path, &headers, body).await?;
+        if (200..300).contains(&reply.status()) {
+            return Ok((reply, Secrets::of(&headers, &self.endpoint)));
+        }
+        if reply.status() == 401 {
+            self.wire.refused(&headers).await;
+        }
+        Err(refused(&mut reply, &self.endpoint, &headers).await)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<W: Wire> Model for Remote<W> {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn worst(&self, request: &Request) -> levity_core::Worst {
+        levity_core::Worst::of(&self.card, request)
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let flow = self.open(&request).await?;
+        Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
+            flow.next().await.map(|delta| (delta, flow))
+        })))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        let mut flow = self.open(&request).await?;
+        let mut fold = Fold::new();
+        while flow.fill().await.map_err(|error| fold.broken(error))? {
+            flow.reader.sink.deltas.drain(..).try_for_each(|delta| fold.push(delta))?;
+        }
+        Ok(fold.finish())
+    }
+}
+
 /// A reply on its way. Dropping it closes the connection.
 struct Flow<W: Wire> {
     reply: Reply,
     secrets: Secrets,
-    lines: Lines,
-    decoder: W::Decoder,
-    sink: Sink,
-    /// Whether the first bytes have been looked at.
-    begun: bool,
-    /// What there is of a reply that comes in one piece although a stream was asked for.
-    whole: Option<Vec<u8>>,
-    remote: Remote<W>,
-    over: bool,
-    /// What went wrong, to be told behind all that came before it.
+    reader: Reader<W>,
+    /// Why there is no more, once all that came before has been said.
     failed: Option<ModelError>,
+    over: bool,
 }
 
 impl<W: Wire> Flow<W> {
     async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
-        loop {
-            if let Some(delta) = self.sink.deltas.pop_front() {
-                return Some(Ok(delta));
-            }
+        match self.fill().await {
+            Ok(true) => self.reader.sink.deltas.pop_front().map(Ok),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Waits until there is more to say; `false` at the end. What came before an error is said first.
+    async fn fill(&mut self) -> Result<bool, ModelError> {
+        while self.reader.sink.deltas.is_empty() {
             if self.over {
-                return self.failed.take().map(Err);
+                return self.failed.take().map_or(Ok(false), Err);
             }
-            // What came before an error, in one piece with it, is given out first.
             if let Err(error) = self.more().await {
                 (self.over, self.failed) = (true, Some(self.secrets.scrub(error)));
             }
         }
+        Ok(true)
     }
 
     /// Takes the next bytes in, or the end.
     async fn more(&mut self) -> Result<(), ModelError> {
-        if self.sink.done {
+        if self.reader.sink.done {
             self.over = true;
             // A connection whose reply was read to its end can be used again.
             self.reply.drain().await;
             return Ok(());
         }
         match self.reply.chunk().await? {
-            Some(chunk) => self.take(&chunk),
-            None => self.end(),
-        }
-    }
-
-    fn take(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
-        // Some servers answer with one JSON value, be it an error or all of the reply.
-        if !self.begun && W::FRAMING == Framing::Sse {
-            let Some(first) = chunk.trim_ascii_start().first() else { return Ok(()) };
-            self.whole = matches!(first, b'{' | b'[').then(Vec::new);
-        }
-        self.begun = true;
-        if let Some(whole) = &mut self.whole {
-            if whole.len() + chunk.len() > LONGEST {
-                let message = format!("the reply is larger than {LONGEST} bytes");
-                return Err(ModelError::new(ModelErrorKind::Malformed, message));
+            Some(chunk) => self.reader.take(&chunk),
+            None => {
+                self.over = true;
+                self.reader.end()
             }
-            whole.extend_from_slice(chunk);
-            return Ok(());
         }
-        let mut events = Feed { decoder: &mut self.decoder, sink: &mut self.sink };
-        self.lines.push(chunk, &mut events)
-    }
-
-    fn end(&mut self) -> Result<(), ModelError> {
-        self.over = true;
-        if let Some(whole) = self.whole.take() {
-            self.sink = self.remote.read_whole(&whole, self.sink.nulls.take())?;
-            return Ok(());
-        }
-        let mut events = Feed { decoder: &mut self.decoder, sink: &mut self.sink };
-        self.lines.finish(&mut events).map_err(|error| match error.kind() {
-            // What cannot be read since half of it is missing is no fault in what was said.
-            ModelErrorKind::Malformed => {
-                let message = "the reply broke off before its end";
-                ModelError::new(ModelErrorKind::Transport, message).with_source(error)
-            }
-            _ => error,
-        })?;
-        self.decoder.end(&mut self.sink)
-    }
-}
-
-struct Feed<'a, D> {
-    decoder: &'a mut D,
-    sink: &'a mut Sink,
-}
-
-impl<D: Decode> Events for Feed<'_, D> {
-    fn event(&mut self, name: &str, data: &[u8]) -> Result<(), ModelError> {
-        if self.sink.done { Ok(()) } else { self.decoder.event(name, data, self.sink) }
     }
 }

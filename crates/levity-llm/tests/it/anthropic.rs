@@ -54,7 +54,7 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 fn model(server: &Server) -> AnthropicModel {
-    AnthropicModel::new("sk-ant-123", "claude-sonnet-4-5").with_endpoint(|_| Endpoint::new(server.url()))
+    AnthropicModel::new("sk-ant-123", "claude-sonnet-4-5-next").with_endpoint(|_| Endpoint::new(server.url()))
 }
 
 fn add() -> Arc<ToolSpec> {

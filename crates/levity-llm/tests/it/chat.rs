@@ -1,8 +1,12 @@
 //! Chat completions, and servers that nearly speak it.
 
-use levity_core::{Finish, Message, Model as _, ModelErrorKind, Request, ToolSpec};
+mod errors;
+mod replies;
+mod requests;
+
+use levity_core::{Finish, Message, Model as _, ModelErrorKind, Request, Response, ToolSpec};
 use levity_llm::ChatModel;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::server::{Answer, Server};
 
@@ -24,16 +28,44 @@ fn asked() -> Request {
         .with_tools([std::sync::Arc::new(add)])
 }
 
+/// What a reply comes to, without what is empty in it.
+fn told(reply: &Response) -> Value {
+    let mut told = Map::new();
+    let mut add = |name: &str, value: Value| drop(told.insert(name.to_owned(), value));
+    if !reply.message.thinking().is_empty() {
+        add("thinking", json!(reply.message.thinking()));
+    }
+    if !reply.message.text().is_empty() {
+        add("text", json!(reply.message.text()));
+    }
+    let calls = reply.message.calls().map(|call| {
+        let args = call.raw.as_ref().map_or_else(|| call.args.clone(), |raw| json!({ "raw": raw }));
+        json!([call.id, call.name, args])
+    });
+    let calls: Vec<_> = calls.collect();
+    if !calls.is_empty() {
+        add("calls", calls.into());
+    }
+    if reply.finish != Finish::Stop {
+        add("finish", serde_json::to_value(&reply.finish).unwrap());
+    }
+    if let (Some(input), Some(output)) = (reply.usage.input, reply.usage.output) {
+        add("usage", json!([input, output]));
+    }
+    Value::Object(told)
+}
+
 #[tokio::test]
 async fn a_stream_becomes_a_reply() {
     let server = Server::saying(Answer::sse(STREAM)).await;
     let model = ChatModel::compatible(format!("{}/v1", server.url()), "small").with_key("sk-secret");
     let reply = model.complete(asked()).await.unwrap();
-    assert_eq!((&*reply.message.text(), &*reply.message.thinking()), ("Let me see", "Hm. "));
-    let call = reply.message.calls().next().unwrap();
-    assert_eq!((call.id.as_str(), &*call.name, &call.args), ("c1", "add", &json!({"a": 2})));
-    assert_eq!(reply.finish, Finish::ToolCalls);
-    assert_eq!((reply.usage.input, reply.usage.output, reply.usage.cached), (Some(9), Some(7), Some(4)));
+    let calls = json!([["c1", "add", {"a": 2}]]);
+    assert_eq!(
+        told(&reply),
+        json!({"thinking": "Hm. ", "text": "Let me see", "calls": calls, "finish": "tool_calls", "usage": [9, 7]})
+    );
+    assert_eq!(reply.usage.cached, Some(4));
     let seen = server.last();
     assert_eq!(seen.line, "POST /v1/chat/completions");
     assert_eq!(seen.header("authorization"), "Bearer sk-secret");
@@ -41,6 +73,38 @@ async fn a_stream_becomes_a_reply() {
         seen.body["messages"],
         json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2+2?"}])
     );
+    assert_eq!(
+        (&seen.body["stream"], &seen.body["stream_options"]),
+        (&json!(true), &json!({"include_usage": true}))
+    );
+}
+
+#[tokio::test]
+async fn a_reply_may_come_in_one_piece() {
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}});
+    let message = json!({"role": "assistant", "content": null, "reasoning": "Hm.", "tool_calls": [call]});
+    let whole = json!({
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 7},
+    });
+    let expected = json!({"thinking": "Hm.", "calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls", "usage": [9, 7]});
+    let server = Server::saying(Answer::json(200, whole.to_string())).await;
+    let model = ChatModel::compatible(server.url(), "small");
+    let reply = model.clone().without_streaming().complete(asked()).await.unwrap();
+    assert_eq!((told(&reply), server.last().body.get("stream")), (expected.clone(), None));
+    // Also where a stream was asked for.
+    assert_eq!(told(&model.complete(asked()).await.unwrap()), expected);
+}
+
+#[tokio::test]
+async fn what_came_before_an_error_comes_first() {
+    let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Sev\"}}]}\n\n";
+    let server = Server::saying(Answer::sse(format!("{chunk}data: {{\"error\":\"gone\"}}\n\n"))).await;
+    let mut deltas = ChatModel::compatible(server.url(), "small").stream(asked()).await.unwrap();
+    assert_eq!(deltas.next().await, Some(Ok(levity_core::Delta::Text("Sev".into()))));
+    let error = deltas.next().await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), &*error.to_string()), (ModelErrorKind::Server, "gone"));
+    assert_eq!(deltas.next().await, None);
 }
 
 #[tokio::test]
@@ -53,4 +117,10 @@ async fn a_key_that_the_server_repeats_is_not_shown() {
     assert_eq!((error.kind(), error.status()), (ModelErrorKind::Auth, Some(401)));
     assert_eq!(error.request_id(), Some("req_1"));
     assert!(!format!("{error} {error:?}").contains("sk-secret"), "{error:?}");
+}
+
+#[tokio::test]
+async fn it_keeps_the_promises_of_a_model() {
+    let server = Server::saying(Answer::sse(STREAM)).await;
+    levity_test::conformance::model(|| ChatModel::compatible(server.url(), "small")).await;
 }

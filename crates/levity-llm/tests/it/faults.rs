@@ -126,7 +126,6 @@ async fn what_came_before_the_fault_is_not_lost() {
 async fn a_reply_that_is_none_is_malformed() {
     for answer in [
         Answer::json(200, "<html>hello</html>"),
-        Answer::json(200, "{\"choices\": ["),
         Answer::json(200, [0xff, 0xfe, 0x00]),
         Answer::json(200, "[]"),
         Answer::json(200, "null"),
@@ -135,6 +134,11 @@ async fn a_reply_that_is_none_is_malformed() {
         let whole = model(&server).without_streaming().complete(request()).await.unwrap_err();
         assert_eq!(whole.kind(), ModelErrorKind::Malformed, "{answer:?}");
         assert!(model(&server).complete(request()).await.is_err(), "{answer:?}");
+    }
+    let cut = Server::saying(Answer::json(200, "{\"choices\": [")).await;
+    for model in [model(&cut), model(&cut).without_streaming()] {
+        let error = model.complete(request()).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true), "it broke off");
     }
     let server = Server::saying(Answer::sse("data: {\"choices\": oops\n\n")).await;
     let error = model(&server).complete(request()).await.unwrap_err();

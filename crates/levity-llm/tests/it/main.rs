@@ -22,6 +22,8 @@ mod json_random;
 mod layers;
 #[cfg(feature = "compatible")]
 mod models;
+#[cfg(feature = "ollama")]
+mod ollama;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]

@@ -27,7 +27,7 @@ async fn it_says_who_asks_and_how() {
     assert_eq!(
         seen.body,
         json!({
-            "model": "claude-sonnet-4-5", "max_tokens": 8192, "stream": true,
+            "model": "claude-sonnet-4-5-next", "max_tokens": 8192, "stream": true,
             "messages": [{"role": "user", "content": [{"type": "text", "text": "Good morning"}]}],
         })
     );

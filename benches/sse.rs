@@ -1,0 +1,179 @@
+//! What a streamed reply costs from its bytes to the whole message, beside reading the same JSON once.
+//!
+//! `cargo bench --bench sse`; `-- --quick` to see that it runs.
+
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod clock;
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod count;
+mod measure;
+
+use std::borrow::Cow;
+use std::hint::black_box;
+
+use levity_llm::__private::decode_chat_stream;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use crate::measure::{Cost, Effort, Work, compare};
+
+#[global_allocator]
+static ALLOCATOR: count::Counting = count::Counting;
+
+/// Megabytes a second on one core; or else no more than so many times what the JSON alone takes.
+const SPEED: f64 = 400.0;
+const RATIO: f64 = 1.5;
+
+/// How many pieces the reply comes in.
+const PIECES: usize = 20_000;
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    println!("A streamed reply. Goal: {SPEED} MB/s, or {RATIO} times what the JSON takes.");
+    for (name, payloads) in [("text", text()), ("thinking, text and calls", mixed())] {
+        let stream: Vec<u8> =
+            payloads.iter().flat_map(|data| format!("data: {data}\n\n").into_bytes()).collect();
+        let (events, bytes) = (payloads.len(), stream.len());
+        println!("\n{name}: {events} events, {:.1} MB\n", bytes as f64 / 1e6);
+        println!("{:44} {:>8} {:>8} {:>8} {:>8}", "", "MB/s", "most", "× floor", "allocs");
+        let costs = compare(effort, works(payloads, stream));
+        print(&costs, bytes as f64 / events as f64);
+    }
+}
+
+fn works(payloads: Vec<String>, stream: Vec<u8>) -> Vec<Work> {
+    let units = payloads.len();
+    let work = |name, run: Box<dyn FnMut()>| Work { name, units, run };
+    let (first, second, whole) = (payloads.clone(), payloads, stream.clone());
+    let skim = move || {
+        for data in events(&first) {
+            black_box(serde_json::from_slice::<IgnoredAny>(black_box(data)).expect("it is JSON"));
+        }
+    };
+    let read = move || {
+        for data in events(&second) {
+            black_box(serde_json::from_slice::<Chunk<'_>>(black_box(data)).expect("it is a chunk"));
+        }
+    };
+    let cut = |stream: Vec<u8>, size: usize| {
+        move || drop(black_box(decode_chat_stream(black_box(&stream).chunks(size)).expect("it is a reply")))
+    };
+    vec![
+        work("serde_json, into what is read of it", Box::new(read)),
+        work("serde_json, into nothing", Box::new(skim)),
+        work("the reply, in reads of 16 KiB", Box::new(cut(stream, 16 << 10))),
+        work("the reply, in reads of 200 bytes", Box::new(cut(whole, 200))),
+    ]
+}
+
+fn events(payloads: &[String]) -> impl Iterator<Item = &[u8]> {
+    payloads.iter().map(String::as_bytes).filter(|data| *data != b"[DONE]")
+}
+
+/// Prints what an event of so many bytes costs.
+fn print(costs: &[Cost], bytes: f64) {
+    for cost in costs {
+        let speed = |nanos: f64| bytes / nanos * 1e3;
+        let (now, ratio) = (speed(cost.nanos), cost.nanos / costs[0].nanos);
+        let goal = if now >= SPEED || ratio <= RATIO { "met" } else { "MISSED" };
+        let (name, most) = (cost.name, speed(cost.least));
+        println!("{name:44} {now:>8.0} {most:>8.0} {ratio:>8.2} {:>8.1} {goal}", cost.allocations);
+    }
+}
+
+/// What a client must read of a chunk at least.
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "reading them is what is measured")]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Vec<Choice<'a>>,
+    usage: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "reading them is what is measured")]
+struct Choice<'a> {
+    index: u64,
+    #[serde(borrow)]
+    delta: Delta<'a>,
+    #[serde(borrow)]
+    finish_reason: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "reading them is what is measured")]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reasoning_content: Cow<'a, str>,
+    #[serde(borrow, default)]
+    tool_calls: Vec<Call<'a>>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "reading them is what is measured")]
+struct Call<'a> {
+    index: u64,
+    id: Option<&'a str>,
+    #[serde(borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "reading them is what is measured")]
+struct Function<'a> {
+    name: Option<&'a str>,
+    #[serde(borrow, default)]
+    arguments: Cow<'a, str>,
+}
+
+const WORDS: [&str; 12] = [
+    "The", " runtime", " folds", " events", ",", " über", " and", " \"so\"", " it", " goes on", ".\n", " 再",
+];
+
+fn chunk(delta: &serde_json::Value, finish: Option<&str>) -> String {
+    json!({
+        "id": "chatcmpl-9f2b7c41d0aa4e6c8b15", "object": "chat.completion.chunk", "created": 1_790_000_000,
+        "model": "invented-large-2026", "system_fingerprint": "fp_5a1c0e77b2",
+        "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}],
+        "usage": null,
+    })
+    .to_string()
+}
+
+fn ended(mut payloads: Vec<String>, finish: &str) -> Vec<String> {
+    payloads.push(chunk(&json!({}), Some(finish)));
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": PIECES, "total_tokens": PIECES + 9});
+    payloads.push(json!({"choices": [], "usage": usage}).to_string());
+    payloads.push("[DONE]".to_owned());
+    payloads
+}
+
+fn text() -> Vec<String> {
+    let word = |at: usize| chunk(&json!({"content": WORDS[at % WORDS.len()]}), None);
+    ended((0..PIECES).map(word).collect(), "stop")
+}
+
+fn mixed() -> Vec<String> {
+    let piece = |at: usize| {
+        let word = WORDS[at % WORDS.len()];
+        let delta = match at * 3 / PIECES {
+            0 => json!({"reasoning_content": word}),
+            1 => json!({"content": word}),
+            _ if at % 1_000 == 0 => {
+                json!({"tool_calls": [{"index": at / 1_000, "id": format!("call_{at}"), "type": "function", "function": {"name": "note", "arguments": ""}}]})
+            }
+            _ => json!({"tool_calls": [{"index": at / 1_000, "function": {"arguments": word}}]}),
+        };
+        chunk(&delta, None)
+    };
+    // A call begins where the first third of them does.
+    let start = PIECES.next_multiple_of(3) * 2 / 3 / 1_000 * 1_000;
+    let begin = json!({"tool_calls": [{"index": start / 1_000, "id": "call_first", "type": "function", "function": {"name": "note", "arguments": ""}}]});
+    let mut all: Vec<_> = (0..PIECES).map(piece).collect();
+    all.insert(PIECES * 2 / 3, chunk(&begin, None));
+    ended(all, "tool_calls")
+}

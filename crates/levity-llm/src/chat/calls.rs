@@ -1,0 +1,179 @@
+//! Calls, which servers cut and number in many ways.
+
+use levity_core::{CallId, Delta, Opaque};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::number::Number;
+use crate::http::Sink;
+use crate::lenient::Said;
+
+/// A call, or more of one.
+#[derive(Deserialize, Default)]
+pub(super) struct CallPiece<'a> {
+    #[serde(default)]
+    index: Number,
+    #[serde(default, borrow)]
+    id: Said<'a>,
+    #[serde(default, borrow)]
+    function: Option<Function<'a>>,
+    /// A call whose input is no JSON.
+    #[serde(default, borrow)]
+    custom: Option<Box<Function<'a>>>,
+    /// Signatures of Gemini's, behind its own endpoint of this protocol.
+    #[serde(default)]
+    extra_content: Option<Box<Value>>,
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct Function<'a> {
+    #[serde(default, borrow)]
+    name: Said<'a>,
+    #[serde(default, borrow, alias = "input")]
+    arguments: Said<'a>,
+}
+
+impl Function<'_> {
+    /// Some servers fill what they do not use with empty texts.
+    pub(super) fn says_nothing(&self) -> bool {
+        self.name.is_empty() && self.arguments.is_empty()
+    }
+}
+
+impl<'a> From<Function<'a>> for CallPiece<'a> {
+    fn from(function: Function<'a>) -> Self {
+        Self { function: Some(function), ..Self::default() }
+    }
+}
+
+/// The calls of a reply, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+#[derive(Debug)]
+struct Call {
+    /// The server's number for it, where it has one.
+    number: Option<u64>,
+    id: String,
+    /// Whether it has its name, and so has begun for those who listen.
+    named: bool,
+    /// What came of its arguments before its name.
+    held: String,
+    /// Whether all of its arguments came at once.
+    whole: bool,
+    /// State that goes back with it.
+    extra: Option<Box<Value>>,
+}
+
+impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes a call, or more of one. Numbers, ids and names may be missing, and a call may come whole.
+    pub(super) fn take(&mut self, piece: CallPiece<'_>, sink: &mut Sink) {
+        let number = piece.index.0;
+        let custom = piece.custom.filter(|custom| !custom.says_nothing()).map(|custom| *custom);
+        let function = piece.function.filter(|function| !function.says_nothing()).or(custom);
+        let Function { name, arguments } = function.unwrap_or_default();
+        let (id, name) = (piece.id.as_str(), name.as_str());
+        let text = match arguments {
+            Said::Text(text) => text.into_owned(),
+            Said::Other(value) => value.to_string(),
+        };
+        let at = self.find(number, id, name).unwrap_or_else(|| self.begin(number, id, name, &text));
+        self.name(at, id, name, sink);
+        self.add(at, text, piece.extra_content.filter(|extra| extra.is_object()), sink);
+    }
+
+    /// Which of the calls that have begun is meant.
+    fn find(&self, number: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let last = self.0.len().checked_sub(1);
+        let same = match number {
+            Some(_) => self.0.iter().rposition(|call| call.number == number),
+            None => self.0.iter().rposition(|call| !id.is_empty() && call.id == id),
+        };
+        match same.and_then(|at| Some((at, self.0.get(at)?))) {
+            Some((at, call)) => call.goes_on(id, name).then_some(at),
+            // It says neither which it is nor what.
+            None => last.filter(|_| name.is_empty() && id.is_empty()),
+        }
+    }
+
+    fn begin(&mut self, number: Option<u64>, id: &str, name: &str, text: &str) -> usize {
+        let whole = !name.is_empty() && serde_json::from_str::<IgnoredAny>(text).is_ok();
+        self.0.push(Call {
+            number,
+            id: id.to_owned(),
+            named: false,
+            held: String::new(),
+            whole,
+            extra: None,
+        });
+        self.0.len() - 1
+    }
+
+    /// Tells of a call as soon as it has a name.
+    fn name(&mut self, at: usize, id: &str, name: &str, sink: &mut Sink) {
+        let Some(call) = self.0.get_mut(at).filter(|call| !call.named) else { return };
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        if !name.is_empty() {
+            call.start(at, name, sink);
+        }
+    }
+
+    fn add(&mut self, at: usize, text: String, extra: Option<Box<Value>>, sink: &mut Sink) {
+        let Some(call) = self.0.get_mut(at) else { return };
+        if extra.is_some() {
+            call.extra = extra;
+        }
+        if call.named {
+            call.tell(at, text, sink);
+        } else {
+            call.held.push_str(&text);
+        }
+    }
+
+    /// Tells of calls whose name never came.
+    pub(super) fn end(&mut self, sink: &mut Sink) {
+        let nameless = self.0.iter_mut().enumerate().filter(|(_, call)| !call.named);
+        nameless.for_each(|(at, call)| call.start(at, "", sink));
+    }
+}
+
+impl Call {
+    fn start(&mut self, at: usize, name: &str, sink: &mut Sink) {
+        self.named = true;
+        let (id, name) = (CallId::new(&*self.id), name.to_owned());
+        sink.push(Delta::CallStart { index: index(at), id, name });
+        let held = std::mem::take(&mut self.held);
+        self.tell(at, held, sink);
+    }
+
+    /// Tells of more arguments, and fastens what goes back with the call.
+    fn tell(&mut self, at: usize, text: String, sink: &mut Sink) {
+        let extra = self.extra.take();
+        // State belongs to what was spoken of last, so the call is spoken of also where there is nothing to say.
+        if !text.is_empty() || extra.is_some() {
+            sink.push(Delta::CallArgs { index: index(at), text });
+        }
+        if let Some(extra) = extra {
+            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "extra_content": extra }))));
+        }
+    }
+
+    /// Whether a piece with the same number, or the same id, belongs to this call: some servers give one
+    /// number to all calls, and some a new id to every piece.
+    fn goes_on(&self, id: &str, name: &str) -> bool {
+        let same_id = !id.is_empty() && self.id == id;
+        name.is_empty() || same_id || (!self.whole && (id.is_empty() || self.id.is_empty()))
+    }
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,228 @@
+//! What is read of a chunk.
+//!
+//! A long reply has many chunks, and all but a few fields of each are missing. So chunks are filled where they lie: what
+//! `serde` derives would move every field several times. It also makes it easy to take what servers send: a
+//! field of a type that nobody expects is left alone.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::calls::{CallPiece, Function};
+use super::many::Many;
+use super::number::Number;
+use crate::lenient::Said;
+
+#[derive(Default)]
+pub(super) struct Chunk<'a> {
+    pub(super) choices: Choices<'a>,
+    pub(super) usage: Option<Box<Value>>,
+    pub(super) x_groq: Option<Box<Value>>,
+    pub(super) error: Option<Box<Value>>,
+    pub(super) object: Said<'a>,
+}
+
+/// A list that nearly always has one item, which needs no room of its own.
+#[derive(Default)]
+pub(super) struct Choices<'a> {
+    count: usize,
+    first: Choice<'a>,
+    more: Vec<Choice<'a>>,
+}
+
+#[derive(Default)]
+pub(super) struct Choice<'a> {
+    pub(super) delta: Piece<'a>,
+    pub(super) message: Option<Box<Piece<'a>>>,
+    pub(super) finish_reason: Option<Said<'a>>,
+    pub(super) index: Number,
+    pub(super) error: Option<Box<Value>>,
+}
+
+#[derive(Default)]
+pub(super) struct Piece<'a> {
+    pub(super) content: Said<'a>,
+    pub(super) reasoning_content: Said<'a>,
+    pub(super) reasoning: Said<'a>,
+    pub(super) refusal: Said<'a>,
+    pub(super) tool_calls: Many<CallPiece<'a>>,
+    pub(super) function_call: Option<Box<Function<'a>>>,
+    pub(super) reasoning_details: Many<Value>,
+    pub(super) images: Many<Value>,
+    pub(super) audio: Option<Box<Value>>,
+    pub(super) extra_content: Option<Box<Value>>,
+}
+
+impl Choices<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl<'a> Choices<'a> {
+    pub(super) fn into_iter(self) -> impl Iterator<Item = Choice<'a>> {
+        (self.count > 0).then_some(self.first).into_iter().chain(self.more)
+    }
+}
+
+impl Piece<'_> {
+    pub(super) fn says_nothing(&self) -> bool {
+        let texts = [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal];
+        texts.iter().all(|text| text.is_empty())
+            && self.tool_calls.is_empty()
+            && self.function_call.as_ref().is_none_or(|function| function.says_nothing())
+    }
+}
+
+/// What is filled field by field.
+trait Fields<'de>: Default {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error>;
+
+    fn list<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Chunk<'de> {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name {
+            "choices" => fields.next_value_seed(InPlace(&mut self.choices))?,
+            "usage" => self.usage = fields.next_value()?,
+            "x_groq" => self.x_groq = fields.next_value()?,
+            "error" => self.error = fields.next_value()?,
+            "object" => self.object = fields.next_value()?,
+            _ => ignore(fields)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Choices<'de> {
+    fn set<A: MapAccess<'de>>(&mut self, _: &str, fields: &mut A) -> Result<(), A::Error> {
+        ignore(fields)
+    }
+
+    fn list<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
+        if items.next_element_seed(InPlace(&mut self.first))?.is_some() {
+            self.count += 1;
+        }
+        while let Some(next) = items.next_element()? {
+            self.count += 1;
+            self.more.push(next);
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Choice<'de> {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name {
+            "delta" => fields.next_value_seed(InPlace(&mut self.delta))?,
+            "message" => self.message = fields.next_value()?,
+            "finish_reason" => self.finish_reason = fields.next_value()?,
+            "index" => self.index = fields.next_value()?,
+            "error" => self.error = fields.next_value()?,
+            _ => ignore(fields)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Piece<'de> {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name {
+            "content" => self.content = fields.next_value()?,
+            "reasoning_content" => self.reasoning_content = fields.next_value()?,
+            "reasoning" => self.reasoning = fields.next_value()?,
+            "refusal" => self.refusal = fields.next_value()?,
+            "tool_calls" => self.tool_calls = fields.next_value()?,
+            "function_call" => self.function_call = fields.next_value()?,
+            "reasoning_details" => self.reasoning_details = fields.next_value()?,
+            "images" => self.images = fields.next_value()?,
+            "audio" => self.audio = fields.next_value()?,
+            "extra_content" => self.extra_content = fields.next_value()?,
+            _ => ignore(fields)?,
+        }
+        Ok(())
+    }
+}
+
+fn ignore<'de, A: MapAccess<'de>>(fields: &mut A) -> Result<(), A::Error> {
+    fields.next_value::<IgnoredAny>().map(drop)
+}
+
+macro_rules! filled {
+    ($($type:ident)*) => {$(
+        impl<'de> Deserialize<'de> for $type<'de> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let mut filled = Self::default();
+                InPlace(&mut filled).deserialize(deserializer)?;
+                Ok(filled)
+            }
+        }
+    )*};
+}
+
+filled!(Chunk Choice Piece);
+
+/// Fills what lies here already.
+pub(super) struct InPlace<'a, T>(pub(super) &'a mut T);
+
+impl<'de, T: Fields<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Fields<'de>> Visitor<'de> for InPlace<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = fields.next_key()? {
+            self.0.set(&name, &mut fields)?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        self.0.list(items)
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// A field's name.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

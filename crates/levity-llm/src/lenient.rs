@@ -1,0 +1,106 @@
+//! Fields that servers fill as they see fit. Text is borrowed where it stands as it is meant.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Text, or what stands in its place. Nothing and `null` are an empty text.
+#[derive(Debug)]
+pub(crate) enum Said<'a> {
+    Text(Cow<'a, str>),
+    /// Boxed, since it is rare, and a piece of a reply is moved often.
+    Other(Box<Value>),
+}
+
+impl Default for Said<'_> {
+    fn default() -> Self {
+        Self::Text(Cow::Borrowed(""))
+    }
+}
+
+impl Said<'_> {
+    /// The text, or nothing where something else stands.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Other(_) => "",
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Said<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Said<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Said::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Said::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Said::Text(Cow::Owned(text)))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Said::default())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Said::Other(Box::new(value.into())))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Said::Other(Box::new(value.into())))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Said::Other(Box::new(value.into())))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Said::Other(Box::new(value.into())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(items)).map(|value| Said::Other(Box::new(value)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(fields)).map(|value| Said::Other(Box::new(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_borrowed_and_all_else_is_taken() {
+        let read = |json: &'static str| serde_json::from_str::<Said<'_>>(json).unwrap_or_default();
+        assert!(matches!(read("\"plain\""), Said::Text(Cow::Borrowed("plain"))));
+        assert_eq!(read("\"a\\nb\"").as_str(), "a\nb");
+        assert_eq!(read("null").as_str(), "");
+        for other in ["[1,{\"a\":[]}]", "{\"a\":null}", "true", "-1", "1", "0.5"] {
+            let Said::Other(value) = read(other) else { panic!("{other} is no text") };
+            assert_eq!(value.to_string(), other);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Replies, line by line or in one piece.
+
+use levity_core::{CallId, Delta, Finish, ModelError, ModelErrorKind, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::{Decode, Sink, plain};
+use crate::lenient::Said;
+
+/// What has been said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    calls: u32,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(default, borrow)]
+    message: Option<Piece<'a>>,
+    /// What stands for a message where a server answers in the older form.
+    #[serde(default, borrow)]
+    response: Said<'a>,
+    #[serde(default)]
+    done: Option<bool>,
+    #[serde(default, borrow)]
+    done_reason: Said<'a>,
+    #[serde(default)]
+    prompt_eval_count: Option<u64>,
+    #[serde(default)]
+    eval_count: Option<u64>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(default, borrow)]
+    content: Said<'a>,
+    #[serde(default, borrow)]
+    thinking: Said<'a>,
+    #[serde(default, borrow)]
+    tool_calls: Option<Vec<Call<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(default, borrow)]
+    id: Said<'a>,
+    #[serde(default, borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Function<'a> {
+    #[serde(default, borrow)]
+    name: Said<'a>,
+    #[serde(default, borrow)]
+    arguments: Said<'a>,
+}
+
+impl Decode for Decoder {
+    fn event(&mut self, _: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
+        let line = serde_json::from_slice(data).map_err(|error| {
+            ModelError::new(ModelErrorKind::Malformed, "a line of the reply cannot be read")
+                .with_source(error)
+        })?;
+        self.line(line, sink)
+    }
+
+    fn end(&mut self, _: &mut Sink) -> Result<(), ModelError> {
+        if self.done {
+            return Ok(());
+        }
+        Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"))
+    }
+}
+
+impl Decoder {
+    fn line(&mut self, line: Line<'_>, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Some(error) = line.error.filter(|error| !error.is_null()) {
+            return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
+        }
+        if let Some(piece) = line.message {
+            sink.thinking(piece.thinking.as_str());
+            sink.text(piece.content.as_str());
+            piece.tool_calls.into_iter().flatten().for_each(|call| self.call(&call, sink));
+        }
+        sink.text(line.response.as_str());
+        if line.done == Some(true) {
+            (self.done, sink.done) = (true, true);
+            let mut usage = Usage::default();
+            // A prompt that was in the cache is not counted.
+            (usage.input, usage.output) = (line.prompt_eval_count, line.eval_count);
+            sink.push(Delta::Usage(usage));
+            sink.push(Delta::Finish(self.finish(line.done_reason.as_str())));
+        }
+        Ok(())
+    }
+
+    /// A call, which always comes whole.
+    fn call(&mut self, call: &Call<'_>, sink: &mut Sink) {
+        let (index, name) = (self.calls, call.function.name.as_str().to_owned());
+        self.calls = self.calls.saturating_add(1);
+        sink.push(Delta::CallStart { index, id: CallId::new(call.id.as_str()), name });
+        let text = match &call.function.arguments {
+            Said::Text(text) => text.to_string(),
+            Said::Other(value) => value.to_string(),
+        };
+        if !text.is_empty() {
+            sink.push(Delta::CallArgs { index, text });
+        }
+    }
+
+    /// A reply with calls ends with `stop` as any other.
+    fn finish(&self, reason: &str) -> Finish {
+        match reason {
+            "length" => Finish::Length,
+            _ if self.calls > 0 => Finish::ToolCalls,
+            "stop" | "" => Finish::Stop,
+            other => Finish::Other(other.to_owned()),
+        }
+    }
+}
+
+/// Reads a reply that came in one piece.
+pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
+    let malformed = || ModelError::new(ModelErrorKind::Malformed, "the reply has no message");
+    let mut line = Line::deserialize(reply).map_err(|error| malformed().with_source(error))?;
+    if line.message.is_none() {
+        return Err(malformed());
+    }
+    line.done = Some(true);
+    Decoder::default().line(line, sink)
+}
