@@ -1,9 +1,12 @@
 //! Servers that fail in all the ways servers do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use levity_core::{Delta, Message, Model, ModelError, ModelErrorKind, Request};
 use levity_llm::{ChatModel, TimeLimits};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::server::{Answer, Server};
 
@@ -271,4 +274,51 @@ async fn no_secret_is_shown() {
     let server = Server::saying(said).await;
     let error = self::model(&server).with_key("hush-hush-1").complete(request()).await.unwrap_err();
     assert_eq!(error.to_string(), "your *** is no good");
+}
+
+/// Answers the first request on a connection as said, and closes the connection when another one comes on it.
+async fn forgetful(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = seen.clone();
+    let task = tokio::spawn(async move {
+        let body = r#"{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}"#;
+        let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        while let Ok((mut stream, _)) = listener.accept().await {
+            for turn in 0..2 {
+                let mut piece = [0; 4096];
+                if stream.read(&mut piece).await.unwrap_or(0) == 0 {
+                    break;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                if turn == 1 || !answers {
+                    break;
+                }
+                stream.write_all(reply.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    (url, seen, task)
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_behind_a_reply_is_not_missed() {
+    let (url, seen, task) = forgetful(true).await;
+    let model = ChatModel::compatible(url, "m").without_streaming();
+    for _ in 0..3 {
+        assert_eq!(model.complete(request()).await.unwrap().message.text(), "yes");
+    }
+    // One for the first, and for each of the others one that reached nobody.
+    assert_eq!(seen.load(Ordering::SeqCst), 5);
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_request_on_a_new_connection_is_sent_once() {
+    let (url, seen, task) = forgetful(false).await;
+    let error = ChatModel::compatible(url, "m").complete(request()).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true));
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    task.abort();
 }
