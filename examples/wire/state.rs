@@ -64,8 +64,8 @@ pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<Opaque> {
 pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
     let messages = recorded["messages"].as_array().into_iter().flatten();
     let named = |message: &Value| {
-        let fields = ["reasoning_content", "reasoning"].into_iter();
-        fields.filter(|name| message[name].as_str().is_some_and(|said| !said.is_empty())).next()
+        let mut fields = ["reasoning_content", "reasoning"].into_iter();
+        fields.find(|name| message[name].as_str().is_some_and(|said| !said.is_empty()))
     };
     let said =
         |message: &&Value| named(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text;
