@@ -6,6 +6,7 @@
 mod clock;
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod count;
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod measure;
 
 use std::borrow::Cow;
@@ -158,22 +159,25 @@ fn text() -> Vec<String> {
 }
 
 fn mixed() -> Vec<String> {
+    let (text, calls) = (PIECES / 3, PIECES * 2 / 3);
     let piece = |at: usize| {
         let word = WORDS[at % WORDS.len()];
-        let delta = match at * 3 / PIECES {
-            0 => json!({"reasoning_content": word}),
-            1 => json!({"content": word}),
-            _ if at % 1_000 == 0 => {
-                json!({"tool_calls": [{"index": at / 1_000, "id": format!("call_{at}"), "type": "function", "function": {"name": "note", "arguments": ""}}]})
-            }
-            _ => json!({"tool_calls": [{"index": at / 1_000, "function": {"arguments": word}}]}),
-        };
-        chunk(&delta, None)
+        if at < text {
+            json!({"reasoning_content": word})
+        } else if at < calls {
+            json!({"content": word})
+        } else {
+            call((at - calls) / 1_000, (at - calls).is_multiple_of(1_000), word)
+        }
     };
-    // A call begins where the first third of them does.
-    let start = PIECES.next_multiple_of(3) * 2 / 3 / 1_000 * 1_000;
-    let begin = json!({"tool_calls": [{"index": start / 1_000, "id": "call_first", "type": "function", "function": {"name": "note", "arguments": ""}}]});
-    let mut all: Vec<_> = (0..PIECES).map(piece).collect();
-    all.insert(PIECES * 2 / 3, chunk(&begin, None));
-    ended(all, "tool_calls")
+    ended((0..PIECES).map(|at| chunk(&piece(at), None)).collect(), "tool_calls")
+}
+
+fn call(index: usize, begins: bool, word: &str) -> serde_json::Value {
+    if begins {
+        let function = json!({"name": "note", "arguments": ""});
+        let id = format!("call_{index}");
+        return json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]});
+    }
+    json!({"tool_calls": [{"index": index, "function": {"arguments": word}}]})
 }

@@ -1,5 +1,7 @@
 //! Calls, which servers cut and number in many ways.
 
+use std::borrow::Cow;
+
 use levity_core::{CallId, Delta, Opaque};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -80,8 +82,8 @@ impl Calls {
         let Function { name, arguments } = function.unwrap_or_default();
         let (id, name) = (piece.id.as_str(), name.as_str());
         let text = match arguments {
-            Said::Text(text) => text.into_owned(),
-            Said::Other(value) => value.to_string(),
+            Said::Text(text) => text,
+            Said::Other(value) => Cow::Owned(value.to_string()),
         };
         let at = self.find(number, id, name).unwrap_or_else(|| self.begin(number, id, name, &text));
         self.name(at, id, name, sink);
@@ -126,7 +128,7 @@ impl Calls {
         }
     }
 
-    fn add(&mut self, at: usize, text: String, extra: Option<Box<Value>>, sink: &mut Sink) {
+    fn add(&mut self, at: usize, text: Cow<'_, str>, extra: Option<Box<Value>>, sink: &mut Sink) {
         let Some(call) = self.0.get_mut(at) else { return };
         if extra.is_some() {
             call.extra = extra;
@@ -151,15 +153,15 @@ impl Call {
         let (id, name) = (CallId::new(&*self.id), name.to_owned());
         sink.push(Delta::CallStart { index: index(at), id, name });
         let held = std::mem::take(&mut self.held);
-        self.tell(at, held, sink);
+        self.tell(at, Cow::Owned(held), sink);
     }
 
     /// Tells of more arguments, and fastens what goes back with the call.
-    fn tell(&mut self, at: usize, text: String, sink: &mut Sink) {
+    fn tell(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
         let extra = self.extra.take();
         // State belongs to what was spoken of last, so the call is spoken of also where there is nothing to say.
         if !text.is_empty() || extra.is_some() {
-            sink.push(Delta::CallArgs { index: index(at), text });
+            sink.add_args(index(at), text);
         }
         if let Some(extra) = extra {
             sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "extra_content": extra }))));

@@ -63,8 +63,9 @@ impl Choices<'_> {
 }
 
 impl<'a> Choices<'a> {
-    pub(super) fn into_iter(self) -> impl Iterator<Item = Choice<'a>> {
-        (self.count > 0).then_some(self.first).into_iter().chain(self.more)
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Choice<'a>> {
+        let first = (self.count > 0).then_some(&mut self.first);
+        first.into_iter().chain(&mut self.more)
     }
 }
 

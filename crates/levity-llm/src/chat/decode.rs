@@ -1,5 +1,8 @@
 //! Replies, as servers give them.
 
+use std::borrow::Cow;
+use std::mem::take;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{Delta, Finish, Media, ModelError, ModelErrorKind, Opaque, Part};
@@ -51,7 +54,7 @@ impl Decode for Decoder {
             ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read")
                 .with_source(error)
         })?;
-        self.chunk(chunk, || Failure::read(data), sink)
+        self.chunk(&mut chunk, || Failure::read(data), sink)
     }
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
@@ -64,7 +67,7 @@ impl Decode for Decoder {
         self.close(sink);
         self.calls.end(sink);
         if !self.kept.is_empty() {
-            let data = Value::Object(std::mem::take(&mut self.kept));
+            let data = Value::Object(take(&mut self.kept));
             sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
         }
         if let Some(finish) = self.finish() {
@@ -82,43 +85,38 @@ impl Decoder {
 
     fn chunk(
         &mut self,
-        chunk: Chunk<'_>,
+        chunk: &mut Chunk<'_>,
         failure: impl FnOnce() -> Failure,
         sink: &mut Sink,
     ) -> Result<(), ModelError> {
         if chunk.error.is_some() || (chunk.choices.is_empty() && chunk.object.as_str() == "error") {
             return Err(failure().into_error(None));
         }
-        let groq = chunk.x_groq.and_then(|mut groq| groq.get_mut("usage").map(Value::take));
-        if let Some(usage) =
-            [chunk.usage.map(|usage| *usage), groq].into_iter().flatten().find(Value::is_object)
-        {
+        let groq = chunk.x_groq.as_ref().and_then(|groq| groq.get("usage"));
+        let counts = [chunk.usage.as_deref(), groq].into_iter().flatten();
+        if let Some(usage) = counts.into_iter().find(|usage| usage.is_object()) {
             // Counts on their own are the last that is said; beside words they may come in every chunk.
             self.ended |= chunk.choices.is_empty();
-            sink.push(Delta::Usage(count(&usage)));
+            sink.push(Delta::Usage(count(usage)));
         }
-        chunk
-            .choices
-            .into_iter()
-            .filter(|choice| choice.index.0.unwrap_or(0) == 0)
-            .try_for_each(|choice| self.choice(choice, sink))
+        let mut first = chunk.choices.iter_mut().filter(|choice| choice.index.0.unwrap_or(0) == 0);
+        first.try_for_each(|choice| self.choice(choice, sink))
     }
 
-    fn choice(&mut self, choice: Choice<'_>, sink: &mut Sink) -> Result<(), ModelError> {
-        if let Some(error) = choice.error {
+    fn choice(&mut self, choice: &mut Choice<'_>, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Some(error) = choice.error.take() {
             return Err(Failure::any(&json!({ "error": error })).into_error(None));
         }
         // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
         let alone = choice.delta.says_nothing();
-        match choice.message.filter(|message| alone && (!self.spoke || self.is_news(message))) {
-            Some(piece) => self.piece(*piece, sink),
-            None => self.piece(choice.delta, sink),
+        match choice.message.take().filter(|message| alone && (!self.spoke || self.is_news(message))) {
+            Some(mut piece) => self.piece(&mut piece, sink),
+            None => self.piece(&mut choice.delta, sink),
         }
-        if let Some(word) = choice.finish_reason {
-            let word = word.as_str();
-            if self.word.as_ref().is_none_or(String::is_empty) {
-                self.word = Some(word.to_owned());
-            }
+        if let Some(word) = &choice.finish_reason
+            && self.word.as_ref().is_none_or(String::is_empty)
+        {
+            self.word = Some(word.as_str().to_owned());
         }
         Ok(())
     }
@@ -128,14 +126,15 @@ impl Decoder {
         message.content.is_empty() && self.calls.is_empty()
     }
 
-    fn piece(&mut self, piece: Piece<'_>, sink: &mut Sink) {
+    fn piece(&mut self, piece: &mut Piece<'_>, sink: &mut Sink) {
         // Where the same thought comes under two names, it is shown once.
-        match piece.reasoning_content {
-            said if !said.is_empty() => self.think(said, Field::ReasoningContent, sink),
-            _ => self.think(piece.reasoning, Field::Reasoning, sink),
+        if piece.reasoning_content.is_empty() {
+            self.think(take(&mut piece.reasoning), Field::Reasoning, sink);
+        } else {
+            self.think(take(&mut piece.reasoning_content), Field::ReasoningContent, sink);
         }
-        piece.reasoning_details.into_iter().for_each(|detail| self.keep_detail(detail));
-        match piece.content {
+        take(&mut piece.reasoning_details).into_iter().for_each(|detail| self.keep_detail(detail));
+        match take(&mut piece.content) {
             Said::Text(text) if self.tags.is_none() => self.say(text, sink),
             Said::Text(text) => self.say_tagged(&text, sink),
             Said::Other(parts) => self.parts(&parts, sink),
@@ -143,38 +142,40 @@ impl Decoder {
         if let Some(text) = piece.audio.as_ref().and_then(|audio| audio.get("transcript")?.as_str()) {
             self.say(text, sink);
         }
-        match piece.refusal {
+        match take(&mut piece.refusal) {
             Said::Text(text) => self.say(text, sink),
             Said::Other(value) => self.say(all_text(&value), sink),
         }
         let legacy = piece
             .function_call
+            .take()
             .filter(|function| !function.says_nothing())
             .map(|function| (*function).into());
-        for call in piece.tool_calls.into_iter().chain(legacy) {
+        for call in take(&mut piece.tool_calls).into_iter().chain(legacy) {
             self.close(sink);
             self.calls.take(call, sink);
         }
-        piece.images.into_iter().filter_map(|image| picture(&image)).for_each(|media| self.show(media, sink));
-        if let Some(extra) = piece.extra_content.filter(|extra| extra.is_object()) {
+        let images = take(&mut piece.images).into_iter().filter_map(|image| picture(&image));
+        images.for_each(|media| self.show(media, sink));
+        if let Some(extra) = piece.extra_content.take().filter(|extra| extra.is_object()) {
             self.kept.insert("extra_content".to_owned(), *extra);
         }
     }
 
-    fn say<'a>(&mut self, text: impl Into<std::borrow::Cow<'a, str>>, sink: &mut Sink) {
+    fn say<'a>(&mut self, text: impl Into<Cow<'a, str>>, sink: &mut Sink) {
         let text = text.into();
         if text.is_empty() {
             return;
         }
         self.close(sink);
         self.spoke = true;
-        sink.push(Delta::Text(text.into_owned()));
+        sink.add_text(text);
     }
 
     fn think(&mut self, said: Said<'_>, field: Field, sink: &mut Sink) {
         let text = match said {
-            Said::Text(text) => text.into_owned(),
-            Said::Other(value) => all_text(&value),
+            Said::Text(text) => text,
+            Said::Other(value) => Cow::Owned(all_text(&value)),
         };
         if text.is_empty() {
             return;
@@ -183,7 +184,7 @@ impl Decoder {
             self.close(sink);
         }
         self.thinking = Some(field);
-        sink.push(Delta::Thinking(text));
+        sink.add_thinking(text);
     }
 
     /// Notes where the thoughts came from that have come to their end.
@@ -292,7 +293,7 @@ fn all_text(value: &Value) -> String {
 
 /// Reads a reply that came in one piece.
 pub(super) fn whole(mut decoder: Decoder, reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
-    let chunk = Chunk::deserialize(reply).map_err(|error| {
+    let mut chunk = Chunk::deserialize(reply).map_err(|error| {
         ModelError::new(ModelErrorKind::Malformed, "the reply cannot be read").with_source(error)
     })?;
     if chunk.choices.is_empty() {
@@ -303,7 +304,7 @@ pub(super) fn whole(mut decoder: Decoder, reply: &Value, sink: &mut Sink) -> Res
         return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no choices"));
     }
     // The pieces are the same; only the names around them differ.
-    decoder.chunk(chunk, || Failure::any(reply), sink)?;
+    decoder.chunk(&mut chunk, || Failure::any(reply), sink)?;
     decoder.ended = true;
     decoder.end(sink)
 }

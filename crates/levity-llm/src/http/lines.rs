@@ -11,6 +11,7 @@ pub(crate) enum Framing {
     /// Server-sent events.
     Sse,
     /// One JSON value on a line.
+    #[allow(dead_code, reason = "only some providers speak like this")]
     JsonLines,
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_core::{Fold, ModelError, ModelErrorKind, Response};
+#[cfg(any(feature = "openai", feature = "compatible"))]
+use levity_core::{Fold, Response};
+use levity_core::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use super::lines::Events;
@@ -94,6 +96,7 @@ pub(super) fn read_whole(wire: &impl Wire, body: &[u8], sink: &Sink) -> Result<S
 }
 
 /// Puts a reply together whose bytes are there already.
+#[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) fn fold<'a, W: Wire>(
     wire: W,
     chunks: impl IntoIterator<Item = &'a [u8]>,

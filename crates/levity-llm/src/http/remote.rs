@@ -1,5 +1,6 @@
 //! A model behind HTTP: what all providers have in common.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -92,6 +93,7 @@ pub(crate) struct Sink {
     filters: HashMap<u32, Filter>,
 }
 
+#[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
     pub(super) fn new(nulls: Option<Arc<Nulls>>) -> Self {
         Self { nulls, ..Self::default() }
@@ -128,6 +130,30 @@ impl Sink {
     pub(crate) fn text(&mut self, text: &str) {
         if !text.is_empty() {
             self.push(Delta::Text(text.to_owned()));
+        }
+    }
+
+    /// More text. What comes in one read of the network is one piece for those who listen.
+    pub(crate) fn add_text(&mut self, text: Cow<'_, str>) {
+        match self.deltas.back_mut() {
+            Some(Delta::Text(last)) => last.push_str(&text),
+            _ => self.push(Delta::Text(text.into_owned())),
+        }
+    }
+
+    /// More thinking, in the same way.
+    pub(crate) fn add_thinking(&mut self, text: Cow<'_, str>) {
+        match self.deltas.back_mut() {
+            Some(Delta::Thinking(last)) => last.push_str(&text),
+            _ => self.push(Delta::Thinking(text.into_owned())),
+        }
+    }
+
+    /// More of a call's arguments, in the same way.
+    pub(crate) fn add_args(&mut self, call: u32, text: Cow<'_, str>) {
+        match self.deltas.back_mut() {
+            Some(Delta::CallArgs { index, text: last }) if *index == call => last.push_str(&text),
+            _ => self.push(Delta::CallArgs { index: call, text: text.into_owned() }),
         }
     }
 
