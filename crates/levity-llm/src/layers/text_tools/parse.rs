@@ -11,6 +11,8 @@ mod forms;
 const HELD: usize = 8 << 20;
 /// How often something may be opened and not closed before nothing more is looked for.
 const MOST_OPEN: usize = 64;
+/// How much more it counts when as much stands behind it as may be held back.
+const LONG_OPEN: usize = 8;
 /// How much blank space is held back until something follows it.
 const BLANK: usize = 64 << 10;
 
@@ -33,6 +35,8 @@ pub(super) struct Parser {
     /// Nothing but blanks came since a thought or a call.
     fresh: bool,
     called: bool,
+    /// The last character was a backtick: what follows is shown, not meant.
+    quoted: bool,
     /// How often something was opened and not closed before the end.
     open: usize,
     state: State,
@@ -75,6 +79,7 @@ impl Parser {
             line_start: true,
             fresh: false,
             called: false,
+            quoted: false,
             open: 0,
             state: State::Text,
         }
@@ -152,12 +157,13 @@ impl Parser {
         let (window, cut) = window(rest);
         match self.read(window, end && !cut) {
             Read::More if !cut => return None,
-            Read::More | Read::Not => {}
+            Read::Not => {}
             // Each costs a look at all that follows.
-            Read::Open if self.open >= MOST_OPEN => {
+            Read::More | Read::Open if self.open >= MOST_OPEN => {
                 self.text(rest, out);
                 return Some(rest.len());
             }
+            Read::More => self.open += LONG_OPEN,
             Read::Open => self.open += 1,
             Read::Enter(used, state) => {
                 if state == State::Code {
@@ -182,7 +188,7 @@ impl Parser {
             other => {
                 self.called |= other.is_call();
                 self.blank.clear();
-                (self.line_start, self.fresh) = (true, true);
+                (self.line_start, self.fresh, self.quoted) = (true, true, false);
                 out.push(other);
             }
         }
@@ -192,6 +198,7 @@ impl Parser {
     fn text(&mut self, text: &str, out: &mut Vec<Piece>) {
         let (line, fresh) = text.rsplit_once('\n').map_or((text, self.line_start), |(_, line)| (line, true));
         self.line_start = fresh && line.chars().all(char::is_whitespace);
+        self.quoted = text.ends_with('`');
         let text = if self.fresh { text.trim_start() } else { text };
         self.fresh &= text.is_empty();
         let words = text.trim_end();
