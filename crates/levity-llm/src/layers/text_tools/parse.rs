@@ -17,7 +17,8 @@ const LONG_OPEN: usize = 8;
 const BLANK: usize = 64 << 10;
 
 const THINK_END: &str = "</think>";
-const FENCE_END: &str = "\n```";
+/// How a fence of up to eight backticks ends: with as many as it begins with.
+const FENCE_END: &str = "\n````````";
 
 #[derive(Debug)]
 pub(super) struct Parser {
@@ -47,8 +48,8 @@ enum State {
     Text,
     /// Within `<think>`.
     Think,
-    /// Within a fence that holds no calls.
-    Code,
+    /// Within a fence of so many backticks that holds no calls.
+    Code(usize),
     /// The model makes up what comes.
     Over,
 }
@@ -128,7 +129,7 @@ impl Parser {
         match self.state {
             State::Over => Some(rest.len()),
             State::Think => self.through(rest, THINK_END, end, out),
-            State::Code => self.through(rest, FENCE_END, end, out),
+            State::Code(ticks) => self.through(rest, fence_end(ticks), end, out),
             State::Text => match self.candidate(rest) {
                 0 => self.special(rest, end, out),
                 text => {
@@ -166,7 +167,7 @@ impl Parser {
             Read::More => self.open += LONG_OPEN,
             Read::Open => self.open += 1,
             Read::Enter(used, state) => {
-                if state == State::Code {
+                if matches!(state, State::Code(_)) {
                     self.text(&rest[..used], out);
                 }
                 self.state = state;
@@ -227,7 +228,7 @@ impl Parser {
             }
         };
         let closed = used > inner;
-        if self.state == State::Code {
+        if matches!(self.state, State::Code(_)) {
             self.text(&rest[..used], out);
         } else if inner > 0 {
             self.blank.clear();
@@ -252,6 +253,10 @@ fn window(text: &str) -> (&str, bool) {
     }
     let cut = (HELD - 3..=HELD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     (&text[..cut], true)
+}
+
+fn fence_end(ticks: usize) -> &'static str {
+    FENCE_END.get(..=ticks).unwrap_or(FENCE_END)
 }
 
 /// How much of the end of `text` may be the beginning of `mark`.

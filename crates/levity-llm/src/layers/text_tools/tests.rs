@@ -241,6 +241,7 @@ fn what_is_only_spoken_of_is_neither_called_nor_thought() {
         r#"Write `<tool_call>{"name": "now"}</tool_call>` to call it."#,
         "The tag `<think>` opens a thought, and `[Thinking: hm]` is one.",
         "The <think> tag opens a thought.",
+        "````\n```json\n{\"action\": \"add\", \"args\": {}}\n```\n````",
     ] {
         check(given, &[text(given)]);
     }
@@ -270,6 +271,7 @@ fn odd_text() -> impl Strategy<Value = String> {
         Just("[Thinking:"),
         Just("```"),
         Just("```json"),
+        Just("````"),
         Just("`"),
         Just("\n"),
         Just("\n"),

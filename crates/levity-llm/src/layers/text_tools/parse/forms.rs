@@ -1,7 +1,7 @@
 //! The forms that calls and thoughts have, each read from the front of a text.
 
 use super::super::calls::{Piece, read_json, salvage};
-use super::{FENCE_END, Parser, Read, State};
+use super::{Parser, Read, State, fence_end};
 
 const TAG: &str = "<tool_call>";
 const TAG_END: &str = "</tool_call>";
@@ -120,16 +120,19 @@ impl Parser {
         let Some(first) = body.trim_start().chars().next() else {
             return if end { Read::Not } else { Read::More };
         };
-        let close = body.find(FENCE_END);
+        let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
+        let close = body.find(fence_end(ticks));
         let (body, used) = match close {
-            Some(close) => (&body[..close], line + close + FENCE_END.len()),
+            Some(close) => (&body[..close], line + close + fence_end(ticks).len()),
             None => (body, rest.len()),
         };
         let ended = end || close.is_some();
         let mut inner = Self { nested: true, ..Self::new(self.known.clone(), true) };
         let may_be = matches!(first, '{' | '[' | '<' | 'T' | 'A');
         match may_be.then(|| inner.read(body.trim_start(), ended)) {
-            None | Some(Read::Not | Read::Open | Read::Enter(..)) => return Read::Enter(line, State::Code),
+            None | Some(Read::Not | Read::Open | Read::Enter(..)) => {
+                return Read::Enter(line, State::Code(ticks));
+            }
             Some(Read::More | Read::Done(..)) if !ended => return Read::More,
             Some(Read::More | Read::Done(..)) => {}
         }
