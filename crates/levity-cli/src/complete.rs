@@ -213,14 +213,8 @@ fn failed(error: &ModelError) -> Value {
         Value::Object(map) => map.keys().next().map(String::as_str),
         kind => kind.as_str(),
     };
-    let retry_after = match error.kind() {
-        levity::core::ModelErrorKind::RateLimited { retry_after } => {
-            retry_after.map(|time| time.as_secs_f64())
-        }
-        _ => None,
-    };
     json!({
         "kind": name, "retryable": error.is_retryable(), "status": error.status(),
-        "message": chain(error), "request_id": error.request_id(), "retry_after": retry_after,
+        "message": chain(error), "request_id": error.request_id(), "retry_after": error.retry_after().map(|time| time.as_secs_f64()),
     })
 }
