@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use levity::agent::{AgentBuilder, Low};
 use levity::core::{
     Deltas, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind, Money, Part, Price, Request,
-    Response, Role, Status, ToolCall, Usage, Worst,
+    Response, Role, Status, ToolCall, ToolChoice, Usage, Worst,
 };
 use levity::prelude::*;
 use levity::runtime::replay;
@@ -432,7 +432,7 @@ async fn once_little_is_left_the_agent_answers() {
     let answer = agent.run("Count").await.unwrap();
     assert_eq!(*answer.status(), Status::BestEffort(Limit::Money));
     assert_eq!(model.requests().len(), 4, "$0.0075 a call: the third leaves less than 98 %");
-    assert!(model.requests()[3].tools.is_empty());
+    assert_eq!(model.requests()[3].tool_choice, ToolChoice::None);
 }
 
 #[tokio::test]
@@ -459,6 +459,16 @@ async fn what_is_too_dear_with_tools_is_asked_without_them() {
     let answer = agent.run("Count").await.unwrap();
     assert_eq!(*answer.status(), Status::BestEffort(Limit::Money));
     assert!(model.requests()[0].tools.is_empty());
+}
+
+#[tokio::test]
+async fn tools_stay_beside_their_calls_also_where_money_is_limited() {
+    let model = busy(card());
+    let limits = Limits::new().money(dollars(1.0));
+    let agent = Agent::builder(model.clone()).tool(add).max_turns(2).limits(limits).build().unwrap();
+    agent.run("Count").await.unwrap();
+    let last = &model.requests()[1];
+    assert_eq!((last.tools.len(), &last.tool_choice), (1, &ToolChoice::None));
 }
 
 /// A run of which one child holds all the room there is, for ever, and others wait for it.

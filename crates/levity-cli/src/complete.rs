@@ -71,6 +71,9 @@ impl Complete {
             Some(url) if !url.starts_with("http://") && !url.starts_with("https://") => {
                 return Err(format!("`{url}` is no address; it begins with `http://` or `https://`"));
             }
+            Some(_) if name.contains("@http://") || name.contains("@https://") => {
+                return Err(format!("`{name}` has an address already; leave `--base-url` or that one out"));
+            }
             Some(url) => format!("{name}@{url}"),
             None => name.clone(),
         };
@@ -79,22 +82,26 @@ impl Complete {
 
     fn request(&self) -> Result<Request, String> {
         let Some(file) = &self.request else {
-            return Ok(prompt(self.prompt.as_deref().unwrap_or_default()));
+            return prompt(self.prompt.as_deref().unwrap_or_default());
         };
         let text = read(file).map_err(|error| format!("`{file}` cannot be read: {error}"))?;
+        // Some editors begin a file so.
+        let text = text.trim_start_matches('\u{feff}');
         if !text.trim_start().starts_with('{') {
-            return Ok(prompt(text.trim()));
+            return prompt(text.trim());
         }
-        parse(&text).map_err(|problem| format!("`{file}` is no request: {problem}"))
+        parse(text).map_err(|problem| format!("`{file}` is no request: {problem}"))
     }
 }
 
 /// Reads a request; what nobody would look at is refused.
 fn parse(text: &str) -> Result<Request, String> {
     const FIELDS: [&str; 6] = ["system", "history", "tools", "tool_choice", "output", "options"];
+    const OPTIONS: [&str; 7] = ["temperature", "top_p", "max_tokens", "stop", "thinking", "seed", "extra"];
     let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if let Some(odd) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-        return Err(format!("there is no field `{odd}`; there are {}", FIELDS.join(", ")));
+    known(&fields, "field", &FIELDS)?;
+    if let Some(options) = fields.get("options").and_then(Value::as_object) {
+        known(options, "option", &OPTIONS)?;
     }
     let request: Request = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if request.history.is_empty() {
@@ -103,18 +110,31 @@ fn parse(text: &str) -> Result<Request, String> {
     Ok(request)
 }
 
-fn prompt(text: &str) -> Request {
-    Request::new().with_message(Message::user(text))
+fn known(map: &Map<String, Value>, what: &str, names: &[&str]) -> Result<(), String> {
+    match map.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(odd) => Err(format!("there is no {what} `{odd}`; there are {}", names.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn prompt(text: &str) -> Result<Request, String> {
+    if text.trim().is_empty() {
+        return Err("there is nothing to ask; write a prompt".to_owned());
+    }
+    Ok(Request::new().with_message(Message::user(text)))
 }
 
 fn read(file: &str) -> std::io::Result<String> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     if file == "-" {
-        std::io::stdin().take(LARGEST).read_to_string(&mut text)?;
+        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
     } else {
-        fs::File::open(file)?.take(LARGEST).read_to_string(&mut text)?;
+        fs::File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
     }
-    Ok(text)
+    if bytes.len() as u64 > LARGEST {
+        return Err(std::io::Error::other(format!("it has more than {} MiB", LARGEST >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))
 }
 
 /// The reply, as far as it came, and what broke it off.
@@ -168,8 +188,8 @@ fn told(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Valu
     };
     let usage = &reply.usage;
     let cost = usage.cost.or_else(|| {
-        // What is not counted has no price.
-        usage.input.and(usage.output)?;
+        // What is not counted has no price, and what is counted in part has no certain one.
+        usage.input.and(usage.output).filter(|_| !usage.estimated)?;
         Some(model.card().price?.cost(usage))
     });
     json!({
@@ -193,14 +213,8 @@ fn failed(error: &ModelError) -> Value {
         Value::Object(map) => map.keys().next().map(String::as_str),
         kind => kind.as_str(),
     };
-    let retry_after = match error.kind() {
-        levity::core::ModelErrorKind::RateLimited { retry_after } => {
-            retry_after.map(|time| time.as_secs_f64())
-        }
-        _ => None,
-    };
     json!({
         "kind": name, "retryable": error.is_retryable(), "status": error.status(),
-        "message": chain(error), "request_id": error.request_id(), "retry_after": retry_after,
+        "message": chain(error), "request_id": error.request_id(), "retry_after": error.retry_after().map(|time| time.as_secs_f64()),
     })
 }

@@ -142,13 +142,16 @@ pub struct ModelError {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     charged: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
 }
 
 impl ModelError {
     /// An error of this kind; the message is one lowercase clause without payload.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, request_id: None, charged: false, cause: None }
+        let message = message.into();
+        Self { kind, message, status: None, request_id: None, charged: false, retry_after: None, cause: None }
     }
 
     /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part of the reply
@@ -188,6 +191,24 @@ impl ModelError {
         self
     }
 
+    /// Adds how long the provider asks to wait, whatever the kind.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// # use std::time::Duration;
+    /// let time = Duration::from_secs(30);
+    /// let busy = ModelError::new(ModelErrorKind::Overloaded, "the service is busy").with_retry_after(time);
+    /// assert_eq!(busy.retry_after(), Some(time));
+    /// ```
+    #[must_use]
+    pub fn with_retry_after(mut self, time: Duration) -> Self {
+        match &mut self.kind {
+            ModelErrorKind::RateLimited { retry_after } => *retry_after = Some(time),
+            _ => self.retry_after = Some(time),
+        }
+        self
+    }
+
     /// What kind of error it is.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
@@ -196,6 +217,14 @@ impl ModelError {
     /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
+    }
+
+    /// How long the provider asks to wait, where it says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.kind {
+            ModelErrorKind::RateLimited { retry_after } => retry_after,
+            _ => self.retry_after,
+        }
     }
 
     /// Whether the provider may charge for the request all the same.

@@ -102,13 +102,10 @@ impl AgentExecutor {
         if let Some(tokens) = cx.max_output {
             Arc::make_mut(&mut request.options).max_tokens = Some(tokens);
         }
-        // Calls in the conversation want their tools beside them, also when no more are to come: providers refuse
-        // it otherwise, and forget what they have in their caches.
-        let forbids = call.offer == Offer::None && request.history.has_calls();
-        if forbids {
-            request.tool_choice = ToolChoice::None;
-        }
-        if call.offer == Offer::All || forbids {
+        if names_tools(call.offer, &request) {
+            if call.offer == Offer::None {
+                request.tool_choice = ToolChoice::None;
+            }
             request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input);
         }
         if !model.card().abilities.output_schema {
@@ -221,7 +218,7 @@ impl Executor for AgentExecutor {
             return Some(Worst::new(0).with_output(0).with_price(Price::new(0.0, 0.0)));
         };
         let mut worst = model.worst(&call.request);
-        if call.offer == Offer::All {
+        if names_tools(call.offer, &call.request) {
             worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &self.tools.specs());
         }
         Some(worst)
@@ -280,6 +277,12 @@ impl fmt::Debug for AgentExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentExecutor").field("model", &self.model.card().id).finish_non_exhaustive()
     }
+}
+
+/// Whether a request goes out with tools. Calls in the conversation want theirs beside them, also when no more are
+/// to come: providers refuse it otherwise, and forget what they have in their caches.
+fn names_tools(offer: Offer, request: &Request) -> bool {
+    offer == Offer::All || request.history.has_calls()
 }
 
 /// Streams when somebody watches; otherwise the model may have a cheaper way.

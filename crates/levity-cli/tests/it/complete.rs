@@ -152,3 +152,26 @@ fn what_goes_wrong_is_in_the_object_and_in_the_exit_code() {
         "is no request",
     );
 }
+
+#[test]
+fn what_would_be_sent_otherwise_than_meant_is_refused() {
+    let at =
+        |path: &str| levity(&["complete", "--model", "compatible:m@http://127.0.0.1:9", "--request", path]);
+    let refused =
+        |name: &str, text: &str, part: &str| check(&at(file(name, text).to_str().unwrap()), 2, part);
+    refused("empty-request.txt", " \n", "nothing to ask");
+    let message = r#"{"role": "user", "parts": [{"type": "text", "text": "Well?"}]}"#;
+    let misspelt = format!(r#"{{"history": [{message}], "options": {{"temprature": 0}}}}"#);
+    refused("misspelt-request.json", &misspelt, "there is no option `temprature`");
+    refused("long-request.txt", &"x".repeat((64 << 20) + 1), "more than 64 MiB");
+    check(&levity(&["complete", "--model", "compatible:m@http://127.0.0.1:9", ""]), 2, "nothing to ask");
+    let twice =
+        ["complete", "--model", "compatible:m@http://127.0.0.1:9", "--base-url", "http://127.0.0.1:9", "?"];
+    check(&levity(&twice), 2, "has an address already");
+
+    let (url, asked) = server(200, "application/json", WHOLE);
+    let marked = file("marked-request.json", &format!("\u{feff}{{\"history\": [{message}]}}"));
+    let model = format!("compatible:m@{url}");
+    check(&levity(&["complete", "--model", &model, "--request", marked.to_str().unwrap()]), 0, "Seven.");
+    assert_eq!(asked.recv().unwrap()["messages"][0]["content"], "Well?", "a byte-order mark is no word");
+}

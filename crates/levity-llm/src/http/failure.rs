@@ -95,7 +95,13 @@ impl Failure {
         if self.message.is_empty() {
             self.message = format!("the server answered with status {status}");
         }
+        let asked = self.retry_after;
         let error = self.into_error(Some(status)).with_status(status);
+        // An overloaded server says so too.
+        let error = match asked.filter(|_| error.is_retryable()) {
+            Some(time) => error.with_retry_after(time),
+            None => error,
+        };
         match id {
             Some(id) => error.with_request_id(id),
             None => error,

@@ -93,8 +93,8 @@ impl Default for Rate {
 /// each wait as a [`Delta::Waiting`]; dropping the call gives its place up.
 ///
 /// Tokens are estimated before a request is sent, at a quarter of its bytes, and corrected by what the
-/// provider counts. When it answers `RateLimited` and says when to come back, nobody with this key calls
-/// before then.
+/// provider counts. When it turns a request down and says when to come back, nobody with this key calls before
+/// then.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -179,7 +179,7 @@ impl Gate {
             Ok(usage) if usage.total() > 0 => self.limiter.settle(id, usage.total()),
             Ok(_) => {}
             Err(error) => {
-                if let ModelErrorKind::RateLimited { retry_after: Some(time) } = error.kind() {
+                if let Some(time) = error.retry_after() {
                     self.limiter.close(time, self.world.now());
                 }
                 if !error.may_cost() {

@@ -125,7 +125,7 @@ impl Plan {
         if failed >= self.attempts || !self.on.contains(error.kind()) {
             return None;
         }
-        if let ModelErrorKind::RateLimited { retry_after: Some(asked) } = error.kind() {
+        if let Some(asked) = error.retry_after() {
             let allowed = self.max_wait.is_none_or(|longest| asked <= longest);
             return allowed.then(|| asked.saturating_add(part(self.first, world)));
         }

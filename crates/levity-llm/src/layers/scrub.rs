@@ -5,30 +5,36 @@ use serde_json::Value;
 /// What stands in place of a secret.
 const MASK: &str = "***";
 
-/// Keys whose values are secrets, in lower case and with `_` for `-`.
-const KEYS: [&str; 14] = [
+/// Keys whose values are secrets, in lower case and without `_` and `-`.
+const KEYS: [&str; 13] = [
     "authorization",
-    "proxy_authorization",
-    "api_key",
+    "proxyauthorization",
     "apikey",
-    "x_api_key",
-    "x_goog_api_key",
+    "xapikey",
+    "xgoogapikey",
     "cookie",
-    "set_cookie",
-    "access_token",
-    "refresh_token",
-    "id_token",
-    "client_secret",
+    "setcookie",
+    "accesstoken",
+    "refreshtoken",
+    "idtoken",
+    "clientsecret",
     "password",
-    "private_key",
+    "privatekey",
 ];
 
 /// What the keys of well-known services begin with, and how many characters follow at least.
-const PREFIXES: [(&str, usize); 9] = [
+const PREFIXES: [(&str, usize); 16] = [
     ("sk-", 16),
     ("AIza", 30),
+    ("ya29.", 16),
+    ("gsk_", 16),
+    ("xai-", 16),
+    ("hf_", 30),
+    ("nvapi-", 16),
     ("ghp_", 30),
     ("gho_", 30),
+    ("ghs_", 30),
+    ("ghu_", 30),
     ("github_pat_", 22),
     ("xoxb-", 16),
     ("xoxp-", 16),
@@ -114,7 +120,7 @@ impl std::fmt::Debug for Scrub {
 
 fn is_secret(key: &str) -> bool {
     // No known key is longer, and a key may be of any length.
-    key.len() <= 32 && KEYS.contains(&key.to_ascii_lowercase().replace('-', "_").as_str())
+    key.len() <= 32 && KEYS.contains(&key.to_ascii_lowercase().replace(['-', '_'], "").as_str())
 }
 
 /// The text with what looks like keys masked; `None` when there are none.

@@ -77,8 +77,12 @@ pub(super) async fn attempt(
     shown: &mut bool,
 ) -> Result<(), ModelError> {
     let mut deltas = model.stream(request).await?;
+    // A provider that had begun to reply may charge for it, whatever it breaks off with.
+    let mut begun = false;
     while let Some(delta) = deltas.next().await {
-        let Some(delta) = tally.see(delta?) else { continue };
+        let delta = delta.map_err(|error| if begun { error.with_charge() } else { error })?;
+        begun |= delta.is_content() || matches!(delta, Delta::Usage(_));
+        let Some(delta) = tally.see(delta) else { continue };
         *shown = delta.is_content() || (*shown && !matches!(delta, Delta::Restart { .. }));
         out.send(delta).await;
     }

@@ -53,7 +53,8 @@ impl Dialect {
 /// - objects `{"action" or "tool": name, "args" or "input": {..}}`, also fenced, in lists, or under `call_tool`
 ///   beside other keys.
 ///
-/// `[Thinking: ..]` and `<think>..</think>` become thinking. Arguments that are not JSON stay a call, so that
+/// `[Thinking: ..]` and, where a line begins, `<think>..</think>` become thinking; what stands between backticks in a
+/// line stays text. Arguments that are not JSON stay a call, so that
 /// the model is told; an object that is no call stays text. What a model makes up as the tool's answer is left
 /// out.
 ///

@@ -113,8 +113,11 @@ impl Models {
     feature = "compatible"
 ))]
 macro_rules! made {
-    ($models:expr, $model:expr) => {{
+    ($models:expr, $name:expr, $model:expr) => {{
         let model = $model;
+        let mut card = levity_core::Model::card(&model).clone();
+        card.provider = $name.provider.to_owned();
+        let model = model.with_card($models.list.complete(card));
         Arc::new(if $models.streams { model } else { model.without_streaming() })
     }};
 }
@@ -135,35 +138,34 @@ impl Models {
         base_url: Option<&str>,
         key: Option<Secret>,
     ) -> Result<Arc<dyn Model>, Error> {
-        let card = self.list.card(name.provider, name.id);
         let there = moved(base_url);
         let feature = match api {
             #[cfg(feature = "compatible")]
             Api::Chat => {
                 let model = crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                return Ok(made!(self, model.with_card(card)));
+                return Ok(made!(self, name, model));
             }
             #[cfg(feature = "openai")]
             Api::Responses => {
                 let model = crate::OpenAiModel::new(or_none(key), name.id);
-                return Ok(made!(self, model.with_endpoint(there).with_card(card)));
+                return Ok(made!(self, name, model.with_endpoint(there)));
             }
             #[cfg(feature = "anthropic")]
             Api::Messages => {
                 let model = crate::AnthropicModel::new(or_none(key), name.id);
-                return Ok(made!(self, model.with_endpoint(there).with_card(card)));
+                return Ok(made!(self, name, model.with_endpoint(there)));
             }
             #[cfg(feature = "gemini")]
             Api::Gemini => {
                 let model = crate::GeminiModel::new(or_none(key), name.id);
-                return Ok(made!(self, model.with_endpoint(there).with_card(card)));
+                return Ok(made!(self, name, model.with_endpoint(there)));
             }
             #[cfg(feature = "ollama")]
             Api::Ollama => {
                 let model = crate::OllamaModel::new(name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                return Ok(made!(self, model.with_endpoint(there).with_card(card)));
+                return Ok(made!(self, name, model.with_endpoint(there)));
             }
             #[cfg(not(feature = "compatible"))]
             Api::Chat => "compatible",
@@ -185,7 +187,7 @@ impl Models {
         let key = or_none(self.key(name, &["OPENAI_API_KEY"])?);
         let base_url = name.base_url.or_else(|| self.variables.get("OPENAI_BASE_URL").map(Secret::expose));
         let model = crate::ChatModel::openai(key, name.id).with_endpoint(moved(base_url));
-        Ok(made!(self, model.with_card(self.list.card(name.provider, name.id))))
+        Ok(made!(self, name, model))
     }
 
     #[cfg(not(feature = "openai"))]
@@ -211,7 +213,7 @@ impl Models {
         let region = region.map_or("global", |(_, region)| region.expose());
         let model = crate::GeminiModel::vertex(project.expose(), region, self.tokens()?, name.id);
         let model = model.with_endpoint(moved(name.base_url));
-        Ok(made!(self, model.with_card(self.list.card(name.provider, name.id))))
+        Ok(made!(self, name, model))
     }
 
     /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file.

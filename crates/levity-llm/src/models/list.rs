@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use levity_core::{Abilities, ModelCard, Options, Price};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use crate::Error;
 
@@ -44,8 +47,19 @@ pub struct ModelList {
 struct Known {
     window: Option<u64>,
     max_output: Option<u64>,
-    abilities: Option<Abilities>,
+    #[serde(default)]
+    abilities: Able,
     price: Option<Dollars>,
+}
+
+/// What a model can do, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Able {
+    tools: Option<bool>,
+    output_schema: Option<bool>,
+    images: Option<bool>,
+    thinking: Option<bool>,
 }
 
 /// Dollars per million tokens.
@@ -107,7 +121,7 @@ pub(super) enum Api {
 pub(super) struct Profile {
     pub(super) model: String,
     /// What requests do not set themselves.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known_options")]
     pub(super) options: Options,
     /// How often a request is sent at most.
     #[serde(default)]
@@ -131,7 +145,27 @@ pub(super) struct Profile {
 pub(super) struct RateSetting {
     pub(super) requests: Option<u64>,
     pub(super) tokens: Option<u64>,
+    #[serde(default, deserialize_with = "seconds")]
     pub(super) gap_seconds: Option<f64>,
+}
+
+/// Options, none of which is misspelt.
+fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
+    const NAMES: [&str; 7] = ["temperature", "top_p", "max_tokens", "stop", "thinking", "seed", "extra"];
+    let map = Map::deserialize(from)?;
+    if let Some(odd) = map.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        let problem = format!("there is no option `{odd}`; there are {}", NAMES.join(", "));
+        return Err(D::Error::custom(problem));
+    }
+    Options::deserialize(Value::Object(map)).map_err(D::Error::custom)
+}
+
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let seconds = Option::<f64>::deserialize(from)?;
+    match seconds.map(Duration::try_from_secs_f64) {
+        Some(Err(_)) => Err(D::Error::custom("`gap_seconds` is no time; write seconds from 0 on")),
+        _ => Ok(seconds),
+    }
 }
 
 impl ModelList {
@@ -219,7 +253,7 @@ impl ModelList {
             card.window = known.window.or(card.window);
             card.max_output = known.max_output.or(card.max_output);
             card.price = known.price.as_ref().map(Dollars::price).or(card.price);
-            card.abilities = known.abilities.unwrap_or(card.abilities);
+            card.abilities = known.abilities.over(card.abilities);
         }
         card
     }
@@ -243,8 +277,26 @@ impl Known {
     fn update(&mut self, newer: Self) {
         self.window = newer.window.or(self.window);
         self.max_output = newer.max_output.or(self.max_output);
-        self.abilities = newer.abilities.or(self.abilities);
+        self.abilities.update(newer.abilities);
         self.price = newer.price.or_else(|| self.price.take());
+    }
+}
+
+impl Able {
+    fn update(&mut self, newer: Self) {
+        self.tools = newer.tools.or(self.tools);
+        self.output_schema = newer.output_schema.or(self.output_schema);
+        self.images = newer.images.or(self.images);
+        self.thinking = newer.thinking.or(self.thinking);
+    }
+
+    /// What is known, and the rest as it was.
+    fn over(self, mut abilities: Abilities) -> Abilities {
+        abilities.tools = self.tools.unwrap_or(abilities.tools);
+        abilities.output_schema = self.output_schema.unwrap_or(abilities.output_schema);
+        abilities.images = self.images.unwrap_or(abilities.images);
+        abilities.thinking = self.thinking.unwrap_or(abilities.thinking);
+        abilities
     }
 }
 
@@ -270,10 +322,13 @@ fn undated(id: &str) -> impl Iterator<Item = &str> {
         .filter_map(|(at, _)| id.get(..at))
 }
 
-/// `2024-08-06`, `20250929`, `001`, `latest`.
+/// `2024-08-06`, `05-20`, `20250929`, `001`, `latest`. A number before a date is of another model: `5-7-20270101` is no
+/// version.
 fn is_version(end: &str) -> bool {
-    let digits = end.chars().filter(char::is_ascii_digit).count();
-    end == "latest" || (digits >= 3 && end.chars().all(|c| c.is_ascii_digit() || c == '-'))
+    let digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit()).then_some(group.len());
+    let groups: Option<Vec<usize>> = end.split('-').map(digits).collect();
+    end == "latest"
+        || groups.is_some_and(|groups| matches!(groups[..], [3..=usize::MAX] | [4, 2, 2] | [2, 2] | [2, 4]))
 }
 
 #[cfg(test)]

@@ -92,6 +92,8 @@ async fn how_long_to_wait_is_read_in_every_form() {
     let google =
         r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
     assert_eq!(asked("x-none", "1", google).await, Some(34.4));
+    let busy = fails(Answer::json(503, "").header("retry-after", "7")).await;
+    assert_eq!((busy.kind(), busy.retry_after()), (ModelErrorKind::Overloaded, Some(Duration::from_secs(7))));
 }
 
 #[tokio::test]

@@ -61,13 +61,19 @@ impl Limiter {
     /// Gets in line, and says how long it will take as things stand; `None` when the line is too long.
     pub(super) fn line_up(self: &Arc<Self>, tokens: u64, rate: &Rate, now: Timestamp) -> Option<Place> {
         let mut state = self.state();
-        if state.line.len() >= rate.max_waiting {
+        let full = state.line.len() >= rate.max_waiting;
+        // Who need not wait is let through also where nobody may.
+        if full && !state.line.is_empty() {
             return None;
         }
         state.next += 1;
         let (id, first) = (state.next, Arc::new(Notify::new()));
         state.line.push_back(Waiter { id, tokens, first: first.clone() });
         let expected = state.expected(rate, now);
+        if full && !expected.is_zero() {
+            state.line.pop_back();
+            return None;
+        }
         Some(Place { limiter: self.clone(), id, first, expected })
     }
 

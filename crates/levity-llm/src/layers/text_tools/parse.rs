@@ -11,11 +11,14 @@ mod forms;
 const HELD: usize = 8 << 20;
 /// How often something may be opened and not closed before nothing more is looked for.
 const MOST_OPEN: usize = 64;
+/// How much more it counts when as much stands behind it as may be held back.
+const LONG_OPEN: usize = 8;
 /// How much blank space is held back until something follows it.
 const BLANK: usize = 64 << 10;
 
 const THINK_END: &str = "</think>";
-const FENCE_END: &str = "\n```";
+/// How a fence of up to eight backticks ends: with as many as it begins with.
+const FENCE_END: &str = "\n````````";
 
 #[derive(Debug)]
 pub(super) struct Parser {
@@ -33,6 +36,8 @@ pub(super) struct Parser {
     /// Nothing but blanks came since a thought or a call.
     fresh: bool,
     called: bool,
+    /// The last character was a backtick: what follows is shown, not meant.
+    quoted: bool,
     /// How often something was opened and not closed before the end.
     open: usize,
     state: State,
@@ -43,8 +48,8 @@ enum State {
     Text,
     /// Within `<think>`.
     Think,
-    /// Within a fence that holds no calls.
-    Code,
+    /// Within a fence of so many backticks that holds no calls.
+    Code(usize),
     /// The model makes up what comes.
     Over,
 }
@@ -75,6 +80,7 @@ impl Parser {
             line_start: true,
             fresh: false,
             called: false,
+            quoted: false,
             open: 0,
             state: State::Text,
         }
@@ -123,7 +129,7 @@ impl Parser {
         match self.state {
             State::Over => Some(rest.len()),
             State::Think => self.through(rest, THINK_END, end, out),
-            State::Code => self.through(rest, FENCE_END, end, out),
+            State::Code(ticks) => self.through(rest, fence_end(ticks), end, out),
             State::Text => match self.candidate(rest) {
                 0 => self.special(rest, end, out),
                 text => {
@@ -152,15 +158,16 @@ impl Parser {
         let (window, cut) = window(rest);
         match self.read(window, end && !cut) {
             Read::More if !cut => return None,
-            Read::More | Read::Not => {}
+            Read::Not => {}
             // Each costs a look at all that follows.
-            Read::Open if self.open >= MOST_OPEN => {
+            Read::More | Read::Open if self.open >= MOST_OPEN => {
                 self.text(rest, out);
                 return Some(rest.len());
             }
+            Read::More => self.open += LONG_OPEN,
             Read::Open => self.open += 1,
             Read::Enter(used, state) => {
-                if state == State::Code {
+                if matches!(state, State::Code(_)) {
                     self.text(&rest[..used], out);
                 }
                 self.state = state;
@@ -182,7 +189,7 @@ impl Parser {
             other => {
                 self.called |= other.is_call();
                 self.blank.clear();
-                (self.line_start, self.fresh) = (true, true);
+                (self.line_start, self.fresh, self.quoted) = (true, true, false);
                 out.push(other);
             }
         }
@@ -192,6 +199,7 @@ impl Parser {
     fn text(&mut self, text: &str, out: &mut Vec<Piece>) {
         let (line, fresh) = text.rsplit_once('\n').map_or((text, self.line_start), |(_, line)| (line, true));
         self.line_start = fresh && line.chars().all(char::is_whitespace);
+        self.quoted = text.ends_with('`');
         let text = if self.fresh { text.trim_start() } else { text };
         self.fresh &= text.is_empty();
         let words = text.trim_end();
@@ -220,7 +228,7 @@ impl Parser {
             }
         };
         let closed = used > inner;
-        if self.state == State::Code {
+        if matches!(self.state, State::Code(_)) {
             self.text(&rest[..used], out);
         } else if inner > 0 {
             self.blank.clear();
@@ -245,6 +253,10 @@ fn window(text: &str) -> (&str, bool) {
     }
     let cut = (HELD - 3..=HELD).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     (&text[..cut], true)
+}
+
+fn fence_end(ticks: usize) -> &'static str {
+    FENCE_END.get(..=ticks).unwrap_or(FENCE_END)
 }
 
 /// How much of the end of `text` may be the beginning of `mark`.

@@ -219,6 +219,35 @@ fn much_text_does_not_cost_its_square() {
 }
 
 #[test]
+fn much_that_is_opened_beyond_the_limit_does_not_cost_its_square() {
+    // Each open brace would mean a look at 8 MiB.
+    let open = "{\n".repeat(5 << 20);
+    assert_eq!(whole(&open), [text(open.trim_end())]);
+    let marks = "Action: add\nAction Input: {\n".repeat(400_000);
+    assert!(!whole(&marks).is_empty());
+}
+
+#[test]
+fn many_that_begin_do_not_cost_their_square() {
+    let tags = "<tool_call>".repeat(400_000);
+    assert_eq!(whole(&tags), [text(&tags)]);
+    let fences = "```\n{\n```\n".repeat(100_000);
+    assert_eq!(whole(&fences), [text(fences.trim_end())]);
+}
+
+#[test]
+fn what_is_only_spoken_of_is_neither_called_nor_thought() {
+    for given in [
+        r#"Write `<tool_call>{"name": "now"}</tool_call>` to call it."#,
+        "The tag `<think>` opens a thought, and `[Thinking: hm]` is one.",
+        "The <think> tag opens a thought.",
+        "````\n```json\n{\"action\": \"add\", \"args\": {}}\n```\n````",
+    ] {
+        check(given, &[text(given)]);
+    }
+}
+
+#[test]
 fn what_is_held_back_has_a_limit() {
     let long = format!("{{\"a\": \"{}\nTOOL_CALL: now\n", "x".repeat(9 << 20));
     assert_eq!(whole(&long).last(), Some(&call("now", "")));
@@ -242,6 +271,7 @@ fn odd_text() -> impl Strategy<Value = String> {
         Just("[Thinking:"),
         Just("```"),
         Just("```json"),
+        Just("````"),
         Just("`"),
         Just("\n"),
         Just("\n"),

@@ -38,6 +38,12 @@ fn a_date_behind_a_name_does_not_matter() {
     assert_eq!(window("anthropic", "claude-opus-4-20250514"), Some(6));
     assert_eq!(window("anthropic", "claude-opus-4@20250514"), Some(6));
     assert_eq!(window("openai", "gpt-4o-mini"), None);
+    assert_eq!(
+        window("anthropic", "claude-opus-4-7-20270101"),
+        None,
+        "another model, of which nothing is known"
+    );
+    assert_eq!(window("gemini", "gemini-2.0-flash-05-20"), Some(3));
     assert_eq!(window("openai", "o3-mini-2025-01-31"), None);
 }
 
@@ -54,6 +60,17 @@ fn a_list_of_ones_own_counts_before_the_other() {
     assert_eq!(list.defaults["a"], "b");
 }
 
+#[test]
+fn an_ability_of_ones_own_leaves_the_others() {
+    let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
+    let list = parse(r#"{"models": {"a:b": {"abilities": {"images": true, "output_schema": false}}}}"#);
+    let abilities = list
+        .with(parse(r#"{"models": {"a:b": {"abilities": {"thinking": true}}}}"#))
+        .card("a", "b")
+        .abilities;
+    assert!(abilities.images && abilities.thinking && abilities.tools && !abilities.output_schema);
+}
+
 #[track_caller]
 fn refused(json: &str, expected: &str) {
     let error = ModelList::parse(json).err().map(|error| error.to_string()).unwrap_or_default();
@@ -67,4 +84,13 @@ fn what_is_wrong_is_named() {
     refused(r#"{"models": {"gpt": {}}}"#, "`gpt` has no provider");
     refused(r#"{"models": {"a:b": {"price": {"input": 1}}}}"#, "missing field `output`");
     refused(r#"{"profiles": {"a:b": {"model": "c:d"}}}"#, "`a:b` must have no colon");
+    refused("{\n\"models\": {\"a:b\": {\"abilities\": {\"image\": true}}}}", "line 2: unknown field `image`");
+    refused(
+        r#"{"profiles": {"p": {"model": "c:d", "options": {"temprature": 0}}}}"#,
+        "no option `temprature`",
+    );
+    refused(
+        r#"{"profiles": {"p": {"model": "c:d", "rate": {"gap_seconds": -1}}}}"#,
+        "`gap_seconds` is no time",
+    );
 }

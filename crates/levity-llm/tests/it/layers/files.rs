@@ -121,6 +121,10 @@ fn what_looks_like_a_key_is_masked_and_nothing_else() {
     check(&format!("({KEY},{KEY})é"), "(sk-***,sk-***)é");
     check("Bearer é0123456789abcdef", "Bearer é0123456789abcdef");
     check("AKIA0123456789ABCDEF", "AKIA***");
+    check("gsk_0123456789abcdefghij ya29.0123456789abcdefghij", "gsk_*** ya29.***");
+    let keys = json!({"accessToken": "a", "client-secret": "b", "PrivateKey": "c", "tokens": "d"});
+    let masked = json!({"accessToken": "***", "client-secret": "***", "PrivateKey": "***", "tokens": "d"});
+    assert_eq!(scrub.value(keys), masked);
 }
 
 fn history() -> Request {

@@ -191,3 +191,13 @@ async fn a_line_has_an_end() {
     assert_eq!(error.kind(), ModelErrorKind::RateLimited { retry_after: None });
     assert_eq!(error.to_string(), "1 calls wait for the rate limit `full` already");
 }
+
+#[tokio::test]
+async fn where_nobody_may_wait_those_pass_who_need_not() {
+    let world = ManualWorld::new();
+    let limited = model("no line", Rate::new().gap(seconds(10)).max_waiting(0), &world);
+    limited.complete(Request::new()).await.unwrap();
+    assert!(limited.complete(Request::new()).await.is_err());
+    world.advance(seconds(10));
+    limited.complete(Request::new()).await.unwrap();
+}

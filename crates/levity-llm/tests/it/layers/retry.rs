@@ -88,6 +88,15 @@ async fn what_the_provider_asks_for_is_waited_in_full() {
 }
 
 #[tokio::test]
+async fn an_overloaded_provider_may_ask_for_time_too() {
+    let (clock, world) = auto();
+    let busy = ModelError::new(BUSY, "busy").with_retry_after(Duration::from_secs(300));
+    let inner = ScriptedModel::new().fail_with(busy).reply("yes");
+    inner.retry().with_world(world).complete(ask("?")).await.unwrap();
+    assert!(since_start(&clock) >= Duration::from_secs(300));
+}
+
+#[tokio::test]
 async fn what_was_shown_is_not_sent_again_unless_allowed() {
     let script = || ScriptedModel::new().turn(broken(ModelErrorKind::Transport)).reply("Good evening");
     let inner = script();
@@ -160,6 +169,16 @@ async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
     let mut expected = Usage::new(10, 3);
     expected.estimated = true;
     assert_eq!(usage, expected, "a reply that breaks off gives no counts here");
+}
+
+#[tokio::test]
+async fn a_reply_that_is_turned_down_in_the_middle_may_have_cost() {
+    let model = ScriptedModel::new().turn(broken(later(1))).turn(Turn::new().text("yes").usage(10, 3));
+    let model = model.retry().restart_after_first_delta().with_world(auto().1);
+    let usage = model.stream(ask("?")).await.unwrap().fold().await.unwrap().usage;
+    assert_eq!((usage.total(), usage.estimated, usage.cost), (13, true, None));
+    let (_, error) = pieces(&ScriptedModel::new().turn(broken(later(1))).retry(), ask("?")).await;
+    assert!(error.unwrap().may_cost());
 }
 
 #[tokio::test]

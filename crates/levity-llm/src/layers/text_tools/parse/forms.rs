@@ -1,7 +1,7 @@
 //! The forms that calls and thoughts have, each read from the front of a text.
 
 use super::super::calls::{Piece, read_json, salvage};
-use super::{FENCE_END, Parser, Read, State};
+use super::{Parser, Read, State, fence_end};
 
 const TAG: &str = "<tool_call>";
 const TAG_END: &str = "</tool_call>";
@@ -40,6 +40,8 @@ macro_rules! try_mark {
 impl Parser {
     pub(super) fn read(&self, rest: &str, end: bool) -> Read {
         match rest.as_bytes().first() {
+            // Between backticks it is only spoken of.
+            Some(b'<' | b'[') if self.quoted => Read::Not,
             Some(b'<') => self.angle(rest, end),
             Some(b'[') => {
                 try_mark!(rest, THINKING, end, thinking(rest, end));
@@ -67,7 +69,10 @@ impl Parser {
     }
 
     fn angle(&self, rest: &str, end: bool) -> Read {
-        try_mark!(rest, THINK, end, Read::Enter(THINK.len(), State::Think));
+        // In the middle of a line it is a word like others: all that follows would be taken for a thought.
+        if self.line_start {
+            try_mark!(rest, THINK, end, Read::Enter(THINK.len(), State::Think));
+        }
         if self.calls {
             try_mark!(rest, TAG, end, self.tagged(rest, end));
         }
@@ -86,10 +91,11 @@ impl Parser {
 
     fn tagged(&self, rest: &str, end: bool) -> Read {
         let inner = &rest[TAG.len()..];
-        let (body, used) = match (inner.find(TAG_END), inner.find(TAG)) {
-            (Some(close), Some(next)) if next < close => (next, next),
-            (None, Some(next)) => (next, next),
+        let next = inner.find(TAG);
+        // Looking further than the next one would cost the square of their number.
+        let (body, used) = match (inner[..next.unwrap_or(inner.len())].find(TAG_END), next) {
             (Some(close), _) => (close, close + TAG_END.len()),
+            (None, Some(next)) => (next, next),
             (None, None) if end => (inner.len(), inner.len()),
             (None, None) => return Read::More,
         };
@@ -111,19 +117,25 @@ impl Parser {
     fn fence(&self, rest: &str, end: bool) -> Read {
         let Some(line) = rest.find('\n') else { return if end { Read::Not } else { Read::More } };
         let body = &rest[line..];
-        let start = body.trim_start();
-        let Some(first) = start.chars().next() else { return if end { Read::Not } else { Read::More } };
+        let Some(first) = body.trim_start().chars().next() else {
+            return if end { Read::Not } else { Read::More };
+        };
+        let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
+        let close = body.find(fence_end(ticks));
+        let (body, used) = match close {
+            Some(close) => (&body[..close], line + close + fence_end(ticks).len()),
+            None => (body, rest.len()),
+        };
+        let ended = end || close.is_some();
         let mut inner = Self { nested: true, ..Self::new(self.known.clone(), true) };
         let may_be = matches!(first, '{' | '[' | '<' | 'T' | 'A');
-        match may_be.then(|| inner.read(start, end)) {
-            None | Some(Read::Not | Read::Open | Read::Enter(..)) => return Read::Enter(line, State::Code),
+        match may_be.then(|| inner.read(body.trim_start(), ended)) {
+            None | Some(Read::Not | Read::Open | Read::Enter(..)) => {
+                return Read::Enter(line, State::Code(ticks));
+            }
+            Some(Read::More | Read::Done(..)) if !ended => return Read::More,
             Some(Read::More | Read::Done(..)) => {}
         }
-        let (body, used) = match body.find(FENCE_END) {
-            Some(close) => (&body[..close], line + close + FENCE_END.len()),
-            None if end => (body, rest.len()),
-            None => return Read::More,
-        };
         let mut pieces = inner.push(body);
         pieces.extend(inner.finish());
         if !pieces.iter().any(Piece::is_call) {
