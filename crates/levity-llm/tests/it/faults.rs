@@ -126,7 +126,7 @@ async fn what_came_before_the_fault_is_not_lost() {
 async fn a_reply_that_is_none_is_malformed() {
     for answer in [
         Answer::json(200, "<html>hello</html>"),
-        Answer::json(200, "{\"choices\": ["),
+        Answer::json(200, "{\"choices\": oops"),
         Answer::json(200, [0xff, 0xfe, 0x00]),
         Answer::json(200, "[]"),
         Answer::json(200, "null"),
@@ -267,4 +267,14 @@ async fn no_secret_is_shown() {
     let server = Server::saying(said).await;
     let error = self::model(&server).with_key("hush-hush-1").complete(request()).await.unwrap_err();
     assert_eq!(error.to_string(), "your *** is no good");
+}
+
+#[tokio::test]
+async fn limits_may_be_endless() {
+    let server = Server::saying(Answer::sse(format!("{PIECE}data: [DONE]\n\n"))).await;
+    let endless = |limits: &mut TimeLimits| {
+        let most = Duration::MAX;
+        (limits.connect, limits.first_byte, limits.stall, limits.total) = (most, most, most, most);
+    };
+    assert_eq!(hasty(&server, endless).complete(request()).await.unwrap().message.text(), "aaaaaaaa");
 }
