@@ -132,7 +132,7 @@ pub(crate) struct Remote<W> {
 impl<W: Wire> Remote<W> {
     /// A model of this name, with what the list says of it.
     pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
-        let card = ModelList::builtin().card(&card.provider, &card.id);
+        let card = ModelList::builtin().fill(card);
         Self { wire, card, endpoint, streams: true }
     }
 
@@ -186,7 +186,10 @@ impl<W: Wire> Model for Remote<W> {
         let (mut reply, secrets) = self.send(&request).await?;
         let nulls = self.wire.nulls(&request);
         if !self.streams {
-            let body = reply.rest(LONGEST).await?;
+            let body = reply.rest(LONGEST + 1).await?;
+            if body.len() > LONGEST {
+                return Err(too_large());
+            }
             let sink = self.read_whole(&body, nulls).map_err(|error| secrets.scrub(error))?;
             return Ok(Deltas::ready(sink.deltas));
         }
@@ -210,6 +213,10 @@ impl<W: Wire> Model for Remote<W> {
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         self.stream(request).await?.fold().await
     }
+}
+
+fn too_large() -> ModelError {
+    ModelError::new(ModelErrorKind::Malformed, format!("the reply is larger than {LONGEST} bytes"))
 }
 
 /// What was sent and must not be shown, though a server may repeat it.
@@ -292,8 +299,7 @@ impl<W: Wire> Flow<W> {
         self.begun = true;
         if let Some(whole) = &mut self.whole {
             if whole.len() + chunk.len() > LONGEST {
-                let message = format!("the reply is larger than {LONGEST} bytes");
-                return Err(ModelError::new(ModelErrorKind::Malformed, message));
+                return Err(too_large());
             }
             whole.extend_from_slice(chunk);
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::Model;
+use levity_core::{Model, ModelCard};
 
 use super::list::Api;
 use super::{Models, Name};
@@ -126,6 +126,14 @@ fn or_none(key: Option<Secret>) -> Secret {
 }
 
 impl Models {
+    /// What the list says of a model, and its name where the list says nothing.
+    #[allow(dead_code, reason = "each provider uses it")]
+    fn filled(&self, name: &Name<'_>, known: &ModelCard) -> ModelCard {
+        let mut card = known.clone();
+        name.provider.clone_into(&mut card.provider);
+        self.list.fill(card)
+    }
+
     /// A model behind this API.
     #[allow(unused_variables, reason = "which are used depends on the features")]
     fn at(
@@ -142,21 +150,32 @@ impl Models {
             Api::Chat => {
                 let model = crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
+                let card = self.filled(name, model.card());
                 return Ok(made!(self, model.with_card(card)));
             }
             #[cfg(feature = "openai")]
             Api::Responses => {
-                let model = crate::OpenAiModel::new(or_none(key), name.id);
+                // Others speak the same, and have not all that OpenAI has.
+                let model = match name.provider {
+                    "openai" => crate::OpenAiModel::new(or_none(key), name.id),
+                    _ => {
+                        let model = crate::OpenAiModel::compatible("", name.id);
+                        key.map_or_else(|| model.clone(), |key| model.clone().with_key(key))
+                    }
+                };
+                let card = self.filled(name, model.card());
                 return Ok(made!(self, model.with_endpoint(there).with_card(card)));
             }
             #[cfg(feature = "anthropic")]
             Api::Messages => {
                 let model = crate::AnthropicModel::new(or_none(key), name.id);
+                let card = self.filled(name, model.card());
                 return Ok(made!(self, model.with_endpoint(there).with_card(card)));
             }
             #[cfg(feature = "gemini")]
             Api::Gemini => {
                 let model = crate::GeminiModel::new(or_none(key), name.id);
+                let card = self.filled(name, model.card());
                 return Ok(made!(self, model.with_endpoint(there).with_card(card)));
             }
             #[cfg(feature = "ollama")]
@@ -185,7 +204,8 @@ impl Models {
         let key = or_none(self.key(name, &["OPENAI_API_KEY"])?);
         let base_url = name.base_url.or_else(|| self.variables.get("OPENAI_BASE_URL").map(Secret::expose));
         let model = crate::ChatModel::openai(key, name.id).with_endpoint(moved(base_url));
-        Ok(made!(self, model.with_card(self.list.card(name.provider, name.id))))
+        let card = self.filled(name, model.card());
+        Ok(made!(self, model.with_card(card)))
     }
 
     #[cfg(not(feature = "openai"))]
@@ -211,7 +231,8 @@ impl Models {
         let region = region.map_or("global", |(_, region)| region.expose());
         let model = crate::GeminiModel::vertex(project.expose(), region, self.tokens()?, name.id);
         let model = model.with_endpoint(moved(name.base_url));
-        Ok(made!(self, model.with_card(self.list.card(name.provider, name.id))))
+        let card = self.filled(name, model.card());
+        Ok(made!(self, model.with_card(card)))
     }
 
     /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file.
@@ -242,6 +263,7 @@ fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
 }
 
 /// An address without a path means the first version of the API there.
+#[cfg(feature = "compatible")]
 fn versioned(base_url: &str) -> String {
     let trimmed = base_url.trim_end_matches('/');
     let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
@@ -262,6 +284,7 @@ fn ollama_host(host: &str) -> String {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "compatible")]
     #[test]
     fn an_address_without_a_path_gets_a_version() {
         assert_eq!(versioned("http://127.0.0.1:8080"), "http://127.0.0.1:8080/v1");

@@ -210,11 +210,15 @@ impl ModelList {
     ///
     /// A date behind a name does not matter: `gpt-4o-2024-08-06` is a `gpt-4o` unless it is listed itself.
     pub fn card(&self, provider: &str, id: &str) -> ModelCard {
-        let mut card = ModelCard::new(provider, id);
-        let Some(known) = self.find(provider, id) else { return card };
-        (card.window, card.max_output) = (known.window, known.max_output);
-        card.price = known.price.as_ref().map(Dollars::price);
-        card.abilities = known.abilities.unwrap_or_default();
+        self.fill(ModelCard::new(provider, id))
+    }
+
+    /// A card with what the list says of the model; what it does not say stays as it is.
+    pub(crate) fn fill(&self, mut card: ModelCard) -> ModelCard {
+        let Some(known) = self.find(&card.provider, &card.id) else { return card };
+        (card.window, card.max_output) = (known.window.or(card.window), known.max_output.or(card.max_output));
+        card.price = known.price.as_ref().map(Dollars::price).or(card.price);
+        card.abilities = known.abilities.unwrap_or(card.abilities);
         card
     }
 
