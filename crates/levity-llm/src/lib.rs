@@ -19,6 +19,8 @@ mod gemini;
 mod http;
 #[cfg(feature = "http")]
 mod models;
+#[cfg(any(feature = "anthropic", feature = "gemini", feature = "openai"))]
+mod names;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]
