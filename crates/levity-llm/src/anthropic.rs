@@ -48,7 +48,8 @@ pub(crate) const NAME: &str = "anthropic";
 ///   `top_p`: they are sent as they are, and it says so.
 /// - Nothing for `seed`, which the API does not have.
 /// - Marks for the prompt cache, at most four: on the tools, on the instructions, on the last message and where the
-///   request before ended. A single question without tools has none on its message.
+///   request before ended. A single question without tools has none on its message. Where you set a `cache_control`
+///   yourself, in a field or on a part, no others are set.
 /// - [Provider fields](levity_core::Options) in place of those of the same name, but for `tools`, which come behind the
 ///   request's own, and `output_config`, which is added to.
 /// - Notes from the program in the middle of the conversation: as such from Claude 4.8 on, where the API takes them,

@@ -31,6 +31,7 @@ impl Body {
     }
 
     /// Adds a field, if there is a value.
+    #[allow(dead_code, reason = "only some providers need it")]
     pub(crate) fn optional(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
         if let Some(value) = value {
             self.field(name, value);

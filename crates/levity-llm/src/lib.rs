@@ -24,6 +24,8 @@ mod http;
 mod lenient;
 #[cfg(feature = "http")]
 mod models;
+#[cfg(any(feature = "anthropic", feature = "gemini", feature = "openai"))]
+mod names;
 #[cfg(feature = "ollama")]
 mod ollama;
 #[cfg(feature = "openai")]

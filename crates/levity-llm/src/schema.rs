@@ -4,6 +4,8 @@
 #[cfg(feature = "gemini")]
 pub(crate) mod gemini;
 pub(crate) mod nulls;
+#[cfg(any(feature = "anthropic", feature = "openai", feature = "compatible"))]
+pub(crate) mod object;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) mod offer;
 #[cfg(any(feature = "openai", feature = "compatible"))]

@@ -9,6 +9,9 @@ use crate::http::Sink;
 /// How many bytes may be held back until a block is whole: 32 MiB.
 const MOST_HELD: usize = 32 << 20;
 
+/// How many blocks may be open at once. Servers that end theirs have one.
+const MOST_OPEN: usize = 1_000;
+
 /// The blocks that have begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
@@ -73,6 +76,10 @@ impl Blocks {
         sink: &mut Sink,
     ) -> Result<(), ModelError> {
         self.end_others(sink);
+        if self.open.len() >= MOST_OPEN {
+            let message = format!("the reply has more than {MOST_OPEN} blocks without an end");
+            return Err(ModelError::new(ModelErrorKind::Malformed, message));
+        }
         let Value::Object(mut block) = block else { return Ok(()) };
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let begun = match &*kind {
@@ -149,10 +156,13 @@ impl Blocks {
             }
             return Ok(());
         };
-        let (number, mut block) = self.open.remove(at);
-        let taken = self.take(&mut block, piece, sink);
-        self.open.insert(at, (number, block));
-        taken
+        let Some((_, block)) = self.open.get_mut(at) else { return Ok(()) };
+        let mut taken = std::mem::replace(block, Block::text());
+        let result = self.take(&mut taken, piece, sink);
+        if let Some((_, block)) = self.open.get_mut(at) {
+            *block = taken;
+        }
+        result
     }
 
     fn take(&mut self, block: &mut Block, piece: Piece, sink: &mut Sink) -> Result<(), ModelError> {
@@ -315,6 +325,14 @@ fn add_field(block: &mut Map<String, Value>, name: String, value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_without_end_are_refused() {
+        let (mut blocks, mut sink) = (Blocks::default(), Sink::default());
+        let mut begin = |at| blocks.begin(Some(at), json!({"type": "tool_use", "id": "a"}), &mut sink);
+        let refused = (0..2_000).find_map(|at| begin(at).err());
+        assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
+    }
 
     #[test]
     fn a_block_without_end_is_refused() {

@@ -4,7 +4,7 @@ use levity_core::{ModelError, OutputSchema, Request, ToolChoice};
 use serde_json::{Map, Value, json};
 
 use super::encode::own;
-use super::marks::{Marks, is_marked};
+use super::marks::Marks;
 use super::{Anthropic, messages, schema, thinking};
 use crate::body::{Body, List, list, write as write_json};
 use crate::http::Asked;
@@ -23,11 +23,14 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     if stream {
         body.own("stream", &true);
     }
-    body.system(request, shape.as_ref(), wire.marks);
-    body.tools(request, wire.marks);
+    let lines = messages::lines(request)?;
+    // Whoever marks something sets all marks: the API takes four in all, and no long-lived one behind a short-lived.
+    let marks = if extra.is_marked() || messages::are_marked(&lines) { Marks::none() } else { wire.marks };
+    body.system(request, shape.as_ref(), marks);
+    body.tools(request, marks);
     let mut written = Ok(());
-    let marks = if is_lasting(request, extra) { wire.marks } else { Marks::none() };
-    body.raw("messages", |bytes| written = messages::write(bytes, request, generation, marks));
+    let marks = if is_lasting(request, extra) { marks } else { Marks::none() };
+    body.raw("messages", |bytes| written = messages::write(bytes, lines, generation, marks));
     written?;
     if let Some(thinking) = &plan.thinking {
         body.own("thinking", thinking);
@@ -37,10 +40,9 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     Ok(body.finish())
 }
 
-/// Whether the conversation will likely be sent again with more behind it, and nobody else marks it.
+/// Whether the conversation will likely be sent again with more behind it.
 fn is_lasting(request: &Request, extra: Extra<'_>) -> bool {
-    let goes_on = request.history.len() > 1 || !request.tools.is_empty() || extra.get("tools").is_some();
-    goes_on && extra.get("cache_control").is_none()
+    request.history.len() > 1 || !request.tools.is_empty() || extra.get("tools").is_some()
 }
 
 /// Fields of the provider's own that the user gives: with this request, and with every one.
@@ -58,6 +60,12 @@ impl<'a> Extra<'a> {
     fn iter(self) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let others = self.all.iter().filter(move |(name, _)| !self.request.contains_key(*name));
         self.request.iter().chain(others)
+    }
+
+    /// Whether the user marks something for the prompt cache, or has the API do so.
+    fn is_marked(self) -> bool {
+        let has_mark = |tool: &Value| tool.get("cache_control").is_some();
+        self.get("cache_control").is_some() || self.tools().iter().any(has_mark)
     }
 
     fn tools(self) -> &'a [Value] {
@@ -137,7 +145,6 @@ impl Draft<'_> {
             return;
         }
         let last = request.tools.len();
-        let free = !hosted.iter().any(|tool| tool.get("cache_control").is_some());
         self.body.raw("tools", |bytes| {
             list(bytes, |list| {
                 for (at, tool) in request.tools.iter().enumerate() {
@@ -147,7 +154,7 @@ impl Draft<'_> {
                         json.insert("description".to_owned(), tool.description.as_str().into());
                     }
                     json.insert("input_schema".to_owned(), schema::input(&tool.input).into_owned());
-                    add_marked(list, &Value::Object(json), marks, free && at + 1 == last);
+                    add_marked(list, &Value::Object(json), marks, at + 1 == last);
                 }
                 hosted.iter().for_each(|tool| list.item(tool));
             });
@@ -204,7 +211,7 @@ impl Draft<'_> {
 fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
     let mut bytes = Vec::new();
     write_json(&mut bytes, item);
-    if here && !is_marked(&bytes) {
+    if here {
         marks.put(&mut bytes);
     }
     list.add(&bytes);

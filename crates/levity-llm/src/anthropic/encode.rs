@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
 use crate::body::{Body, write};
+use crate::names;
 
 /// Why a message cannot be given to the API: one clause with the way out.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) fn blocks(message: &Message) -> Result<Vec<u8>, Refused> {
 
 /// How many parts of a reply can go back. The API refuses one that ends with a thought, which happens when it was
 /// cut off while the model thought.
-fn sayable(parts: &[Part]) -> usize {
+pub(super) fn sayable(parts: &[Part]) -> usize {
     let is_thought = |part: &Part| match part {
         Part::Thinking(_) => true,
         Part::Text(text) => text.text.trim().is_empty(),
@@ -112,7 +113,7 @@ fn call(call: &ToolCall) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_use");
     body.field("id", &id(call.id.as_str()));
-    body.field("name", &call.name);
+    body.field("name", &names::tool(&call.name, ""));
     body.field("input", &input(call));
     body.optional("caller", own(call.opaque.as_ref()).and_then(|data| data.get("caller")));
     body.finish()
@@ -128,14 +129,15 @@ fn input(call: &ToolCall) -> Cow<'_, Value> {
     }
 }
 
-/// The id of a call: letters, digits, `_` and `-`. Others, which another provider gave out, are put by their codes.
+/// The id of a call: letters, digits, `_` and `-`. Others, which another provider gave out, are put by their codes, and
+/// long ones are cut.
 fn id(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if id.chars().all(fits) {
-        return Cow::Borrowed(id);
+        return names::id(Cow::Borrowed(id));
     }
     let put = |c: char| if fits(c) { c.to_string() } else { format!("_{:x}_", u32::from(c)) };
-    Cow::Owned(id.chars().map(put).collect())
+    names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
 fn result(result: &ToolResult) -> Result<Vec<u8>, Refused> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levity_core::{Message, ModelError, ModelErrorKind, Part, Request, Role};
 
 use super::NAME;
-use super::encode::{Refused, blocks};
+use super::encode::{Refused, blocks, sayable};
 use super::generation::Generation;
 use super::marks::{Marks, is_marked};
 
@@ -13,7 +13,7 @@ use super::marks::{Marks, is_marked};
 const REFUSED: u8 = b'!';
 
 /// A message that has something to send.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     role: &'static str,
     message: &'a Message,
     json: Arc<[u8]>,
@@ -22,11 +22,11 @@ struct Line<'a> {
 /// Writes the list of messages.
 pub(super) fn write(
     bytes: &mut Vec<u8>,
-    request: &Request,
+    lines: Vec<Line<'_>>,
     generation: Generation,
     marks: Marks,
 ) -> Result<(), ModelError> {
-    let mut lines = lines(request)?;
+    let mut lines = lines;
     if generation.takes_notes() {
         place_notes(&mut lines);
     }
@@ -45,7 +45,7 @@ pub(super) fn write(
             bytes.extend_from_slice(format!(r#"{{"role":"{}","content":["#, line.role).as_bytes());
         }
         bytes.extend_from_slice(&line.json);
-        if marked.contains(&Some(at)) && !is_marked(&line.json) {
+        if marked.contains(&Some(at)) {
             marks.put(bytes);
         }
         before = line.role;
@@ -54,7 +54,8 @@ pub(super) fn write(
     Ok(())
 }
 
-fn lines(request: &Request) -> Result<Vec<Line<'_>>, ModelError> {
+/// The messages that have something to send.
+pub(super) fn lines(request: &Request) -> Result<Vec<Line<'_>>, ModelError> {
     let mut lines = Vec::with_capacity(request.history.len());
     for (at, message) in request.history.messages().iter().enumerate() {
         // The reason is kept like blocks are, or a second request would silently lack the message.
@@ -70,6 +71,11 @@ fn lines(request: &Request) -> Result<Vec<Line<'_>>, ModelError> {
         lines.push(Line { role, message, json });
     }
     Ok(lines)
+}
+
+/// Whether somebody has set a mark in one of these.
+pub(super) fn are_marked(lines: &[Line<'_>]) -> bool {
+    lines.iter().any(|line| is_marked(&line.json))
 }
 
 fn refused(reason: &str) -> ModelError {
@@ -95,7 +101,8 @@ fn place_notes(lines: &mut [Line<'_>]) {
 fn trim_last(lines: &mut Vec<Line<'_>>) -> Result<(), ModelError> {
     let Some(last) = lines.last_mut().filter(|line| line.role == "assistant") else { return Ok(()) };
     let mut message = last.message.clone();
-    let Some(Part::Text(text)) = message.parts.iter_mut().rfind(|part| !is_silent(part)) else {
+    message.parts.truncate(sayable(&message.parts));
+    let Some(Part::Text(text)) = message.parts.last_mut() else {
         return Ok(());
     };
     let end = text.text.trim_end().len();
@@ -105,10 +112,6 @@ fn trim_last(lines: &mut Vec<Line<'_>>) -> Result<(), ModelError> {
     text.text.truncate(end);
     last.json = blocks(&message).map_err(|Refused(reason)| refused(&reason))?.into();
     Ok(())
-}
-
-fn is_silent(part: &Part) -> bool {
-    matches!(part, Part::Text(text) if text.text.trim().is_empty())
 }
 
 /// Where marks go: on the last message that is not the model's, and on the one that was the last when the model was

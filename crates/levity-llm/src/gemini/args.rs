@@ -9,29 +9,38 @@ use super::pieces::Partial;
 const DEEPEST: usize = 64;
 const FARTHEST: usize = 1_024;
 
+/// How large arguments may be, in bytes: 32 MiB.
+const LARGEST: usize = 32 << 20;
+/// What an empty place in a list takes.
+const PLACE: usize = size_of::<Value>();
+
 /// The arguments of a call, as far as they are there.
 #[derive(Debug)]
 pub(super) struct Args {
     value: Value,
+    /// At most how many bytes have come for it.
+    size: usize,
     /// The path of a text that goes on.
     open: Option<String>,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Self { value: Value::Object(Map::new()), open: None }
+        Self { value: Value::Object(Map::new()), size: 0, open: None }
     }
 }
 
 impl Args {
     /// Takes all of them at once.
     pub(super) fn set(&mut self, value: Value) {
-        *self = Self { value, open: None };
+        *self = Self { value, size: self.size, open: None };
     }
 
     /// Takes one value, or more of a text.
     pub(super) fn add(&mut self, partial: Partial) -> Result<(), ModelError> {
         let more = partial.will_continue == Some(true);
+        let text = partial.string_value.as_ref().map_or(0, String::len);
+        self.hold(PLACE + partial.json_path.len() + text)?;
         let new = match (partial.string_value, partial.number_value, partial.bool_value) {
             (Some(text), ..) => Value::String(text),
             (_, Some(number), _) => number,
@@ -41,13 +50,25 @@ impl Args {
             _ => Value::Null,
         };
         let goes_on = self.open.as_deref() == Some(&*partial.json_path);
-        let slot = place(&mut self.value, &partial.json_path).ok_or_else(unreadable)?;
+        let mut room = LARGEST.saturating_sub(self.size) / PLACE;
+        let slot = place(&mut self.value, &partial.json_path, &mut room).ok_or_else(unreadable)?;
+        self.size = LARGEST.saturating_sub(room * PLACE);
         match (slot, new) {
             (Value::String(text), Value::String(piece)) if goes_on => text.push_str(&piece),
             (slot, new) => *slot = new,
         }
         self.open = more.then_some(partial.json_path);
         Ok(())
+    }
+
+    /// Counts bytes that are kept until the call is whole.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.size = self.size.saturating_add(bytes);
+        if self.size <= LARGEST {
+            return Ok(());
+        }
+        let message = format!("a call's arguments are larger than {LARGEST} bytes");
+        Err(ModelError::new(ModelErrorKind::Malformed, message))
     }
 
     /// What is there, as JSON.
@@ -63,8 +84,8 @@ impl Args {
     }
 }
 
-/// Where a path such as `$.a[0].b` or `$['a'][0]` leads. What is not there yet is made.
-fn place<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+/// Where a path such as `$.a[0].b` or `$['a'][0]` leads. What is not there yet is made, as long as there is room.
+fn place<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut slot = value;
     for _ in 0..DEEPEST {
@@ -89,6 +110,7 @@ fn place<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
                     return None;
                 }
                 if index >= items.len() {
+                    *room = room.checked_sub(index + 1 - items.len())?;
                     items.resize(index + 1, Value::Null);
                 }
                 items.get_mut(index)?
@@ -174,6 +196,23 @@ mod tests {
     fn a_text_is_added_to_only_while_it_goes_on() {
         let piece = |text: &str| json!({"jsonPath": "$.a", "stringValue": text});
         check(json!([piece("x"), piece("y")]), Some(json!({"a": "y"})));
+    }
+
+    #[test]
+    fn arguments_without_end_are_refused() {
+        let endless = |piece: Value| {
+            let mut args = Args::default();
+            (0..200_000_usize).find_map(|n| {
+                let mut piece = piece.clone();
+                if piece.get("jsonPath").is_none() {
+                    piece["jsonPath"] = format!("$.a[{}]", (n + 1) * 1_000).into();
+                }
+                args.add(serde_json::from_value(piece).unwrap()).err().map(|_| n)
+            })
+        };
+        let text = json!({"jsonPath": "$.a", "stringValue": "x".repeat(1 << 14), "willContinue": true});
+        assert!(endless(text).is_some_and(|n| n < 2_100));
+        assert!(endless(json!({"numberValue": 1})).is_some_and(|n| n < 2_100));
     }
 
     #[test]

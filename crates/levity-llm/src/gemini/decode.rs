@@ -190,6 +190,7 @@ impl Decoder {
             self.begin(name, call.id.unwrap_or_default(), sink);
         }
         let Some(open) = &mut self.open else { return Ok(()) };
+        open.args.hold(rest.iter().map(|(name, value)| name.len() + value.to_string().len()).sum())?;
         open.fields.extend(rest);
         if let Some(args) = call.args.filter(|args| !args.is_null()) {
             open.args.set(args);

@@ -1,5 +1,7 @@
 //! Requests, as Gemini takes them.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{
@@ -10,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use super::config::{Family, merge};
 use crate::body::{List, write};
-use crate::schema;
+use crate::{names, schema};
 
 type Fields = Map<String, Value>;
 
@@ -47,7 +49,8 @@ fn encode(message: &Message, calls: Option<&Message>, signs: bool) -> Vec<u8> {
 /// A part of what Gemini is told.
 fn told(part: &Part) -> Option<Value> {
     match part {
-        Part::Text(text) => Some(json!({"text": text.text})),
+        // Vertex AI refuses a text without words.
+        Part::Text(text) => (!text.text.is_empty()).then(|| json!({"text": text.text})),
         Part::Media(media) => Some(medium(media)),
         Part::Opaque(opaque) => own(Some(opaque)).map(|fields| fields.clone().into()),
         _ => None,
@@ -80,7 +83,7 @@ fn call(call: &ToolCall, must_sign: bool) -> Value {
         (None, Value::Null) => json!({}),
         (None, other) => json!({"value": other}),
     };
-    let part = json!({"functionCall": {"name": call.name, "args": args}});
+    let part = json!({"functionCall": {"name": name(&call.name), "args": args}});
     let mut part = with(part, own(call.opaque.as_ref()));
     if must_sign && part.get("thoughtSignature").is_none() {
         part["thoughtSignature"] = UNSIGNED.into();
@@ -94,7 +97,7 @@ fn answers(message: &Message, calls: Option<&Message>, shows: bool) -> Vec<Value
     let mut seen = Vec::new();
     for result in message.results() {
         let id = calls.and_then(|calls| calls.calls().find(|call| call.id == result.call)).and_then(id);
-        let mut answer = json!({"name": result.name, "response": response(result)});
+        let mut answer = json!({"name": name(&result.name), "response": response(result)});
         if let Some(id) = id {
             answer["id"] = id.clone();
         }
@@ -114,6 +117,16 @@ fn answers(message: &Message, calls: Option<&Message>, shows: bool) -> Vec<Value
     }
     parts.extend(seen);
     parts
+}
+
+/// The name of a tool that was called, as Gemini takes it.
+fn name(name: &str) -> Cow<'_, str> {
+    let name = names::tool(name, ".:");
+    if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        name
+    } else {
+        format!("_{name}").into()
+    }
 }
 
 /// The id that Gemini gave a call, if it did.

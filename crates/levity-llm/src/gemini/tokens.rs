@@ -105,6 +105,7 @@ impl AccessTokens {
     }
 
     /// Credentials in a file: those of `gcloud auth application-default login`, or the key of a service account.
+    /// The file is read again whenever a token is needed.
     ///
     /// # Errors
     /// [`Auth`](ModelErrorKind::Auth) when the file cannot be read, or holds something else.
@@ -145,7 +146,9 @@ impl AccessTokens {
         }
         *kept = None;
         let fresh = self.0.source.ask().await?;
-        let until = fresh.lifetime.map(|life| now() + life.saturating_sub(MARGIN.min(life / 2)));
+        // What lives longer than the clock can tell is used until it is refused.
+        let until =
+            fresh.lifetime.and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 2))));
         *kept = Some(Kept { token: fresh.token.clone(), until });
         Ok(fresh.token)
     }

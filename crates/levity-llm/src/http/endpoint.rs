@@ -126,12 +126,6 @@ impl Endpoint {
         self.wait(client.get(&url, headers)).await
     }
 
-    /// An address may be given with the version that paths begin with.
-    fn url(&self, path: &str) -> String {
-        let path = path.strip_prefix("/v1").filter(|_| self.base.ends_with("/v1")).unwrap_or(path);
-        format!("{}{path}", self.base)
-    }
-
     async fn wait(
         &self,
         sent: impl Future<Output = Result<reqwest::Response, reqwest::Error>>,
@@ -142,6 +136,22 @@ impl Endpoint {
             Some(Err(error)) => Err(failed(error)),
             None if timer.is_over() => Err(too_slow("the call", self.limits.total)),
             None => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
+        }
+    }
+
+    /// Where a request goes. The address may be given with the version that paths begin with, or with another one,
+    /// which then counts; and with a query, which goes behind the path.
+    fn url(&self, path: &str) -> String {
+        let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
+        let base = base.trim_end_matches('/');
+        let versioned = base.rsplit('/').next().is_some_and(is_version);
+        let path = match path.trim_start_matches('/').split_once('/') {
+            Some((first, _)) if versioned && is_version(first) => path.get(first.len() + 1..).unwrap_or(path),
+            _ => path,
+        };
+        match query {
+            "" => format!("{base}{path}"),
+            query => format!("{base}{path}{}{query}", if path.contains('?') { '&' } else { '?' }),
         }
     }
 
@@ -165,8 +175,17 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("base", &self.base).finish_non_exhaustive()
+        // A key may be in the query.
+        let base = self.base.split('?').next().unwrap_or_default();
+        f.debug_struct("Endpoint").field("base", &base).finish_non_exhaustive()
     }
+}
+
+/// Whether a step of a path is a version, such as `v1` or `v1beta`.
+fn is_version(step: &str) -> bool {
+    let digits = step.strip_prefix('v').unwrap_or_default();
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// A reply that has begun. Dropping it closes the connection.
@@ -246,4 +265,28 @@ pub(super) fn failed(error: reqwest::Error) -> ModelError {
 
 fn too_slow(what: &str, limit: Duration) -> ModelError {
     ModelError::new(ModelErrorKind::Timeout, format!("{what} did not come within {limit:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(base: &str, path: &str, expected: &str) {
+        assert_eq!(Endpoint::new(base).url(path), expected);
+    }
+
+    #[test]
+    fn an_address_may_have_a_version_and_a_query() {
+        check("http://h", "/v1/messages", "http://h/v1/messages");
+        check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
+        check("http://h/v1", "/responses", "http://h/v1/responses");
+        check("http://h/v1beta", "/v1beta/models/x:y?alt=sse", "http://h/v1beta/models/x:y?alt=sse");
+        check("http://h/v1beta1", "/v1/projects/p", "http://h/v1beta1/projects/p");
+        check("http://h/very", "/v1/messages", "http://h/very/v1/messages");
+        check("http://h/openai/?api-version=1", "/responses", "http://h/openai/responses?api-version=1");
+        check("http://h?key=1", "/v1beta/models/x:y?alt=sse", "http://h/v1beta/models/x:y?alt=sse&key=1");
+        check("http://h/token", "", "http://h/token");
+        assert!(!format!("{:?}", Endpoint::new("http://h?key=abc")).contains("abc"));
+    }
 }

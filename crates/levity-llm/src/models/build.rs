@@ -148,7 +148,14 @@ impl Models {
             }
             #[cfg(feature = "openai")]
             Api::Responses => {
-                let model = crate::OpenAiModel::new(or_none(key), name.id);
+                // Others speak the same, and have not all that OpenAI has.
+                let model = match name.provider {
+                    "openai" => crate::OpenAiModel::new(or_none(key), name.id),
+                    _ => {
+                        let model = crate::OpenAiModel::compatible("", name.id);
+                        key.map_or_else(|| model.clone(), |key| model.clone().with_key(key))
+                    }
+                };
                 return Ok(made!(self, name, model.with_endpoint(there)));
             }
             #[cfg(feature = "anthropic")]
@@ -244,6 +251,7 @@ fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
 }
 
 /// An address without a path means the first version of the API there.
+#[cfg(feature = "compatible")]
 fn versioned(base_url: &str) -> String {
     let trimmed = base_url.trim_end_matches('/');
     let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
@@ -264,6 +272,7 @@ fn ollama_host(host: &str) -> String {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "compatible")]
     #[test]
     fn an_address_without_a_path_gets_a_version() {
         assert_eq!(versioned("http://127.0.0.1:8080"), "http://127.0.0.1:8080/v1");

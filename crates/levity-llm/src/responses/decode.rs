@@ -72,8 +72,7 @@ impl Decode for Decoder {
             return Ok(());
         }
         if self.items.len() > MOST_ITEMS {
-            let message = format!("the reply has more than {MOST_ITEMS} items");
-            return Err(ModelError::new(ModelErrorKind::Malformed, message));
+            return Err(too_many());
         }
         let mut event = read(data)?;
         if event.kind.is_empty() {
@@ -120,7 +119,10 @@ impl Decoder {
             "response.output_item.added" => self.added(event.output_index, &more.item, sink),
             "response.content_part.done" => self.part_done(event, &more.part, sink),
             "response.output_item.done" => self.done(event.output_index, more.item, sink),
-            _ => return self.finish(more.response.unwrap_or_default(), sink),
+            kind => {
+                let end = kind.trim_start_matches("response.");
+                return self.finish(more.response.unwrap_or_default(), end, sink);
+            }
         }
         Ok(())
     }
@@ -131,11 +133,14 @@ impl Decoder {
         plain(&value).map_or(Ok(()), |failure| Err(failure.into_error(None)))
     }
 
-    /// The reply has come to its end. Items that were not told of before are in it, but for servers that leave out
-    /// all of them.
-    fn finish(&mut self, reply: Reply, sink: &mut Sink) -> Result<(), ModelError> {
+    /// The reply has come to its end, as it says itself or else the event. Items that were not told of before are in
+    /// it, but for servers that leave out all of them.
+    fn finish(&mut self, reply: Reply, end: &str, sink: &mut Sink) -> Result<(), ModelError> {
         (self.ended, sink.done) = (true, true);
-        let status = reply.status.as_deref().unwrap_or("completed");
+        let status = reply.status.as_deref().unwrap_or(end);
+        if reply.output.as_ref().is_some_and(|output| output.len() > MOST_ITEMS) {
+            return Err(too_many());
+        }
         if status == "failed" || reply.error.is_object() {
             let failure = plain(&json!({"error": reply.error}));
             return Err(failure.unwrap_or_default().into_error(None));
@@ -161,6 +166,10 @@ impl Decoder {
         }));
         Ok(())
     }
+}
+
+fn too_many() -> ModelError {
+    ModelError::new(ModelErrorKind::Malformed, format!("the reply has more than {MOST_ITEMS} items"))
 }
 
 fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
@@ -209,5 +218,5 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
         return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no output"));
     }
     let reply = Reply::deserialize(reply).map_err(unreadable)?;
-    Decoder::default().finish(reply, sink)
+    Decoder::default().finish(reply, "completed", sink)
 }

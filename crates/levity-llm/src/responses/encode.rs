@@ -11,9 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LATER, NAME};
 use crate::body::{List, write};
-
-/// The longest id of a call that is taken.
-const LONGEST_ID: usize = 64;
+use crate::names;
 
 pub(super) fn input(request: &Request, stored: bool, list: &mut List<'_>) {
     let wire = if stored { "openai_responses, stored" } else { NAME };
@@ -49,8 +47,8 @@ fn is_foreign(media: &Media) -> bool {
 fn encode(message: &Message, before: Option<&Message>, stored: bool) -> Vec<u8> {
     let mut items = Items::default();
     match message.role {
-        Role::System => items.add(&json!({"role": "system", "content": message.text()})),
-        Role::User => items.add(&json!({"role": "user", "content": content(&message.parts)})),
+        Role::System => told("system", message, &mut items),
+        Role::User => told("user", message, &mut items),
         Role::Assistant => assistant(message, stored, &mut items),
         Role::Tool => message.results().for_each(|result| items.add(&answer(result, before))),
     }
@@ -70,17 +68,25 @@ impl Items {
     }
 }
 
-fn content(parts: &[Part]) -> Value {
-    if let [Part::Text(text)] = parts {
-        return json!(text.text);
+/// What the model is told, unless nothing of it can be: an empty list is refused.
+fn told(role: &str, message: &Message, items: &mut Items) {
+    if let [Part::Text(text)] = &*message.parts {
+        return items.add(&json!({"role": role, "content": text.text}));
     }
+    let content = content(&message.parts);
+    if !content.is_empty() {
+        items.add(&json!({"role": role, "content": content}));
+    }
+}
+
+fn content(parts: &[Part]) -> Vec<Value> {
     let piece = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "input_text", "text": text.text})),
         Part::Media(media) => Some(shown(media)),
         Part::Opaque(opaque) => own(Some(opaque)).cloned(),
         _ => None,
     };
-    Value::Array(parts.iter().filter_map(piece).collect())
+    parts.iter().filter_map(piece).collect()
 }
 
 fn shown(media: &Media) -> Value {
@@ -90,17 +96,20 @@ fn shown(media: &Media) -> Value {
         // What was uploaded before has an id.
         MediaSource::Url(id) if id.starts_with("file-") => json!({"type": kind, "file_id": id}),
         MediaSource::Url(url) if is_image => json!({"type": kind, "image_url": url}),
+        MediaSource::Url(url) if url.starts_with("data:") => file(media, url),
         MediaSource::Url(url) => json!({"type": kind, "file_url": url}),
         MediaSource::Bytes(bytes) => {
             let data = format!("data:{};base64,{}", media.mime, STANDARD.encode(bytes.as_slice()));
-            if is_image {
-                return json!({"type": kind, "image_url": data});
-            }
-            let name = media.name.as_deref().map_or_else(|| file_name(&media.mime), Cow::Borrowed);
-            json!({"type": kind, "filename": name, "file_data": data})
+            if is_image { json!({"type": kind, "image_url": data}) } else { file(media, &data) }
         }
         _ => json!({"type": "input_text", "text": ""}),
     }
+}
+
+/// A file that is here.
+fn file(media: &Media, data: &str) -> Value {
+    let name = media.name.as_deref().map_or_else(|| file_name(&media.mime), Cow::Borrowed);
+    json!({"type": "input_file", "filename": name, "file_data": data})
 }
 
 fn file_name(mime: &str) -> Cow<'static, str> {
@@ -238,7 +247,7 @@ fn asked(call: &ToolCall, forgotten: bool) -> Value {
     let mut item = Map::new();
     item.insert("type".to_owned(), "function_call".into());
     item.insert("call_id".to_owned(), call_id(&call.id, data.is_some()).into());
-    item.insert("name".to_owned(), call.name.clone().into());
+    item.insert("name".to_owned(), names::tool(&call.name, "").into());
     let text = || call.raw.clone().unwrap_or_else(|| call.args.to_string());
     if is_custom(call) {
         item.insert("input".to_owned(), call.args.as_str().map_or_else(text, str::to_owned).into());
@@ -266,22 +275,16 @@ fn answer(result: &ToolResult, before: Option<&Message>) -> Value {
         Content::Text(text) => json!({"type": "input_text", "text": text}),
         _ => json!({"type": "input_text", "text": ""}),
     };
-    json!({"type": kind, "call_id": id, "output": result.content.iter().map(piece).collect::<Vec<_>>()})
+    let mut output: Vec<Value> = result.content.iter().map(piece).collect();
+    // What is shown stands beside the value, and not in its place.
+    if let Some(value) = result.value.as_ref().filter(|_| !result.content.iter().any(is_text)) {
+        output.insert(0, json!({"type": "input_text", "text": value.to_string()}));
+    }
+    json!({"type": kind, "call_id": id, "output": output})
 }
 
-/// A call's id. One of another provider's may be longer than is taken here; it is cut, and told from others that begin
-/// alike by a hash (FNV-1a).
+/// A call's id. One of another provider's may be longer than is taken here.
 fn call_id(id: &CallId, is_own: bool) -> Cow<'_, str> {
-    let id = id.as_str();
-    if is_own || id.len() <= LONGEST_ID {
-        return Cow::Borrowed(id);
-    }
-    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let mut end = LONGEST_ID - 17;
-    while !id.is_char_boundary(end) {
-        end -= 1;
-    }
-    Cow::Owned(format!("{}-{hash:016x}", id.get(..end).unwrap_or_default()))
+    let id = Cow::Borrowed(id.as_str());
+    if is_own { id } else { names::id(id) }
 }

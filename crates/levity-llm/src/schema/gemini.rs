@@ -28,7 +28,9 @@ pub(crate) fn parameters(schema: &Value) -> Option<Value> {
     let mut narrow = narrow(schema);
     let map = narrow.as_object_mut()?;
     let has = |name: &str| map.get(name).and_then(Value::as_object).is_some_and(|inner| !inner.is_empty());
-    if !has("properties") && !has("additionalProperties") && !map.contains_key("anyOf") {
+    let is_free = |name: &str| schema.get(name).is_some_and(|open| *open != Value::Bool(false));
+    let is_free = is_free("additionalProperties") || is_free("patternProperties");
+    if !has("properties") && !is_free && !map.contains_key("anyOf") {
         return None;
     }
     if !map.contains_key("anyOf") {
@@ -226,8 +228,8 @@ impl Narrow<'_> {
             words.say(&format!("{name} is required"));
         }
         match map.get("additionalProperties") {
-            Some(Value::Bool(false)) => {
-                form.insert("additionalProperties".to_owned(), json!(false));
+            Some(Value::Bool(open)) => {
+                form.insert("additionalProperties".to_owned(), json!(open));
             }
             Some(schema @ Value::Object(inner)) if !inner.is_empty() => {
                 let narrow = self.nested("of", schema);

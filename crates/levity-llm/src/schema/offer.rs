@@ -7,6 +7,7 @@ use levity_core::{OutputSchema, ToolSpec};
 use serde_json::Value;
 
 use super::nulls::Nulls;
+use super::object;
 use super::strict::strict;
 use crate::body::write;
 
@@ -59,7 +60,7 @@ impl Offers {
                         write(&mut json, &tool(spec, &made.schema, true));
                         nulls.extend(made.nulls.map(|shape| (spec.name.clone(), Arc::new(shape))));
                     }
-                    None => write(&mut json, &tool(spec, &spec.input, false)),
+                    None => write(&mut json, &tool(spec, &object::input(&spec.input), false)),
                 }
             }
             Offer { json, nulls: (!nulls.is_empty()).then(|| Arc::new(nulls)) }

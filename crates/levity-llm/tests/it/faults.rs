@@ -131,6 +131,7 @@ async fn what_came_before_the_fault_is_not_lost() {
 async fn a_reply_that_is_none_is_malformed() {
     for answer in [
         Answer::json(200, "<html>hello</html>"),
+        Answer::json(200, "{\"choices\": oops"),
         Answer::json(200, [0xff, 0xfe, 0x00]),
         Answer::json(200, "[]"),
         Answer::json(200, "null"),
@@ -323,4 +324,14 @@ async fn a_request_on_a_new_connection_is_sent_once() {
     assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true));
     assert_eq!(seen.load(Ordering::SeqCst), 1);
     task.abort();
+}
+
+#[tokio::test]
+async fn limits_may_be_endless() {
+    let server = Server::saying(Answer::sse(format!("{PIECE}data: [DONE]\n\n"))).await;
+    let endless = |limits: &mut TimeLimits| {
+        let most = Duration::MAX;
+        (limits.connect, limits.first_byte, limits.stall, limits.total) = (most, most, most, most);
+    };
+    assert_eq!(hasty(&server, endless).complete(request()).await.unwrap().message.text(), "aaaaaaaa");
 }

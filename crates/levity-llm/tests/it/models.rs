@@ -50,6 +50,14 @@ fn a_server_of_ones_own_needs_its_own_key() {
 }
 
 #[test]
+fn a_name_tells_what_the_list_does_not() {
+    let models = Models::new().with_variable("ANTHROPIC_API_KEY", "k").with_variable("GEMINI_API_KEY", "k");
+    let abilities = |name: &str| models.model(name).unwrap().card().abilities;
+    assert!(!abilities("anthropic:claude-3-5-haiku-latest").output_schema);
+    assert!(abilities("gemini:gemini-9-flash").images);
+}
+
+#[test]
 fn an_unknown_model_works_at_an_unknown_price() {
     let model = Models::new().model("compatible:never-heard-of@http://127.0.0.1:9").unwrap();
     assert!(model.card().price.is_none());

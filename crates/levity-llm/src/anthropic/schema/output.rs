@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{find, take_object, tell};
+use crate::schema::object::{find, take_object, tell};
 
 /// What the API puts up with: properties that may be missing, and choices between types.
 const MOST_OPTIONAL: usize = 24;

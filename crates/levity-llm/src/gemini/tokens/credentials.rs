@@ -27,8 +27,12 @@ const LONGEST: usize = 1 << 20;
 /// What a file has in it.
 #[derive(Clone)]
 pub(super) struct Credentials {
+    /// The file they are from.
+    path: PathBuf,
     grant: Grant,
     url: String,
+    /// Whether somebody else than the file says where tokens are asked for.
+    moved: bool,
     quota_project: Option<String>,
 }
 
@@ -81,10 +85,10 @@ impl Credentials {
         // What is wrong is told without what is in the file.
         let file: File = serde_json::from_str(&text)
             .map_err(|_| wrong(&format!("`{}` is no JSON of credentials", path.display())))?;
-        Self::of(file)
+        Self::of(file, path)
     }
 
-    fn of(file: File) -> Result<Self, ModelError> {
+    fn of(file: File, path: &Path) -> Result<Self, ModelError> {
         let need = |field: Option<String>, name: &str| {
             field
                 .filter(|value| !value.is_empty())
@@ -108,12 +112,23 @@ impl Credentials {
             }
         };
         let url = file.token_uri.filter(|url| !url.is_empty()).unwrap_or_else(|| TOKEN_URL.to_owned());
-        Ok(Self { grant, url, quota_project: file.quota_project_id })
+        Ok(Self { path: path.to_owned(), grant, url, moved: false, quota_project: file.quota_project_id })
     }
 
     pub(super) fn with_url(mut self, url: &str) -> Self {
         url.clone_into(&mut self.url);
+        self.moved = true;
         self
+    }
+
+    /// What the file says now: who logs in again, or takes another key, need not start the program again. While it
+    /// cannot be read, what it said before counts.
+    fn renewed(&self) -> Self {
+        match Self::read(&self.path) {
+            Ok(renewed) if self.moved => renewed.with_url(&self.url),
+            Ok(renewed) => renewed,
+            Err(_) => self.clone(),
+        }
     }
 
     pub(super) fn quota_project(&self) -> Option<&str> {
@@ -122,6 +137,10 @@ impl Credentials {
 
     /// Asks Google for a token.
     pub(super) async fn ask(&self) -> Result<AccessToken, ModelError> {
+        self.renewed().ask_as_known().await
+    }
+
+    async fn ask_as_known(&self) -> Result<AccessToken, ModelError> {
         let form = Secret::from("application/x-www-form-urlencoded");
         let body = self.form()?.into_bytes();
         let mut reply = Endpoint::new(&self.url).send("", &[("content-type", form)], body).await?;

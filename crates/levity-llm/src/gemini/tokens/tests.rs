@@ -123,3 +123,9 @@ fn nothing_shows_a_token() {
     let shown = format!("{:?} {:?}", AccessTokens::from("ya29.x"), AccessToken::new("ya29.x"));
     assert!(!shown.contains("ya29"), "{shown}");
 }
+
+#[tokio::test]
+async fn a_token_may_live_for_ever() {
+    let tokens = AccessTokens::from_fn(|| async { Ok(AccessToken::new("t").with_lifetime(Duration::MAX)) });
+    assert_eq!((next(&tokens).await, next(&tokens).await), ("t".to_owned(), "t".to_owned()));
+}

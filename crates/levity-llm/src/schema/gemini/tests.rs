@@ -257,3 +257,14 @@ fn a_function_without_arguments_has_no_parameters() {
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
     assert_eq!(parameters(&map), Some(map));
 }
+
+#[test]
+fn a_function_may_take_anything() {
+    let free = json!({"type": "object", "additionalProperties": true, "description": "Any pairs."});
+    assert_eq!(parameters(&free), Some(free));
+    let named = parameters(&json!({"type": "object", "patternProperties": {"^x-": {"type": "string"}}}));
+    assert!(named.is_some_and(|named| named["description"].as_str().unwrap().contains("^x-")));
+    for none in [json!({"type": "object"}), json!({"type": "object", "additionalProperties": false})] {
+        assert_eq!(parameters(&none), None);
+    }
+}

@@ -195,3 +195,45 @@ async fn a_choice_of_tools_is_told() {
         assert!(sent(alone).await.get("tool_choice").is_none(), "there are no tools");
     }
 }
+
+#[tokio::test]
+async fn ids_and_names_of_others_are_made_to_fit() {
+    let ids = ["fc_1|rs/2".to_owned(), format!("{}a", "x".repeat(90)), format!("{}b", "x".repeat(90))];
+    let names = ["functions.add", "", "add"];
+    let calls = ids.iter().zip(names).map(|(id, name)| ToolCall::new(id.as_str(), name, json!({})));
+    let history = called(calls.map(Part::ToolCall).collect::<Vec<_>>(), || Ok(ToolOutput::text("7")));
+    let body = sent(Request::new().with_history(history)).await;
+    let sent = |message, name: &str| -> Vec<String> {
+        let blocks = content(&body, message).as_array().unwrap().iter();
+        blocks.map(|block| block[name].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(sent(1, "name"), ["functions_add", "unnamed", "add"]);
+    let ids = sent(1, "id");
+    assert_eq!(ids, sent(2, "tool_use_id"));
+    assert!(ids.iter().all(|id| id.len() <= 64), "{ids:?}");
+    assert_ne!(ids[1], ids[2]);
+}
+
+#[tokio::test]
+async fn who_marks_something_sets_all_marks() {
+    let mut marked = Text::new("Long.");
+    marked.opaque = Some(Opaque::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
+    let request = Request::new().with_system("Be brief.").with_tools([add()]);
+    let request = request
+        .with_message(Message::new(Role::User, [Part::Text(marked)]))
+        .with_message(Message::assistant("Yes."))
+        .with_message(Message::user("And?"));
+    assert_eq!(sent(request.clone()).await.to_string().matches(MARK).count(), 1);
+    let mut options = levity_core::Options::new();
+    options.extra.insert(MARK.to_owned(), json!({"type": "ephemeral", "ttl": "1h"}));
+    let request = ask().with_system("Be brief.").with_tools([add()]).with_options(options);
+    assert_eq!(sent(request).await.to_string().matches(MARK).count(), 1);
+}
+
+#[tokio::test]
+async fn white_space_at_the_end_is_found_before_what_is_not_sent() {
+    let container = Part::Opaque(Opaque::new("anthropic", json!({"container": "c1"})));
+    let reply = Message::new(Role::Assistant, [Part::text("So "), container]);
+    let body = sent(ask().with_message(reply)).await;
+    assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "So"}]));
+}

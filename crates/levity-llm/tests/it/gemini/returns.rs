@@ -180,3 +180,17 @@ async fn what_others_gave_out_stays_out() {
         .with_message(Message::user("b"));
     assert_eq!(contents("gemini-3-flash", silent).await.as_array().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn names_that_no_tool_has_are_made_to_fit() {
+    let calls =
+        ["default_api:f", "7 up", ""].map(|name| Part::ToolCall(ToolCall::new(name, name, json!({}))));
+    let reply = Response::new(Message::new(Role::Assistant, calls));
+    let history = after(&reply, |_| Err(ToolError::failed("no such tool")));
+    let contents = contents("gemini-2.5-flash", Request::new().with_history(history)).await;
+    for (at, kind) in [(1, "functionCall"), (2, "functionResponse")] {
+        let parts = contents[at]["parts"].as_array().unwrap().iter();
+        let names: Vec<_> = parts.map(|part| part[kind]["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["default_api:f", "_7_up", "unnamed"]);
+    }
+}

@@ -186,3 +186,20 @@ async fn a_message_is_written_once() {
     let kept = request.history.encoded(0, "gemini", || panic!("it was written already"));
     assert_eq!(&*kept, br#"{"role":"user","parts":[{"text":"Hello"}]}"#);
 }
+
+#[tokio::test]
+async fn texts_without_words_are_left_out() {
+    let user = Message::new(Role::User, [Part::text(""), Part::text("Go.")]);
+    let request = Request::new().with_message(Message::user("")).with_message(user);
+    let body = sent("gemini-2.5-flash", request).await.body;
+    assert_eq!(body["contents"], json!([{"role": "user", "parts": [{"text": "Go."}]}]));
+}
+
+#[tokio::test]
+async fn an_address_may_have_the_version() {
+    let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
+    let there = |_| Endpoint::new(format!("{}/v1beta/", server.url()));
+    let model = GeminiModel::new("AIza-secret", "gemini-2.5-flash").with_endpoint(there);
+    model.complete(ask("?")).await.unwrap();
+    assert_eq!(server.last().line, "POST /v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+}

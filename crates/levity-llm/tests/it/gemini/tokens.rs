@@ -144,3 +144,18 @@ fn files_that_cannot_be_used_say_what_to_do() {
     let error = AccessTokens::from_file("/nowhere/at/all.json").unwrap_err();
     assert!(error.to_string().contains("gcloud auth application-default login"), "{error}");
 }
+
+#[tokio::test]
+async fn who_logs_in_again_need_not_start_again() {
+    let refused = Answer::json(400, r#"{"error": "invalid_grant"}"#);
+    let google = Server::start([refused, Answer::json(200, r#"{"access_token": "ya29.n"}"#)]).await;
+    let (folder, mut file) = (Folder::new(), user());
+    let path = folder.path().join("credentials.json");
+    std::fs::write(&path, file.to_string()).unwrap();
+    let tokens = AccessTokens::from_file(&path).unwrap().with_token_url(google.url());
+    assert_eq!(tokens.token().await.unwrap_err().kind(), ModelErrorKind::Auth);
+    file["refresh_token"] = "1-new".into();
+    std::fs::write(&path, file.to_string()).unwrap();
+    assert_eq!(tokens.token().await.unwrap().expose(), "ya29.n");
+    assert!(google.last().body.to_string().contains("refresh_token=1-new"));
+}

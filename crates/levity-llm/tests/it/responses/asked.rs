@@ -187,3 +187,64 @@ async fn notes_of_the_program_stand_where_they_were() {
     let body = sent(|model| model, "gpt-5", request).await;
     assert_eq!(body["input"][2], json!({"role": "system", "content": "Time is short."}));
 }
+
+#[tokio::test]
+async fn notes_may_show_something_and_messages_without_content_are_left_out() {
+    let image = || Part::Media(Media::url("image/png", "https://example.org/a.png"));
+    let foreign = Part::Opaque(levity_core::Opaque::new("other", json!({})));
+    let file = Part::Media(Media::url("application/pdf", "data:application/pdf;base64,AQID"));
+    let request = Request::new()
+        .with_message(Message::new(Role::User, [foreign]))
+        .with_message(Message::new(Role::System, [Part::text("See."), image()]))
+        .with_message(Message::new(Role::User, [file, Part::text("?")]));
+    let body = sent(|model| model, "gpt-5", request).await;
+    let shown = json!({"type": "input_image", "image_url": "https://example.org/a.png"});
+    let file = json!({
+        "type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,AQID",
+    });
+    assert_eq!(
+        body["input"],
+        json!([
+            {"role": "system", "content": [{"type": "input_text", "text": "See."}, shown]},
+            {"role": "user", "content": [file, {"type": "input_text", "text": "?"}]},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_value_is_told_beside_what_is_shown() {
+    let call = ToolCall::new("c1", "functions.look", json!({}));
+    let mut history = hi().history;
+    let mut exchange =
+        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let output =
+        ToolOutput::value(json!({"n": 1})).with_media(Media::url("image/png", "https://e.org/a.png"));
+    exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
+    history.close(exchange, &ToolError::failed("unused"));
+    let body = sent(|model| model, "gpt-5", Request::new().with_history(history)).await;
+    assert_eq!(body["input"][1]["name"], "functions_look", "a name that no tool can have is made to fit");
+    let shown = json!({"type": "input_image", "image_url": "https://e.org/a.png"});
+    assert_eq!(body["input"][2]["output"], json!([{"type": "input_text", "text": "{\"n\":1}"}, shown]));
+}
+
+#[tokio::test]
+async fn arguments_are_always_those_of_an_object() {
+    let named = |name: &str| json!({"properties": {name: {"type": "string"}}, "required": [name]});
+    let either = json!({"anyOf": [named("a"), named("b")]});
+    let parameters = |input: Value| async {
+        let tool = Arc::new(ToolSpec::new("t", "Does.").with_input(input));
+        let body = sent(|model| model, "gpt-5", hi().with_tools([tool])).await;
+        assert_eq!(body["tools"][0]["strict"], false);
+        body["tools"][0]["parameters"].clone()
+    };
+    let told = parameters(either).await;
+    assert_eq!((&told["type"], told.get("anyOf")), (&json!("object"), None));
+    assert_eq!(told["properties"], json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+    assert!(told["description"].as_str().unwrap().contains("anyOf"), "{told}");
+    assert_eq!(parameters(json!({"type": "object"})).await, json!({"type": "object", "properties": {}}));
+    let target = json!({"$ref": "#/$defs/A", "$defs": {"A": {
+        "type": "object", "properties": {"m": {"type": "object", "additionalProperties": true}},
+    }}});
+    let told = parameters(target).await;
+    assert!(told.get("$ref").is_none() && told["properties"]["m"].is_object(), "{told}");
+}

@@ -119,3 +119,17 @@ async fn what_cannot_be_said_is_refused() {
     }
     assert_eq!(server.seen().len(), 0);
 }
+
+#[tokio::test]
+async fn an_event_says_what_the_reply_does_not() {
+    let failed = json!({"type": "response.failed", "response": {}});
+    assert_eq!(error(events(&[began(), failed])).await.kind(), ModelErrorKind::Server);
+}
+
+#[tokio::test]
+async fn a_reply_of_endless_items_is_refused() {
+    let body = format!(r#"{{"status": "completed", "output": [{}{{}}]}}"#, "{},".repeat(1_000_000));
+    let error = error(Answer::json(200, body)).await;
+    assert_eq!(error.kind(), ModelErrorKind::Malformed);
+    assert!(error.to_string().contains("items"), "{error}");
+}
