@@ -20,7 +20,7 @@ use crate::Error;
 /// ```
 /// # use levity_llm::ModelList;
 /// let mine = ModelList::parse(r#"{"models": {"house:big": {"window": 8000, "price": {"input": 1, "output": 2}}}}"#)?;
-/// let list = ModelList::clone(&ModelList::builtin()).with(mine);
+/// let list = ModelList::clone(ModelList::builtin()).with(mine);
 /// assert_eq!(list.card("house", "big").window, Some(8000));
 /// assert!(list.card("house", "small").price.is_none());
 /// # Ok::<(), levity_llm::Error>(())
