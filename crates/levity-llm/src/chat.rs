@@ -1,5 +1,6 @@
 //! OpenAI's Chat Completions, and the many servers that speak it more or less.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::body::{Body, extra, list};
 use crate::http::{Asked, Decode as _, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::schema::answer;
 use crate::schema::nulls::Nulls;
 use crate::schema::offer::Offers;
 
@@ -221,6 +223,11 @@ impl Wire for Chat {
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
         let Asked { card, request, stream, .. } = asked;
         let mut body = Body::over(&extra(asked));
+        let request = match self.dialect {
+            Dialect::OpenAi => answer::of_object(request),
+            _ => Cow::Borrowed(request),
+        };
+        let request = &*request;
         body.field("model", &card.id);
         let mut sent = Ok(());
         body.raw("messages", |bytes| {

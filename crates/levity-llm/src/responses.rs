@@ -1,5 +1,6 @@
 //! OpenAI's Responses, and the servers that speak it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::body::list;
 use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
+use crate::schema::answer;
 use crate::schema::nulls::Nulls;
 use crate::schema::offer::{Offer, Offers};
 
@@ -145,6 +147,8 @@ impl Wire for Responses {
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
         let Asked { card, request, stream, endpoint } = asked;
         refuse(request)?;
+        let request = if self.own { answer::of_object(request) } else { Cow::Borrowed(request) };
+        let request = &*request;
         let mut fields = Fields::new(endpoint.extra(), &request.options.extra);
         fields.put("model", json!(card.id));
         if let Some(system) = &request.system {

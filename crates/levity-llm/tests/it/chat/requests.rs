@@ -348,3 +348,14 @@ async fn a_tool_is_offered_as_it_was_written() {
     let body = sent(Request::new().with_message(Message::user("Go.")).with_tools([tool])).await;
     assert_eq!(body["tools"][0]["function"]["parameters"], input);
 }
+
+#[tokio::test]
+async fn openai_is_asked_in_words_for_an_answer_that_is_no_object() {
+    let list = json!({"type": "array", "items": {"type": "string"}});
+    let request = || asked().with_output(OutputSchema::new("names", list.clone()));
+    let body = sent_by(openai, request()).await;
+    assert!(body.get("response_format").is_none(), "{body}");
+    let system = body["messages"][0]["content"].as_str().unwrap();
+    assert!(system.starts_with("Be brief.") && system.contains(&list.to_string()), "{system}");
+    assert_eq!(sent(request()).await["response_format"]["json_schema"]["schema"], list);
+}
