@@ -151,8 +151,11 @@ impl Sink {
 
     /// More of a call's arguments, in the same way.
     pub(crate) fn add_args(&mut self, call: u32, text: Cow<'_, str>) {
-        match self.deltas.back_mut() {
-            Some(Delta::CallArgs { index, text: last }) if *index == call => last.push_str(&text),
+        match (self.deltas.back_mut(), self.filters.get_mut(&call)) {
+            (Some(Delta::CallArgs { index, text: last }), filter) if *index == call => match filter {
+                Some(filter) => last.push_str(&filter.feed(&text)),
+                None => last.push_str(&text),
+            },
             _ => self.push(Delta::CallArgs { index: call, text: text.into_owned() }),
         }
     }

@@ -45,7 +45,7 @@ async fn thinking_is_told_as_the_model_takes_it() {
     let think = |mode| with(|options| options.thinking = Some(mode));
     let body = sent(think(ThinkingMode::Low)).await;
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2048}));
-    assert_eq!(body["max_tokens"], 64_000);
+    assert_eq!(body["max_tokens"], 10_240);
     let body = sent(think(ThinkingMode::Off)).await;
     assert_eq!(body["thinking"], json!({"type": "disabled"}));
     let body = sent_by(|model| model.with_generation(4, 6), think(ThinkingMode::Medium)).await;
@@ -89,7 +89,7 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
     )
     .await;
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 3000}));
-    assert_eq!(body["max_tokens"], 64_000, "there is room for thinking");
+    assert_eq!(body["max_tokens"], 11_192, "there is room for thinking");
     assert_eq!((&body["tools"][0]["name"], &body["tools"][1]), (&json!("add"), &search));
     assert_eq!(body["tools"].as_array().unwrap().len(), 2);
     let format = json!({"type": "json_schema", "schema": {"type": "string"}});

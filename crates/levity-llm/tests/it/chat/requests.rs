@@ -53,7 +53,7 @@ async fn options_and_tools() {
     let plain = |body: &Value, name: &str| body.get(name).cloned();
     assert_eq!(
         body["tools"],
-        json!([{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}])
+        json!([{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}}])
     );
     for (name, value) in [
         ("temperature", json!(0.5)),
