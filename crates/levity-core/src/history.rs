@@ -232,10 +232,12 @@ impl Exchange {
     /// Renames calls, and their answers, whose id is empty, taken, or used twice in this reply.
     fn make_unique(&mut self, taken: &HashSet<CallId>) {
         let mut seen = HashSet::new();
+        let alone = self.reply.calls().nth(1).is_none();
+        let mut is_new = |id| alone || seen.insert(id);
         let clash = self
             .reply
             .calls()
-            .any(|call| call.id.as_str().is_empty() || taken.contains(&call.id) || !seen.insert(&call.id));
+            .any(|call| call.id.as_str().is_empty() || taken.contains(&call.id) || !is_new(&call.id));
         if !clash {
             return;
         }

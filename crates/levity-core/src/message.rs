@@ -42,7 +42,10 @@ pub struct Message {
 impl Message {
     /// A message of these parts.
     pub fn new(role: Role, parts: impl IntoIterator<Item = Part>) -> Self {
-        Self { role, parts: parts.into_iter().collect() }
+        let mut parts: Vec<Part> = parts.into_iter().collect();
+        // It stays for as long as the conversation does.
+        parts.shrink_to_fit();
+        Self { role, parts }
     }
 
     /// A text from the user.

@@ -402,7 +402,7 @@ impl Fold {
 
     /// The reply; a text that stayed empty is left out, since providers refuse to take one back.
     pub fn finish(self) -> Response {
-        let parts: Vec<Part> = self
+        let mut parts: Vec<Part> = self
             .parts
             .into_iter()
             .filter(|part| !matches!(part, Building::Whole(Part::Text(Text { text, opaque: None })) if text.is_empty()))
@@ -419,6 +419,8 @@ impl Fold {
                 }),
             })
             .collect();
+        // It stays for as long as the conversation does.
+        parts.shrink_to_fit();
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
         let finish = self.finish.unwrap_or(if calls { Finish::ToolCalls } else { Finish::Stop });
         Response::new(Message { role: Role::Assistant, parts }).with_finish(finish).with_usage(self.usage)

@@ -1,9 +1,13 @@
 //! JSON bodies that are written once.
 
+use levity_core::History;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::http::Asked;
+
+/// Room for what is mostly small, so that it need not grow time and again.
+pub(crate) const ROOM: usize = 512;
 
 /// An object, field by field.
 pub(crate) struct Body {
@@ -14,7 +18,9 @@ pub(crate) struct Body {
 
 impl Body {
     pub(crate) fn new() -> Self {
-        Self { bytes: b"{".to_vec(), taken: Vec::new() }
+        let mut bytes = Vec::with_capacity(ROOM);
+        bytes.push(b'{');
+        Self { bytes, taken: Vec::new() }
     }
 
     /// A body that begins with fields of the user's own. A field that is added later under the same name is left out.
@@ -23,6 +29,11 @@ impl Body {
         extra.iter().for_each(|(name, value)| body.field(name, value));
         body.taken = extra.keys().cloned().collect();
         body
+    }
+
+    /// Makes room for what a conversation takes.
+    pub(crate) fn reserve(&mut self, history: &History) {
+        self.bytes.reserve(2 * ROOM + history.size() + history.len() * ROOM / 4);
     }
 
     /// Adds a field.

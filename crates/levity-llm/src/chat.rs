@@ -228,6 +228,7 @@ impl Wire for Chat {
             _ => Cow::Borrowed(request),
         };
         let request = &*request;
+        body.reserve(&request.history);
         body.field("model", &card.id);
         let mut sent = Ok(());
         body.raw("messages", |bytes| {

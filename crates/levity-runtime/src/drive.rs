@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::StreamExt;
 use levity_core::{
     Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
     EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
@@ -27,9 +27,11 @@ mod child;
 mod lost;
 mod orders;
 mod park;
+mod under_way;
 
 pub(crate) use audit::Audit;
 use park::{Next, Resting};
+use under_way::UnderWay;
 
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
@@ -39,8 +41,8 @@ pub(crate) struct Driver<M> {
     state: State<M>,
     around: Around,
     line: Option<Line>,
-    effects: FuturesUnordered<BoxFuture<'static, Performed>>,
-    children: FuturesUnordered<BoxFuture<'static, Performed>>,
+    effects: UnderWay<Performed>,
+    children: UnderWay<Performed>,
     questions: Vec<Question>,
     lookups: Vec<Lookup>,
     resting: Resting,
@@ -144,8 +146,8 @@ impl<M: Machine + 'static> Driver<M> {
             log,
             around,
             line,
-            effects: FuturesUnordered::new(),
-            children: FuturesUnordered::new(),
+            effects: UnderWay::new(),
+            children: UnderWay::new(),
             questions: Vec::new(),
             lookups: Vec::new(),
             resting: Resting::default(),

@@ -110,6 +110,16 @@ impl Runtime {
         job: Job<M>,
         attached: Option<(Line, Arc<Hub>)>,
     ) -> (RunId, Driven<M>) {
+        // In a box, since a run that is driven needs no room for what it began with.
+        let Begun { run, driver, _close } = Box::pin(self.begin(job, attached)).await;
+        let driven = match driver {
+            Ok(driver) => driver.drive().await,
+            Err(stopped) => Err(*stopped),
+        };
+        (run, driven)
+    }
+
+    async fn begin<M: Machine + 'static>(&self, job: Job<M>, attached: Option<(Line, Arc<Hub>)>) -> Begun<M> {
         let run = job.id.unwrap_or_else(|| RunId::random(&*self.shared.world));
         let (line, hub) = match attached {
             Some((line, hub)) => (Some(line), Some(hub)),
@@ -119,18 +129,18 @@ impl Runtime {
         let opened = self.open(&run, job.origin, job.limits, line).await;
         let Ready { machine, open, limits, line, fork } = match opened {
             Ok(ready) => ready,
-            Err((machine, error)) => return (run, Err((machine, error))),
+            Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), _close },
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit) = (job.executor, job.audit.is_some());
         let (cancel, depth, origin, before, rests) = (None, 0, None, None, None);
         let around =
             Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before, rests };
-        let driven = match Driver::new(run.clone(), machine, open, fork, around, line) {
-            Ok(driver) => driver.audited(job.audit).drive().await,
-            Err((machine, error)) => Err((Some(machine), error)),
+        let driver = match Driver::new(run.clone(), machine, open, fork, around, line) {
+            Ok(driver) => Ok(driver.audited(job.audit)),
+            Err((machine, error)) => Err(Box::new((Some(machine), error))),
         };
-        (run, driven)
+        Begun { run, driver, _close }
     }
 
     /// Opens the run's log and makes its machine.
@@ -281,6 +291,15 @@ struct Ready<M> {
     limits: Box<Limits>,
     line: Option<Line>,
     fork: Option<Box<Fork>>,
+}
+
+type Undriven<M> = Box<(Option<M>, Error)>;
+
+/// A run that is about to be driven, or why it is not.
+struct Begun<M> {
+    run: RunId,
+    driver: Result<Box<Driver<M>>, Undriven<M>>,
+    _close: Option<CloseOnDrop>,
 }
 
 pub(crate) type LaterRestore<M> =

@@ -61,6 +61,9 @@ struct Place {
 
 impl<M: Machine> State<M> {
     pub(crate) fn new(run: RunId, machine: M) -> Self {
+        let mut step = Step::new();
+        // Mostly one thing is wanted at a time.
+        step.effects.reserve_exact(1);
         Self {
             run,
             machine,
@@ -75,7 +78,7 @@ impl<M: Machine> State<M> {
             ended: false,
             said: 0,
             line: Vec::new(),
-            step: Step::new(),
+            step,
         }
     }
 

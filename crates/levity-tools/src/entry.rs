@@ -3,16 +3,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 
-use crate::error::{Error, Side};
-use crate::schema::Schema;
+use crate::error::Error;
+use crate::schema::ToolSchema;
 use crate::text::Short;
 
 /// A tool with all that is worked out once.
 pub(crate) struct Entry {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) spec: Arc<ToolSpec>,
-    pub(crate) input: Arc<Schema>,
-    pub(crate) output: Option<Arc<Schema>>,
+    pub(crate) input: Arc<ToolSchema>,
+    pub(crate) output: Option<Arc<ToolSchema>>,
 }
 
 impl Entry {
@@ -25,9 +25,8 @@ impl Entry {
         if spec.input.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             return Err(Error::NotAnObject(name.into()));
         }
-        let input = Arc::new(Schema::compile(name, Side::Input, &spec.input)?);
-        let output = spec.output.as_ref().map(|schema| Schema::compile(name, Side::Output, schema));
-        let output = output.transpose()?.map(Arc::new);
+        let input = Arc::new(ToolSchema::input(&spec)?);
+        let output = ToolSchema::output(&spec)?.map(Arc::new);
         Ok(Self { tool, spec, input, output })
     }
 

@@ -8,6 +8,11 @@ use serde_json::Value;
 use crate::error::{Error, Side};
 use crate::text::Short;
 
+pub(crate) use of_tool::ToolSchema;
+
+mod of_tool;
+mod plain;
+
 /// How deep arguments, outputs and schemas may be nested. A JSON parser stops at 128 levels, and what is
 /// journaled has to be read back from within a few more.
 pub(crate) const MAX_DEPTH: usize = 100;

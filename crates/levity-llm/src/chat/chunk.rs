@@ -14,15 +14,22 @@ use serde_json::Value;
 use super::calls::{CallPiece, Function};
 use super::many::Many;
 use super::number::Number;
+use super::usage::Counts;
 use crate::lenient::Said;
 
 #[derive(Default)]
 pub(super) struct Chunk<'a> {
     pub(super) choices: Choices<'a>,
-    pub(super) usage: Option<Box<Value>>,
-    pub(super) x_groq: Option<Box<Value>>,
+    pub(super) usage: Option<Box<Counts>>,
+    pub(super) x_groq: Groq,
     pub(super) error: Option<Box<Value>>,
     pub(super) object: Said<'a>,
+}
+
+/// Where Groq has its counts.
+#[derive(Default)]
+pub(super) struct Groq {
+    pub(super) usage: Option<Box<Counts>>,
 }
 
 /// A list that nearly always has one item, which needs no room of its own.
@@ -79,7 +86,7 @@ impl Piece<'_> {
 }
 
 /// What is filled field by field.
-trait Fields<'de>: Default {
+pub(super) trait Fields<'de>: Default {
     fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error>;
 
     fn list<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {
@@ -93,9 +100,19 @@ impl<'de> Fields<'de> for Chunk<'de> {
         match name {
             "choices" => fields.next_value_seed(InPlace(&mut self.choices))?,
             "usage" => self.usage = fields.next_value()?,
-            "x_groq" => self.x_groq = fields.next_value()?,
+            "x_groq" => fields.next_value_seed(InPlace(&mut self.x_groq))?,
             "error" => self.error = fields.next_value()?,
             "object" => self.object = fields.next_value()?,
+            _ => ignore(fields)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Groq {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name {
+            "usage" => self.usage = fields.next_value()?,
             _ => ignore(fields)?,
         }
         Ok(())
@@ -152,7 +169,7 @@ impl<'de> Fields<'de> for Piece<'de> {
     }
 }
 
-fn ignore<'de, A: MapAccess<'de>>(fields: &mut A) -> Result<(), A::Error> {
+pub(super) fn ignore<'de, A: MapAccess<'de>>(fields: &mut A) -> Result<(), A::Error> {
     fields.next_value::<IgnoredAny>().map(drop)
 }
 

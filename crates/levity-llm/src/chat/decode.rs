@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use super::calls::Calls;
 use super::chunk::{Choice, Chunk, InPlace, Piece};
 use super::tags::{self, Tags};
-use super::usage::count;
 use super::{Field, NAME};
 use crate::http::{Decode, Failure, Sink};
 use crate::lenient::Said;
@@ -92,12 +91,10 @@ impl Decoder {
         if chunk.error.is_some() || (chunk.choices.is_empty() && chunk.object.as_str() == "error") {
             return Err(failure().into_error(None));
         }
-        let groq = chunk.x_groq.as_ref().and_then(|groq| groq.get("usage"));
-        let counts = [chunk.usage.as_deref(), groq].into_iter().flatten();
-        if let Some(usage) = counts.into_iter().find(|usage| usage.is_object()) {
+        if let Some(counts) = chunk.usage.take().or(chunk.x_groq.usage.take()).filter(|counts| counts.any) {
             // Counts on their own are the last that is said; beside words they may come in every chunk.
             self.ended |= chunk.choices.is_empty();
-            sink.push(Delta::Usage(count(usage)));
+            sink.push(Delta::Usage(counts.usage()));
         }
         let mut first = chunk.choices.iter_mut().filter(|choice| choice.index.0.unwrap_or(0) == 0);
         first.try_for_each(|choice| self.choice(choice, sink))

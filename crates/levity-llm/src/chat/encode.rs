@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::media::{self, shown};
 use super::{Dialect, Field, NAME};
-use crate::body::{Body, List, list, write};
+use crate::body::{Body, List, ROOM, list, write};
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -40,7 +40,7 @@ pub(super) fn messages(request: &Request, dialect: Dialect, list: &mut List<'_>)
 
 /// A message as one item of the list or several, with commas between them.
 fn encode(message: &Message, dialect: Dialect) -> Result<Vec<u8>, ModelError> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(ROOM);
     match message.role {
         Role::System => {
             write(&mut bytes, &Sent { role: "system", content: &message.text(), tool_call_id: None });

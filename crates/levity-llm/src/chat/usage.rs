@@ -1,39 +1,107 @@
 //! Token counts, under the names that servers have for them.
 
 use levity_core::{Money, Usage};
+use serde::de::{DeserializeSeed as _, MapAccess};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// What a server says that a call took.
-pub(super) fn count(usage: &Value) -> Usage {
-    let number = |paths: &[&str]| paths.iter().find_map(|path| usage.pointer(path)?.as_u64());
-    let mut counts = Usage::default();
-    counts.input = number(&["/prompt_tokens", "/input_tokens"]);
-    counts.output = number(&["/completion_tokens", "/output_tokens"]);
-    counts.cached = number(&[
-        "/prompt_tokens_details/cached_tokens",
-        "/prompt_cache_hit_tokens",
-        "/cache_read_input_tokens",
-        "/cached_tokens",
-    ]);
-    counts.cache_written =
-        number(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]);
-    counts.reasoning = number(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    // Some count reasoning beside the output; the total tells.
-    if let (Some(input), Some(output), Some(reasoning)) = (counts.input, counts.output, counts.reasoning)
-        && reasoning > 0
-        && number(&["/total_tokens"]) == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning))
-    {
-        counts.output = Some(output + reasoning);
-    }
-    counts.cost = cost(usage);
-    counts
+use super::chunk::{Fields, InPlace, ignore};
+use super::number::Number;
+
+/// What a server says that a call took, field by field.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Whether it says anything.
+    pub(super) any: bool,
+    prompt_tokens: Number,
+    input_tokens: Number,
+    completion_tokens: Number,
+    output_tokens: Number,
+    total_tokens: Number,
+    prompt: Details,
+    completion: Details,
+    /// What others have in the details.
+    beside: Details,
+    prompt_cache_hit_tokens: Number,
+    cache_read_input_tokens: Number,
+    cache_creation_input_tokens: Number,
+    cost: Value,
 }
 
-/// The money, of servers that say it in dollars.
-fn cost(usage: &Value) -> Option<Money> {
-    let cost = usage.get("cost")?;
-    let dollars = cost.as_f64().or_else(|| cost.get("total_cost")?.as_f64())?;
-    (dollars >= 0.0).then(|| Money::from_dollars(dollars))
+#[derive(Default)]
+struct Details {
+    cached_tokens: Number,
+    cache_write_tokens: Number,
+    reasoning_tokens: Number,
+}
+
+impl<'de> Fields<'de> for Counts {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        self.any = true;
+        match name {
+            "prompt_tokens" => self.prompt_tokens = fields.next_value()?,
+            "input_tokens" => self.input_tokens = fields.next_value()?,
+            "completion_tokens" => self.completion_tokens = fields.next_value()?,
+            "output_tokens" => self.output_tokens = fields.next_value()?,
+            "total_tokens" => self.total_tokens = fields.next_value()?,
+            "prompt_tokens_details" => fields.next_value_seed(InPlace(&mut self.prompt))?,
+            "completion_tokens_details" => fields.next_value_seed(InPlace(&mut self.completion))?,
+            "prompt_cache_hit_tokens" => self.prompt_cache_hit_tokens = fields.next_value()?,
+            "cache_read_input_tokens" => self.cache_read_input_tokens = fields.next_value()?,
+            "cache_creation_input_tokens" => self.cache_creation_input_tokens = fields.next_value()?,
+            "cost" => self.cost = fields.next_value()?,
+            _ => self.beside.set(name, fields)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Fields<'de> for Details {
+    fn set<A: MapAccess<'de>>(&mut self, name: &str, fields: &mut A) -> Result<(), A::Error> {
+        match name {
+            "cached_tokens" => self.cached_tokens = fields.next_value()?,
+            "cache_write_tokens" => self.cache_write_tokens = fields.next_value()?,
+            "reasoning_tokens" => self.reasoning_tokens = fields.next_value()?,
+            _ => ignore(fields)?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut counts = Self::default();
+        InPlace(&mut counts).deserialize(deserializer)?;
+        Ok(counts)
+    }
+}
+
+impl Counts {
+    pub(super) fn usage(&self) -> Usage {
+        let first = |numbers: &[Number]| numbers.iter().find_map(|number| number.0);
+        let mut counts = Usage::default();
+        counts.input = first(&[self.prompt_tokens, self.input_tokens]);
+        counts.output = first(&[self.completion_tokens, self.output_tokens]);
+        let (hit, read) = (self.prompt_cache_hit_tokens, self.cache_read_input_tokens);
+        counts.cached = first(&[self.prompt.cached_tokens, hit, read, self.beside.cached_tokens]);
+        counts.cache_written = first(&[self.prompt.cache_write_tokens, self.cache_creation_input_tokens]);
+        counts.reasoning = first(&[self.completion.reasoning_tokens, self.beside.reasoning_tokens]);
+        // Some count reasoning beside the output; the total tells.
+        if let (Some(input), Some(output), Some(reasoning)) = (counts.input, counts.output, counts.reasoning)
+            && reasoning > 0
+            && self.total_tokens.0 == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning))
+        {
+            counts.output = Some(output + reasoning);
+        }
+        counts.cost = self.cost();
+        counts
+    }
+
+    /// The money, of servers that say it in dollars.
+    fn cost(&self) -> Option<Money> {
+        let dollars = self.cost.as_f64().or_else(|| self.cost.get("total_cost")?.as_f64())?;
+        (dollars >= 0.0).then(|| Money::from_dollars(dollars))
+    }
 }
 
 #[cfg(test)]
@@ -41,6 +109,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn count(usage: &Value) -> Usage {
+        Counts::deserialize(usage).map(|counts| counts.usage()).unwrap_or_default()
+    }
 
     #[track_caller]
     fn check(usage: &Value, expected: [Option<u64>; 5]) {

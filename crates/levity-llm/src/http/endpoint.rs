@@ -216,22 +216,18 @@ impl Reply {
         }
     }
 
-    /// Reads what is left, if it is little and comes at once. A busy runtime may take longer than that to get
-    /// round to the connection, so it is given a few turns.
+    /// Reads what is left, if it is little and comes soon. A second is long for that, but a program that is busy
+    /// with thousands of calls takes its time, and would need a new connection for each.
     pub(crate) async fn drain(&mut self) {
-        for _ in 0..4 {
-            let Self { response, timer, .. } = self;
-            let rest = async {
-                for _ in 0..16 {
-                    if !matches!(response.chunk().await, Ok(Some(_))) {
-                        return;
-                    }
+        let Self { response, timer, .. } = self;
+        let rest = async {
+            for _ in 0..16 {
+                if !matches!(response.chunk().await, Ok(Some(_))) {
+                    return;
                 }
-            };
-            if timer.limit(Duration::from_millis(25), rest).await.is_some() {
-                return;
             }
-        }
+        };
+        let _ = timer.limit(Duration::from_secs(1), rest).await;
     }
 
     /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.

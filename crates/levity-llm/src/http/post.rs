@@ -72,7 +72,8 @@ impl Shared {
             && was_closed(error)
             && begun.elapsed() < AT_ONCE
         {
-            sent = self.client.post(url).headers(headers).body(body).send().await;
+            // In a box: it is rare, and a call that is under way keeps the room for it.
+            sent = Box::pin(self.client.post(url).headers(headers).body(body).send()).await;
         }
         if sent.is_ok() {
             self.used.store(true, Ordering::Relaxed);

@@ -138,3 +138,74 @@ fn a_pattern_that_blows_up_is_given_up() {
     let shape = json!({"pattern": "^(a+)+\\1$"});
     assert!(schema(&shape).unwrap().problems(&json!("a".repeat(60) + "b")).is_some());
 }
+
+/// Whether the schema of schemas has nothing against it.
+fn is_valid(schema: &Value) -> bool {
+    jsonschema::meta::is_valid(schema)
+}
+
+#[test]
+fn what_is_plainly_valid_is_valid() {
+    // As a type's schema comes out of `schemars`.
+    let trip = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Trip",
+        "type": "object",
+        "properties": {
+            "city": {"description": "Where to.", "type": "string"},
+            "days": {"type": ["integer", "null"], "format": "uint8", "minimum": 0, "maximum": 255},
+            "ways": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+        },
+        "required": ["city", "ways"],
+        "additionalProperties": false,
+        "$defs": {"Way": {"oneOf": [
+            {"type": "string", "enum": ["Foot"]},
+            {"type": "object", "properties": {"Train": {"type": "object"}}, "required": ["Train"]},
+        ]}},
+    });
+    for sound in [
+        trip,
+        json!(true),
+        json!({"type": ["string", "null"], "enum": ["a", null], "const": 1, "default": {}}),
+        json!({"anyOf": [{"minLength": 3}, false], "$defs": {"a": {"maxItems": 3, "minimum": 0.5}}}),
+    ] {
+        assert!(plain::is_valid(&sound) && is_valid(&sound), "{sound}");
+        assert!(schema(&sound).is_ok(), "{sound}");
+    }
+}
+
+#[test]
+fn what_is_not_valid_is_not_plainly_so() {
+    for wrong in [
+        json!(null),
+        json!([]),
+        json!({"type": "text"}),
+        json!({"type": []}),
+        json!({"type": ["string", "string"]}),
+        json!({"type": ["string", 1]}),
+        json!({"required": "a"}),
+        json!({"required": ["a", "a"]}),
+        json!({"required": [1]}),
+        json!({"properties": []}),
+        json!({"properties": {"a": {"type": "text"}}}),
+        json!({"items": [{}]}),
+        json!({"additionalProperties": 1}),
+        json!({"anyOf": []}),
+        json!({"allOf": {}}),
+        json!({"oneOf": [1]}),
+        json!({"minimum": "1"}),
+        json!({"maxLength": -1}),
+        json!({"maxItems": 1.5}),
+        json!({"description": 1}),
+        json!({"enum": "a"}),
+        json!({"$ref": 1}),
+        json!({"$defs": {"a": 1}}),
+    ] {
+        assert!(!is_valid(&wrong) && !plain::is_valid(&wrong), "{wrong}");
+        assert!(schema(&wrong).is_err(), "{wrong}");
+    }
+    // What is not known here, or may not be found when it is compiled, is left to those who know.
+    for other in [json!({"pattern": "("}), json!({"$ref": "#/$defs/none"}), json!({"$schema": "other"})] {
+        assert!(!plain::is_valid(&other), "{other}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Schemas of which it is plain to see that they are valid, as those of most tools are.
+
+use serde_json::Value;
+
+use super::{MAX_DEPTH, nodes};
+
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// Whether a schema has only keywords that are known here, with values that they may have, so that compiling it
+/// cannot fail. Others may be valid, too.
+pub(super) fn is_valid(schema: &Value) -> bool {
+    nodes(schema, MAX_DEPTH).is_some() && is_schema(schema)
+}
+
+fn is_schema(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(_) => true,
+        Value::Object(keywords) => keywords.iter().all(|(name, value)| is_keyword(name, value)),
+        _ => false,
+    }
+}
+
+fn is_keyword(name: &str, value: &Value) -> bool {
+    match name {
+        "$schema" => value == "https://json-schema.org/draft/2020-12/schema",
+        "title" | "description" | "format" => value.is_string(),
+        "const" | "default" => true,
+        "enum" | "examples" => value.is_array(),
+        "type" => is_type(value) || some(value, is_type) && is_set(value),
+        "required" => is_set(value),
+        "properties" | "$defs" => value.as_object().is_some_and(|all| all.values().all(is_schema)),
+        "items" | "additionalProperties" => is_schema(value),
+        "allOf" | "anyOf" | "oneOf" => some(value, is_schema),
+        "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
+        _ => false,
+    }
+}
+
+fn is_type(value: &Value) -> bool {
+    value.as_str().is_some_and(|name| TYPES.contains(&name))
+}
+
+/// Whether it is a list of something, and all in it is right.
+fn some(value: &Value, is_right: impl Fn(&Value) -> bool) -> bool {
+    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_right))
+}
+
+/// Whether it is a list of texts of which none is there twice.
+fn is_set(value: &Value) -> bool {
+    let Some(items) = value.as_array() else { return false };
+    // Long ones are looked at in another way.
+    let is_new =
+        |(at, item): (usize, &Value)| item.is_string() && !items.iter().take(at).any(|other| other == item);
+    items.len() <= 64 && items.iter().enumerate().all(is_new)
+}
