@@ -10,6 +10,7 @@ pub mod __private;
 #[cfg(feature = "anthropic")]
 mod anthropic;
 #[cfg(feature = "http")]
+#[allow(dead_code, reason = "each provider uses some of it")]
 mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
