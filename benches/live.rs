@@ -12,7 +12,7 @@ use crate::measure::verdict;
 use crate::serve::{ANSWER, Server};
 use crate::through;
 
-const TURNS: usize = 10;
+const TURNS: usize = 5;
 const DELAY: Duration = Duration::from_millis(50);
 
 /// How much more than by hand it may be.

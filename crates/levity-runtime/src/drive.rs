@@ -484,7 +484,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
     async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), Error> {
-        let keeps = self.keeps();
+        let (keeps, has_children) = (self.keeps(), !self.children.is_empty());
         Ok(tokio::select! {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
@@ -499,7 +499,7 @@ impl<M: Machine + 'static> Driver<M> {
             posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
-            () = self.resting.changed() => (Vec::new(), Vec::new()),
+            () = self.resting.changed(), if has_children => (Vec::new(), Vec::new()),
             () = passed(&mut self.budget.freed) => {
                 self.budget.freed = None;
                 (Vec::new(), Vec::new())
