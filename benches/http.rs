@@ -40,7 +40,7 @@ fn main() {
             let quick = words.contains(&"--quick") || !args.iter().any(|arg| arg == "--bench");
             let server = serve::Server::start();
             calls::report(&server, quick);
-            live::report(&server, if quick { (100, 1) } else { (2_000, 5) });
+            live::report(&server, if quick { (30, 1) } else { (2_000, 5) });
             once::report(&server, if quick { 3 } else { 150 });
         }
     }

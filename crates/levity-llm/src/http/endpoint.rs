@@ -1,4 +1,5 @@
 use std::fmt;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,19 +117,19 @@ impl Endpoint {
         body.shrink_to_fit();
         let (url, headers) = (self.url(path), self.headers(own)?);
         let client = Shared::here(self.limits.connect)?;
-        self.wait(client.post(&url, headers, body.into())).await
+        self.wait(pin!(client.post(&url, headers, body.into()))).await
     }
 
     /// Asks for what stands at a path, and waits for the reply to begin.
     pub(crate) async fn get(&self, path: &str, own: &[(&str, Secret)]) -> Result<Reply, ModelError> {
         let (url, headers) = (self.url(path), self.headers(own)?);
         let client = Shared::here(self.limits.connect)?;
-        self.wait(client.get(&url, headers)).await
+        self.wait(pin!(client.get(&url, headers))).await
     }
 
     async fn wait(
         &self,
-        sent: impl Future<Output = Result<reqwest::Response, reqwest::Error>>,
+        sent: Pin<&mut impl Future<Output = Result<reqwest::Response, reqwest::Error>>>,
     ) -> Result<Reply, ModelError> {
         let mut timer = Timer::new(self.limits.total);
         match timer.limit(self.limits.first_byte, sent).await {
@@ -206,7 +207,7 @@ impl Reply {
 
     /// The next bytes, or `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
-        match self.timer.limit(self.stall, self.response.chunk()).await {
+        match self.timer.limit(self.stall, pin!(self.response.chunk())).await {
             Some(Ok(chunk)) => Ok(chunk),
             Some(Err(error)) => Err(failed(error)),
             None if self.timer.is_over() => {
@@ -227,7 +228,7 @@ impl Reply {
                 }
             }
         };
-        let _ = timer.limit(Duration::from_secs(1), rest).await;
+        let _ = timer.limit(Duration::from_secs(1), pin!(rest)).await;
     }
 
     /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.

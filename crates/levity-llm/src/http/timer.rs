@@ -1,7 +1,7 @@
 //! Time limits.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,9 +21,12 @@ impl Timer {
     }
 
     /// What comes of the work, unless it takes longer than `most`, or the call than it may. What is there at
-    /// once needs no clock.
-    pub(super) async fn limit<T>(&mut self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+    /// once needs no clock. The work is lent: every future that it is handed on to keeps room for it.
+    pub(super) async fn limit<T>(
+        &mut self,
+        most: Duration,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         let mut set = false;
         poll_fn(|cx| {
             if let Poll::Ready(output) = work.as_mut().poll(cx) {
