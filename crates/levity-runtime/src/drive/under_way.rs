@@ -51,3 +51,53 @@ impl<T> Stream for UnderWay<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_waits_alone_is_left_alone() {
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut under_way = UnderWay::<u8>::new();
+        under_way.push(Box::pin(pending()));
+        assert!(under_way.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn all_come_out_and_none_twice() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut under_way = UnderWay::new();
+        assert_eq!(under_way.poll_next_unpin(&mut cx), Poll::Ready(None));
+        (1..=3).for_each(|n| under_way.push(Box::pin(ready(n))));
+        let mut found: Vec<u8> = Vec::new();
+        while let Poll::Ready(Some(n)) = under_way.poll_next_unpin(&mut cx) {
+            found.push(n);
+        }
+        found.sort_unstable();
+        assert_eq!(found, [1, 2, 3]);
+        assert!(under_way.is_empty());
+        under_way.push(Box::pin(pending()));
+        under_way.push(Box::pin(ready(4)));
+        assert_eq!(under_way.poll_next_unpin(&mut cx), Poll::Ready(Some(4)));
+        assert!(under_way.poll_next_unpin(&mut cx).is_pending());
+        under_way.clear();
+        assert!(under_way.is_empty());
+    }
+}
