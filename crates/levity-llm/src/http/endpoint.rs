@@ -217,8 +217,8 @@ impl Reply {
         }
     }
 
-    /// Reads what is left, if it is little and comes soon. A second is long for that, but a program that is busy
-    /// with thousands of calls takes its time, and would need a new connection for each.
+    /// Reads what is left, if it is little and comes soon. A program that is busy with thousands of calls takes its
+    /// time, and would need a new connection for each; a server that never ends its reply must not hold us up.
     pub(crate) async fn drain(&mut self) {
         let Self { response, timer, .. } = self;
         let rest = async {
@@ -228,7 +228,7 @@ impl Reply {
                 }
             }
         };
-        let _ = timer.limit(Duration::from_secs(1), pin!(rest)).await;
+        let _ = timer.limit(Duration::from_millis(250), pin!(rest)).await;
     }
 
     /// All that is left, as long as it is no more than `most` bytes; the rest is left unread.
