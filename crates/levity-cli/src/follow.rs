@@ -103,7 +103,7 @@ fn show(args: &AgentArgs, event: &Event) {
         EventKind::TurnStarted { turn, .. } => say(&format!("turn {turn}\n")),
         EventKind::Delta { delta: Delta::Thinking(text), .. } => say(&format!("  thinks {text}\n")),
         EventKind::Delta { delta: Delta::Waiting { time, reason }, .. } => {
-            say(&format!("  waits  {time:?}: {reason}\n"));
+            say(&format!("  waits  {time:.1?}: {reason}\n"));
         }
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
         EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
