@@ -39,7 +39,7 @@ async fn a_tool_is_called_and_the_answer_comes_back() {
 async fn the_context_is_one_value_of_the_documented_shape() {
     let agent = Agent::builder(model())
         .tool(add)
-        .workspace(levity::core::Workspace::new("project", ["notes.txt"]))
+        .workspace(levity::core::WorkspaceView::new("project", ["notes.txt"]))
         .build()
         .unwrap();
     let answer = agent.run("What is 2 + 5?").await.unwrap();

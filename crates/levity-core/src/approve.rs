@@ -65,6 +65,11 @@ pub enum Decision {
         /// The arguments.
         args: Value,
     },
+    /// The answer to what the model asked, in place of a call.
+    Answer {
+        /// In words.
+        text: String,
+    },
     /// Do not make the call; the model is told why.
     Deny {
         /// Why not.
@@ -76,6 +81,11 @@ impl Decision {
     /// Do not make the call.
     pub fn deny(reason: impl Into<String>) -> Self {
         Self::Deny { reason: reason.into() }
+    }
+
+    /// Answers what the model asked.
+    pub fn answer(text: impl Into<String>) -> Self {
+        Self::Answer { text: text.into() }
     }
 
     /// Make the call with other arguments.

@@ -58,8 +58,8 @@ impl ContextError {
 /// Everything an agent goes by, as one value: what it is to do, where, what it did, what it knows.
 ///
 /// ```
-/// # use levity_core::{Context, Workspace};
-/// let context = Context::new("Tidy up").with_workspace(Workspace::new(".", ["notes.txt"]));
+/// # use levity_core::{Context, WorkspaceView};
+/// let context = Context::new("Tidy up").with_workspace(WorkspaceView::new(".", ["notes.txt"]));
 /// assert_eq!(serde_json::to_value(&context)?["workspace"]["files"][0], "notes.txt");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -70,7 +70,7 @@ pub struct Context {
     /// What the user wants.
     pub intent: String,
     /// Where the agent works.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceView,
     /// What was done, and what came of it.
     pub history: Vec<ContextStep>,
     /// What is remembered from before.
@@ -85,7 +85,7 @@ impl Context {
 
     /// Sets the workspace.
     #[must_use]
-    pub fn with_workspace(mut self, workspace: Workspace) -> Self {
+    pub fn with_workspace(mut self, workspace: WorkspaceView) -> Self {
         self.workspace = workspace;
         self
     }
@@ -109,18 +109,18 @@ fn observed(result: &crate::ToolResult) -> Value {
     result.value.clone().unwrap_or_else(|| Value::String(result.text().into_owned()))
 }
 
-/// Where an agent works.
+/// Where an agent works, as its context shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Workspace {
+pub struct WorkspaceView {
     /// The folder.
     pub root: String,
     /// The files in it, relative to the folder.
     pub files: Vec<String>,
 }
 
-impl Workspace {
+impl WorkspaceView {
     /// A folder with these files.
     pub fn new(root: impl Into<String>, files: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { root: root.into(), files: files.into_iter().map(Into::into).collect() }

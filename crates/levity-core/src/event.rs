@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, Delta, EffectId, Ending, Finish, Limit, MachineKind, Message, ModelError, RunId,
-    Timestamp, ToolCall, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Limit, MachineKind, Message,
+    ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
 /// Something to know about a run.
@@ -201,6 +201,15 @@ pub enum EventKind {
         /// In words.
         text: String,
     },
+    /// Fleeting: a tool changed a file.
+    FileChanged {
+        /// The effect.
+        effect: EffectId,
+        /// The call.
+        call: CallId,
+        /// Which file, and how.
+        change: FileChange,
+    },
     /// Fleeting: this listener was too slow, and missed something.
     Lagged {
         /// How many events.
@@ -211,7 +220,10 @@ pub enum EventKind {
 impl EventKind {
     /// Whether it is only for those who watch now, and no replay tells it again.
     pub fn is_fleeting(&self) -> bool {
-        matches!(self, Self::Delta { .. } | Self::Progress { .. } | Self::Lagged { .. })
+        matches!(
+            self,
+            Self::Delta { .. } | Self::Progress { .. } | Self::FileChanged { .. } | Self::Lagged { .. }
+        )
     }
 }
 

@@ -37,6 +37,7 @@ mod memory;
 mod message;
 mod model;
 mod money;
+mod program;
 mod request;
 mod response;
 mod runs;
@@ -46,7 +47,7 @@ mod worst;
 
 pub use approve::{Approver, Ask, Decision};
 pub use cancel::{CancelGuard, CancelToken};
-pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, Workspace};
+pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, WorkspaceView};
 pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, ToolRun, Wait,
     idempotency_key,
@@ -68,12 +69,13 @@ pub use message::{
 };
 pub use model::{Abilities, Model, ModelCard};
 pub use money::{LongPrice, Money, Price};
+pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
 pub use tool::{
-    Deadline, EffectClass, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput, ToolSource, ToolSpec,
-    Toolbox,
+    ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,
+    ToolOutput, ToolSource, ToolSpec, Toolbox,
 };
 pub use world::{Timestamp, World};
 pub use worst::{Reserved, Worst};

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Effect, EffectId, EventKind, Finish, Limit, Message, ModelError, Outcome, RunId, Usage};
+use crate::{
+    Effect, EffectId, EventKind, Finish, Limit, Message, ModelError, Outcome, RunId, ToolError, Usage,
+};
 
 /// Decides what a run does next, and does nothing itself.
 ///
@@ -231,6 +233,9 @@ pub enum Failure {
     /// The model was asked for an answer of a certain shape and did not give one.
     #[error("the answer does not have the wanted shape: {0}")]
     Output(String),
+    /// A program failed; its caller is told of it as of a tool that failed.
+    #[error("the program failed")]
+    Program(#[source] ToolError),
     /// The parts do not fit together.
     #[error("the run cannot go on: {0}")]
     Internal(String),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::message::output_text;
-use crate::{CallId, CancelToken, Content, Media, RunId, Timestamp, ToolError};
+use crate::{CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError};
 
 /// Something a model can have done.
 ///
@@ -23,6 +23,7 @@ use crate::{CallId, CancelToken, Content, Media, RunId, Timestamp, ToolError};
 ///   and the key of the call it takes back. That call never took effect, half did or wholly did, and it may
 ///   have been undone before. It is no longer under way: its future was dropped, or its thread has returned.
 ///   After `Ok`, nothing of it is left, and it may be made again.
+/// - `permit` does no I/O and returns at once. A call that it denies fails in `call` as well.
 ///
 /// `levity_test::conformance::tool` checks an implementation.
 ///
@@ -66,6 +67,13 @@ pub trait Tool: Send + Sync {
         let _ = (args, cx);
         Err(ToolError::failed(format!("`{}` cannot be undone: it does not say how", self.spec().name)))
     }
+
+    /// Whether a call may be made, where no rule of the agent's policy says anything about it. Implement it for a
+    /// tool that is harmless with some arguments and not with others: one that runs commands, for instance.
+    fn permit(&self, args: &Value) -> Permit {
+        let _ = args;
+        Permit::Allow
+    }
 }
 
 #[async_trait]
@@ -81,6 +89,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
         (**self).undo(args, cx).await
+    }
+
+    fn permit(&self, args: &Value) -> Permit {
+        (**self).permit(args)
     }
 }
 
@@ -190,6 +202,9 @@ pub struct Hints {
     /// How long it may take, when the dispatcher's default does not suit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// How many bytes of text its results may show, when the dispatcher's default does not suit it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<usize>,
 }
 
 impl Hints {
@@ -244,6 +259,13 @@ impl Hints {
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
+        self
+    }
+
+    /// How many bytes of text its results may show.
+    #[must_use]
+    pub fn max_output(mut self, bytes: usize) -> Self {
+        self.max_output = Some(bytes);
         self
     }
 
@@ -338,6 +360,8 @@ pub struct ToolCx {
     pub attempt: u32,
     /// Whether an earlier process had begun this call, and nobody knows how far it came.
     pub resumed: bool,
+    /// When this attempt began.
+    pub started: Timestamp,
     /// When the time is up.
     pub deadline: Deadline,
     /// Set when nobody wants the result any more.
@@ -360,6 +384,7 @@ impl ToolCx {
             key: key.into(),
             attempt: 1,
             resumed: false,
+            started: Timestamp::default(),
             deadline: Deadline::default(),
             cancel: CancelToken::new(),
             progress: Progress::default(),
@@ -384,23 +409,103 @@ impl Deadline {
     }
 }
 
-/// Takes word of how far a tool's work is; it becomes an event and is not kept.
+/// Takes word of how far a tool's work is and what it changed; it becomes events and is not kept.
+///
+/// ```
+/// use levity_core::{FileChange, Progress, Report};
+///
+/// let progress = Progress::listen(|report| match report {
+///     Report::Text(text) => println!("{text}"),
+///     Report::File(change) => println!("{} was {}", change.path, change.kind),
+///     _ => {}
+/// });
+/// progress.report("half done");
+/// progress.changed(&FileChange::written("notes.txt"));
+/// ```
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Listener>>);
 
-type Listener = dyn Fn(&str) + Send + Sync;
+type Listener = dyn Fn(Report<'_>) + Send + Sync;
+
+/// What a tool reports while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Report<'a> {
+    /// How far it is, in words.
+    Text(&'a str),
+    /// A file that it changed.
+    File(&'a FileChange),
+}
 
 impl Progress {
-    /// Hands every report to `listener`.
+    /// Hands every word to `listener`, and no more.
     pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::listen(move |report| {
+            if let Report::Text(text) = report {
+                listener(text);
+            }
+        })
+    }
+
+    /// Hands everything that is reported to `listener`.
+    pub fn listen(listener: impl Fn(Report<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    /// Reports; costs nothing when nobody listens.
+    /// Reports in words; costs nothing when nobody listens.
     pub fn report(&self, text: impl AsRef<str>) {
         if let Some(listener) = &self.0 {
-            listener(text.as_ref());
+            listener(Report::Text(text.as_ref()));
         }
+    }
+
+    /// Reports a file that was changed.
+    pub fn changed(&self, change: &FileChange) {
+        if let Some(listener) = &self.0 {
+            listener(Report::File(change));
+        }
+    }
+}
+
+/// A file that a tool changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FileChange {
+    /// The file, relative to the workspace, with `/` between its parts.
+    pub path: String,
+    /// What was done to it.
+    pub kind: ChangeKind,
+}
+
+impl FileChange {
+    /// The file was made, or has other content now.
+    pub fn written(path: impl Into<String>) -> Self {
+        Self { path: path.into(), kind: ChangeKind::Written }
+    }
+
+    /// The file is no longer there.
+    pub fn removed(path: impl Into<String>) -> Self {
+        Self { path: path.into(), kind: ChangeKind::Removed }
+    }
+}
+
+/// What was done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// It was made, or has other content now.
+    Written,
+    /// It is no longer there.
+    Removed,
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Written => "written",
+            Self::Removed => "removed",
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Context, Ending, Finish, History, Message, RunId, Stats, Status, Usage, Workspace};
+use levity_core::{Context, Ending, Finish, History, Message, RunId, Stats, Status, Usage, WorkspaceView};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub struct Answer {
     ending: Ending,
     history: History,
     intent: Arc<Message>,
-    workspace: Workspace,
+    workspace: WorkspaceView,
 }
 
 impl Answer {

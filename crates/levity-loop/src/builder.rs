@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, ContextSource, Hints, Limits, Model, Options, Resolver, Tool, ToolChoice, ToolCx, ToolError,
-    ToolOutput, ToolSource, ToolSpec, Toolbox, Workspace,
+    Approver, ContextSource, Hints, Limits, Model, Options, Permit, Program, Resolver, Tool, ToolChoice,
+    ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox, WorkspaceView,
 };
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
@@ -27,6 +27,7 @@ pub struct AgentBuilder {
     tools: RegistryBuilder,
     tool_count: usize,
     delegates: BTreeMap<String, Agent>,
+    programs: BTreeMap<String, Arc<dyn Program>>,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
     resolver: Option<Arc<dyn Resolver>>,
@@ -55,6 +56,7 @@ impl AgentBuilder {
             tools: Registry::builder(),
             tool_count: 0,
             delegates: BTreeMap::new(),
+            programs: BTreeMap::new(),
             policy: Policy::new(),
             approver: None,
             resolver: None,
@@ -129,9 +131,20 @@ impl AgentBuilder {
                 "required": ["task"],
                 "additionalProperties": false,
             }));
-        self = self.tool(Loops(spec));
+        self = self.tool(Loops::new(spec));
         self.spec.delegates.insert(name.clone());
         self.delegates.insert(name, agent);
+        self
+    }
+
+    /// Adds a tool whose calls are runs of their own, such as code that calls other tools. What it calls goes through
+    /// this agent's policy, limits and journal.
+    pub fn program(mut self, program: impl Program + 'static) -> Self {
+        let program: Arc<dyn Program> = Arc::new(program);
+        let name = program.spec().name.clone();
+        self = self.tool(Loops::program(program.clone()));
+        self.spec.delegates.insert(name.clone());
+        self.programs.insert(name, program);
         self
     }
 
@@ -160,7 +173,7 @@ impl AgentBuilder {
     /// in its journal; see [`Run::park`](crate::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
-        self.tool(Loops(wait::spec(longest)))
+        self.tool(Loops::new(wait::spec(longest)))
     }
 
     /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives
@@ -254,7 +267,7 @@ impl AgentBuilder {
     }
 
     /// Where the agent works, for its [`Context`](levity_core::Context).
-    pub fn workspace(mut self, workspace: Workspace) -> Self {
+    pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.spec.workspace = workspace;
         self
     }
@@ -321,10 +334,13 @@ impl AgentBuilder {
         if let Some(calls) = self.max_concurrent {
             tools = tools.max_concurrent(calls);
         }
-        let executor = AgentExecutor {
+        let tools = tools.build()?;
+        let executor = Arc::new_cyclic(|me| AgentExecutor {
+            me: me.clone(),
             model: self.model,
             slots: self.slots,
-            tools: tools.build()?,
+            tools,
+            programs: self.programs,
             delegates: self.delegates,
             approver: self.approver,
             resolver: self.resolver,
@@ -333,10 +349,10 @@ impl AgentBuilder {
             model_timeout: self.model_timeout,
             digest: ToolsDigest::default(),
             tools_worst: ToolsWorst::default(),
-        };
+        });
         Ok(Agent::new(Inner {
             spec: Arc::new(self.spec),
-            executor: Arc::new(executor),
+            executor,
             runtime: self.runtime,
             limits: self.limits,
             context: self.context,
@@ -382,12 +398,29 @@ impl std::fmt::Debug for AgentBuilder {
 }
 
 /// Shows among the tools what the loop does itself, before any dispatcher sees the call.
-struct Loops(ToolSpec);
+struct Loops {
+    spec: ToolSpec,
+    program: Option<Arc<dyn Program>>,
+}
+
+impl Loops {
+    fn new(spec: ToolSpec) -> Self {
+        Self { spec, program: None }
+    }
+
+    fn program(program: Arc<dyn Program>) -> Self {
+        Self { spec: program.spec().clone(), program: Some(program) }
+    }
+}
 
 #[async_trait]
 impl Tool for Loops {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
+    }
+
+    fn permit(&self, args: &Value) -> Permit {
+        self.program.as_ref().map_or(Permit::Allow, |program| program.permit(args))
     }
 
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,8 +10,8 @@ use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
-    Price, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind,
-    ToolRun, ToolSpec, World, Worst,
+    Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
+    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
@@ -36,6 +36,9 @@ pub(crate) struct AgentExecutor {
     pub(crate) slots: BTreeMap<String, Arc<dyn Model>>,
     pub(crate) tools: Dispatcher,
     pub(crate) delegates: BTreeMap<String, Agent>,
+    pub(crate) programs: BTreeMap<String, Arc<dyn Program>>,
+    /// Itself, for the runs of programs, whose calls it makes.
+    pub(crate) me: Weak<Self>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     /// Fingerprints of the settings, by name.
@@ -200,7 +203,8 @@ impl Executor for AgentExecutor {
             Effect::Child(child) => {
                 let id = child.call.clone().unwrap_or_else(|| "".into());
                 let call = ToolCall::new(id, &*child.agent, child.input.clone());
-                Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
+                let prepared = Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call));
+                if self.tools.runs_alone(&call.name) { prepared.alone() } else { prepared }
             }
             Effect::Wait(wait) => {
                 let id = wait.call.clone().unwrap_or_else(|| "".into());
@@ -235,6 +239,12 @@ impl Executor for AgentExecutor {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        if let Some(program) = self.programs.get(&*child.agent) {
+            let call = ToolCall::new("", &*child.agent, child.input.clone());
+            let args = self.tools.arguments(&call)?;
+            let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the agent is gone"))?;
+            return program.child(&args, saved, caller).await;
+        }
         let Some(agent) = self.delegates.get(&*child.agent) else {
             let message = format!("there is no agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
@@ -305,8 +315,15 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
         return Progress::default();
     }
     let (live, effect, call): (Live, _, _) = (cx.live.clone(), cx.effect, run.call.id.clone());
-    Progress::new(move |text| {
-        live.send(EventKind::Progress { effect, call: call.clone(), text: text.to_owned() });
+    Progress::listen(move |report| {
+        let call = call.clone();
+        match report {
+            Report::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
+            Report::File(change) => {
+                live.send(EventKind::FileChanged { effect, call, change: change.clone() });
+            }
+            _ => {}
+        }
     })
 }
 

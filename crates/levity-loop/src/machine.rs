@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
     Limit, Machine, MachineKind, Message, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats,
-    Status, Step, ToolError, ToolErrorKind, Usage, Workspace,
+    Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -203,7 +203,7 @@ impl AgentMachine {
 
     /// The conversation, the goal and the workspace. Calls that were under way when the run was left are
     /// in the conversation, as calls of which nobody knows what came.
-    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, Workspace) {
+    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, WorkspaceView) {
         if let Some(exchange) = self.state.exchange.take() {
             self.state.history.close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
         }

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Digest, Options, ToolChoice, Workspace};
+use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
 
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
@@ -22,7 +22,7 @@ pub(crate) struct AgentSpec {
     pub(crate) reflector: Arc<dyn Reflector>,
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
-    pub(crate) workspace: Workspace,
+    pub(crate) workspace: WorkspaceView,
     /// What to do once little is left.
     pub(crate) when_low: Low,
     /// How long the model may wait at a time, if it may.
@@ -57,7 +57,7 @@ impl Default for AgentSpec {
             planner: Arc::new(NoPlan),
             reflector: Arc::new(NoReflection),
             delegates: BTreeSet::new(),
-            workspace: Workspace::default(),
+            workspace: WorkspaceView::default(),
             longest_wait: None,
             when_low: Low::default(),
         }

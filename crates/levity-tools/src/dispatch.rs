@@ -67,7 +67,7 @@ impl Dispatcher {
             Err(Stop::Unknown(reason)) => return Dispatched::Unknown { reason },
         };
         let mut result = ToolResult::new(call, outcome);
-        self.fit(&mut result);
+        self.fit(&mut result, self.find(&call.name).and_then(|entry| entry.spec.hints.max_output));
         Dispatched::Done(result)
     }
 
@@ -96,6 +96,15 @@ impl Dispatcher {
             _ if arguments(&entry, call).is_err() => Verdict::Allow,
             verdict => verdict,
         }
+    }
+
+    /// The arguments of a call, once they match the schema of its tool.
+    ///
+    /// # Errors
+    /// When there is no such tool, or the arguments do not match.
+    pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
+        let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
+        arguments(&entry, call)
     }
 
     /// The tools.
@@ -138,7 +147,13 @@ impl Dispatcher {
             return Verdict::Allow;
         }
         // A rule may have a closure of the user's, and it looks at what a model wrote.
-        let judge = AssertUnwindSafe(|| self.0.policy.judge(&entry.spec, args));
+        let judge = AssertUnwindSafe(|| match self.0.policy.ruled(&entry.spec, args) {
+            Some(verdict) => verdict.clone(),
+            None => match entry.tool.permit(args).into() {
+                Verdict::Allow => self.0.policy.judge(&entry.spec, args),
+                verdict => verdict,
+            },
+        });
         catch_unwind(judge).unwrap_or_else(|_| Verdict::deny("the policy panicked on this call"))
     }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_core::{Permit, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 
 use crate::error::Error;
 use crate::schema::ToolSchema;
@@ -68,5 +68,9 @@ impl<T: Tool> Tool for Renamed<T> {
 
     async fn undo(&self, args: serde_json::Value, cx: &ToolCx) -> Result<(), ToolError> {
         self.tool.undo(args, cx).await
+    }
+
+    fn permit(&self, args: &serde_json::Value) -> Permit {
+        self.tool.permit(args)
     }
 }

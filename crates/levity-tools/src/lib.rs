@@ -63,6 +63,7 @@
 //! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
 
 mod aside;
+mod builtin;
 mod dispatch;
 mod entry;
 mod error;

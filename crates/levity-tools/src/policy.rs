@@ -1,4 +1,4 @@
-use levity_core::ToolSpec;
+use levity_core::{Permit, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ mod rule;
 
 /// What may be called: rules, of which the first that matches decides.
 ///
-/// Without rules, calls of tools that may destroy something are asked about, and all others are allowed.
+/// Without rules, calls of tools that may destroy something are asked about, and so are those that a tool wants to be
+/// asked about ([`Tool::permit`](levity_core::Tool::permit)); all others are allowed.
 /// A policy is data, and can stand in a file:
 ///
 /// ```
@@ -72,13 +73,17 @@ impl Policy {
 
     /// Decides on a call.
     pub fn judge(&self, spec: &ToolSpec, args: &Value) -> Verdict {
-        let first = self.rules.iter().find(|rule| rule.matches(spec, args));
-        match (first, &self.otherwise) {
-            (Some(rule), _) => rule.verdict().clone(),
-            (None, Some(verdict)) => verdict.clone(),
-            (None, None) if spec.hints.destructive => Verdict::ask("it may destroy something"),
-            (None, None) => Verdict::Allow,
+        match self.ruled(spec, args) {
+            Some(verdict) => verdict.clone(),
+            None if spec.hints.destructive => Verdict::ask("it may destroy something"),
+            None => Verdict::Allow,
         }
+    }
+
+    /// What the first rule that matches says, or what holds otherwise, where that was said.
+    pub(crate) fn ruled(&self, spec: &ToolSpec, args: &Value) -> Option<&Verdict> {
+        let first = self.rules.iter().find(|rule| rule.matches(spec, args));
+        first.map(Rule::verdict).or(self.otherwise.as_ref())
     }
 }
 
@@ -98,6 +103,17 @@ pub enum Verdict {
         /// Why not, for the model.
         reason: String,
     },
+}
+
+impl From<Permit> for Verdict {
+    fn from(permit: Permit) -> Self {
+        match permit {
+            Permit::Allow => Self::Allow,
+            Permit::Ask { reason } => Self::Ask { reason },
+            Permit::Deny { reason } => Self::Deny { reason },
+            _ => Self::deny("the tool gave a permit of an unknown kind"),
+        }
+    }
 }
 
 impl Verdict {

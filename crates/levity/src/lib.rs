@@ -31,6 +31,8 @@
 //! | [`tools`] | `levity-tools` | registry, dispatcher, policy |
 //! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
+//! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
+//! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
 //! # Features
@@ -38,6 +40,9 @@
 //! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
 //! - `sqlite`: `SqliteJournal`, runs in one SQLite file.
+//! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
+//!   `levity::sandbox`.
+//! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
 //!   tests; see `AgentBuilder::audited`.
@@ -47,7 +52,11 @@ pub use levity_core as core;
 pub use levity_llm as llm;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
+#[cfg(feature = "python")]
+pub use levity_python as python;
 pub use levity_runtime as runtime;
+#[cfg(feature = "sandbox")]
+pub use levity_sandbox as sandbox;
 #[cfg(feature = "test")]
 pub use levity_test as test;
 pub use levity_tools as tools;

@@ -11,7 +11,7 @@ use levity_core::{
     ModelCard, ModelError, ModelErrorKind, Money, Offer, Opaque, Opened, Options, Outcome, OutputSchema,
     Part, Phase, Price, Record, Request, Reserved, Response, Role, RunId, RunSummary, Spent, Stats, Status,
     Timestamp, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec,
-    Usage, Workspace,
+    Usage, WorkspaceView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -433,7 +433,8 @@ fn errors() {
 
 #[test]
 fn contexts_and_ids() {
-    let context = Context::new("add").with_workspace(Workspace::new(".", ["a.txt"])).with_history(&history());
+    let context =
+        Context::new("add").with_workspace(WorkspaceView::new(".", ["a.txt"])).with_history(&history());
     check(&context);
     check(&Context::default());
     check(&ContextBlock::new("readme.md", "Be brief."));

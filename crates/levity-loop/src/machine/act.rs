@@ -222,14 +222,18 @@ impl AgentMachine {
     pub(super) fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut Step) {
         self.state.usage += ending.usage;
         let Some(call) = self.open_call(id) else { return };
-        let outcome = if ending.status.is_answer() {
-            Ok(ending.value.map_or_else(|| ToolOutput::text(ending.text), ToolOutput::value))
-        } else {
-            let mut message = format!("`{}` {}", call.name, ending.status);
-            if !ending.text.is_empty() {
-                message.push_str(&format!("; its last words were: {}", ending.text));
+        let outcome = match ending.status {
+            Status::Complete | Status::BestEffort(_) => {
+                Ok(ending.value.map_or_else(|| ToolOutput::text(ending.text), ToolOutput::value))
             }
-            Err(ToolError::failed(message))
+            Status::Failed(Failure::Program(error)) => Err(error),
+            status => {
+                let mut message = format!("`{}` {status}", call.name);
+                if !ending.text.is_empty() {
+                    message.push_str(&format!("; its last words were: {}", ending.text));
+                }
+                Err(ToolError::failed(message))
+            }
         };
         self.answered(ToolResult::new(&call, outcome), step);
     }

@@ -84,7 +84,8 @@ impl Dispatcher {
         let world = &*self.0.world;
         let hints = &entry.spec.hints;
         let limit = hints.timeout.unwrap_or(self.0.timeout);
-        cx.deadline = Deadline::new(world.now(), limit);
+        cx.started = world.now();
+        cx.deadline = Deadline::new(cx.started, limit);
         // However this ends, by a drop too, the tool hears that nobody waits for it any more.
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 use crate::registry::Registry;
 
 /// Room for what is said around a cut text, and at least as much text.
-const MIN_OUTPUT: usize = 512;
+pub(super) const MIN_OUTPUT: usize = 512;
 
 /// Settings of a [`Dispatcher`].
 #[must_use = "a builder does nothing until `build`"]
@@ -72,7 +72,8 @@ impl DispatcherBuilder {
 
     /// How many bytes of text a result shows; the rest is put aside. 32 KiB by default, 512 at least.
     ///
-    /// A value whose JSON is longer is left out of the result as well.
+    /// A value whose JSON is longer is left out of the result as well. A tool whose hints say how much its results
+    /// may show is held to that instead.
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = bytes.max(MIN_OUTPUT);
         self

@@ -4,6 +4,7 @@ use levity_core::{Content, MediaSource, ToolError, ToolErrorKind, ToolOutput, To
 use serde_json::Value;
 
 use super::Dispatcher;
+use super::builder::MIN_OUTPUT;
 use super::reader::Reader;
 use crate::aside::MAX_ITEM;
 use crate::entry::Entry;
@@ -42,8 +43,8 @@ impl Dispatcher {
     }
 
     /// Makes a result short enough to be shown, and puts the whole aside.
-    pub(super) fn fit(&self, result: &mut ToolResult) {
-        let max = self.0.max_output;
+    pub(super) fn fit(&self, result: &mut ToolResult, hint: Option<usize>) {
+        let max = hint.map_or(self.0.max_output, |bytes| bytes.max(MIN_OUTPUT));
         if let Some(value) = result.value.take_if(|value| is_longer(value, max)) {
             let text = value.to_string();
             drop(value);
@@ -55,13 +56,13 @@ impl Dispatcher {
         }
         if text_bytes(&result.content) > max {
             let whole = take_text(&mut result.content);
-            result.content.insert(0, Content::Text(self.cut(whole)));
+            result.content.insert(0, Content::Text(self.cut(whole, max)));
         }
     }
 
     /// Head and tail of `whole`, with word of what is missing between them.
-    fn cut(&self, whole: String) -> String {
-        let (total, room) = (whole.len(), self.0.max_output - MARKER);
+    fn cut(&self, whole: String, max: usize) -> String {
+        let (total, room) = (whole.len(), max - MARKER);
         let head = floor(&whole, room / 3 * 2);
         let tail = ceil(&whole, total - room / 3);
         let (start, end) = (whole[..head].to_owned(), whole[tail..].to_owned());

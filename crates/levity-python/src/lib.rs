@@ -1,0 +1,1 @@
+//! Python that a model wrote, in an interpreter that can touch nothing.

@@ -1,0 +1,2 @@
+//! One binary for all tests of the crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

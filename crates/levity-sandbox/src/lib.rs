@@ -1,0 +1,15 @@
+//! Files, commands and addresses that a model may touch, and no others.
+//!
+//! # Features
+//! - `commands`: commands under limits, kept from files and network by the kernel.
+//! - `net`: HTTP to addresses that were looked at.
+
+#[cfg(feature = "commands")]
+mod command;
+#[cfg(feature = "net")]
+mod net;
+mod policy;
+mod workspace;
+
+pub use policy::{CommandPolicy, Line, Ruling};
+pub use workspace::{PathError, Workspace};

@@ -1,0 +1,8 @@
+//! Tools that an agent needs on its first day.
+
+#[cfg(feature = "commands")]
+mod command;
+#[cfg(feature = "files")]
+mod files;
+#[cfg(feature = "web")]
+mod web;

@@ -1,0 +1,2 @@
+//! One binary for the tests of the built-in tools.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
