@@ -1,6 +1,51 @@
+use std::fmt;
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::Workspace;
+
+mod judge;
+mod read_only;
+mod shell;
+
 /// Which commands may run, which are asked about, and which may not.
-#[derive(Clone, Debug, Default)]
-pub struct CommandPolicy {}
+///
+/// Without rules, commands that only read files of the working directory are allowed, and all others are asked about.
+/// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`, `$(..)`, `sh -c`, `xargs`
+/// and the like, and the strictest word counts. What is not understood is asked about.
+///
+/// A rule names the first words of a command; `*` stands for anything within a word. Of the rules that match, one that
+/// denies wins, and else the first.
+///
+/// ```
+/// use levity_sandbox::{CommandPolicy, Line, Ruling};
+///
+/// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
+/// assert_eq!(policy.judge(Line::Shell("git log | head -3")), Ruling::Allow);
+/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet")), Ruling::Allow);
+/// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Ruling::ask("`rm` may change something"));
+/// let push = policy.judge(Line::Shell("cargo test && sh -c 'git push'"));
+/// assert_eq!(push, Ruling::deny("nothing leaves this machine"));
+/// ```
+///
+/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CommandPolicy {
+    rules: Vec<CommandRule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otherwise: Option<Ruling>,
+    #[serde(skip)]
+    workspace: Option<Workspace>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommandRule {
+    command: Pattern,
+    ruling: Ruling,
+}
 
 /// A command as a model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +57,8 @@ pub enum Line<'a> {
 }
 
 /// What a [`CommandPolicy`] says of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ruling {
     /// It may run.
@@ -29,10 +75,132 @@ pub enum Ruling {
     },
 }
 
-impl CommandPolicy {
-    /// Decides on a command.
-    pub fn judge(&self, line: Line<'_>) -> Ruling {
-        let _ = line;
-        Ruling::Ask { reason: "nothing is known of it".to_owned() }
+impl Ruling {
+    /// It may run if a person says so.
+    pub fn ask(reason: impl Into<String>) -> Self {
+        Self::Ask { reason: reason.into() }
+    }
+
+    /// It may not run.
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Self::Deny { reason: reason.into() }
+    }
+
+    /// The stricter of two; of equals, the first.
+    fn and(self, other: Self) -> Self {
+        let rank = |ruling: &Self| match ruling {
+            Self::Allow => 0,
+            Self::Ask { .. } => 1,
+            Self::Deny { .. } => 2,
+        };
+        if rank(&other) > rank(&self) { other } else { self }
     }
 }
+
+impl CommandPolicy {
+    /// What only reads is allowed, the rest is asked about.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Everything is allowed that no rule forbids.
+    pub fn allow_all() -> Self {
+        Self { otherwise: Some(Ruling::Allow), ..Self::default() }
+    }
+
+    /// Everything is asked about that no rule allows.
+    pub fn ask_all() -> Self {
+        Self { otherwise: Some(Ruling::ask("every command is asked about")), ..Self::default() }
+    }
+
+    /// Nothing is allowed but what rules allow.
+    pub fn deny_all() -> Self {
+        let reason = "only commands that are named in the policy may run";
+        Self { otherwise: Some(Ruling::deny(reason)), ..Self::default() }
+    }
+
+    /// Allows commands that begin with these words.
+    #[must_use]
+    pub fn allow(self, command: &str) -> Self {
+        self.rule(command, Ruling::Allow)
+    }
+
+    /// Has a person asked about commands that begin with these words.
+    #[must_use]
+    pub fn ask(self, command: &str, reason: impl Into<String>) -> Self {
+        self.rule(command, Ruling::ask(reason))
+    }
+
+    /// Forbids commands that begin with these words.
+    #[must_use]
+    pub fn deny(self, command: &str, reason: impl Into<String>) -> Self {
+        self.rule(command, Ruling::deny(reason))
+    }
+
+    /// Has a person asked about commands that name a file which this workspace denies, though they only read.
+    #[must_use]
+    pub fn within(mut self, workspace: &Workspace) -> Self {
+        self.workspace = Some(workspace.clone());
+        self
+    }
+
+    /// Decides on a command.
+    pub fn judge(&self, line: Line<'_>) -> Ruling {
+        match line {
+            Line::Argv(words) => self.judge_words(words),
+            Line::Shell(line) => self.judge_line(line, 0),
+        }
+    }
+
+    fn rule(mut self, command: &str, ruling: Ruling) -> Self {
+        self.rules.push(CommandRule { command: Pattern::new(command), ruling });
+        self
+    }
+}
+
+/// The first words of a command, each a pattern.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+struct Pattern {
+    text: String,
+    words: Vec<Option<GlobMatcher>>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        // What is no pattern matches nothing but itself, so a stray bracket does no harm.
+        let word = |word: &str| {
+            let glob = |text: &str| GlobBuilder::new(text).backslash_escape(true).build().ok();
+            glob(word).or_else(|| glob(&globset::escape(word))).map(|glob| glob.compile_matcher())
+        };
+        Self { text: text.to_owned(), words: text.split_whitespace().map(word).collect() }
+    }
+
+    fn matches(&self, words: &[&str]) -> bool {
+        let fits = |(pattern, word): (&Option<GlobMatcher>, &&str)| {
+            pattern.as_ref().is_some_and(|pattern| pattern.is_match(word))
+        };
+        self.words.len() <= words.len() && self.words.iter().zip(words).all(fits)
+    }
+}
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl From<Pattern> for String {
+    fn from(pattern: Pattern) -> Self {
+        pattern.text
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,357 @@
+//! A line of shell, taken apart as far as that can be done without running it.
+//!
+//! What is not understood is an error, never a guess: somebody is then asked.
+
+/// How deep substitutions may be nested.
+const MAX_DEPTH: usize = 8;
+
+/// How long a line may be to be looked into.
+const MAX_LINE: usize = 16 << 10;
+
+/// One program with its arguments, out of a line that may have many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Simple {
+    /// The program and its arguments.
+    pub(super) words: Vec<Word>,
+    /// Variables that are set for it.
+    pub(super) sets: bool,
+    /// Where it writes, other than to the pipe, the terminal or nowhere.
+    pub(super) writes: bool,
+    /// What it reads by `<`.
+    pub(super) reads: Vec<Word>,
+}
+
+/// A word after quotes are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    /// The text, as far as it is known.
+    pub(super) text: String,
+    /// Whether the text is all there is to it: no variable, no substitution.
+    pub(super) literal: bool,
+    /// Whether the shell makes file names of it: a pattern, a `~`, braces.
+    pub(super) expands: bool,
+}
+
+impl Word {
+    pub(super) fn literal(text: impl Into<String>) -> Self {
+        Self { text: text.into(), literal: true, expands: false }
+    }
+}
+
+/// Takes a line apart into all programs that it may run, whichever of them it does.
+pub(super) fn parse(line: &str) -> Result<Vec<Simple>, &'static str> {
+    if line.len() > MAX_LINE {
+        return Err("it is too long to be looked into");
+    }
+    parse_nested(line, 0)
+}
+
+fn parse_nested(line: &str, depth: usize) -> Result<Vec<Simple>, &'static str> {
+    if depth > MAX_DEPTH {
+        return Err("it is nested too deeply to be looked into");
+    }
+    let mut parser = Parser { chars: line.chars().collect(), at: 0, depth, found: Vec::new() };
+    parser.line()?;
+    Ok(parser.found)
+}
+
+struct Parser {
+    chars: Vec<char>,
+    at: usize,
+    depth: usize,
+    found: Vec<Simple>,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek();
+        self.at += 1;
+        next
+    }
+
+    fn takes(&mut self, wanted: &str) -> bool {
+        let end = self.at + wanted.chars().count();
+        let found =
+            self.chars.get(self.at..end).is_some_and(|found| wanted.chars().eq(found.iter().copied()));
+        if found {
+            self.at = end;
+        }
+        found
+    }
+
+    fn line(&mut self) -> Result<(), &'static str> {
+        let mut now = Simple::default();
+        while let Some(char) = self.peek() {
+            match char {
+                ' ' | '\t' => self.at += 1,
+                '\\' if self.takes("\\\n") => {}
+                '#' => {
+                    while self.peek().is_some_and(|char| char != '\n') {
+                        self.at += 1;
+                    }
+                }
+                '\n' | ';' | '&' | '|' => self.operator(&mut now)?,
+                '<' | '>' => self.redirect("", &mut now)?,
+                '(' | ')' => return Err("it groups commands, which is not looked into"),
+                _ => self.word_of(&mut now)?,
+            }
+        }
+        self.end(&mut now)
+    }
+
+    /// What stands between commands. All of them are looked at, so it does not matter which run.
+    fn operator(&mut self, now: &mut Simple) -> Result<(), &'static str> {
+        if self.takes("&>") {
+            self.at -= 1;
+            return self.redirect("&", now);
+        }
+        if self.takes(";;") || self.takes(";&") {
+            return Err("it has a shell construct that is not looked into");
+        }
+        if !self.takes("&&") && !self.takes("||") && !self.takes("|&") {
+            self.at += 1;
+        }
+        self.end(now)
+    }
+
+    fn end(&mut self, now: &mut Simple) -> Result<(), &'static str> {
+        let done = std::mem::take(now);
+        if done == Simple::default() {
+            return Ok(());
+        }
+        let first = done.words.first();
+        if first.is_some_and(|word| word.literal && RESERVED.contains(&word.text.as_str())) {
+            return Err("it has a shell construct that is not looked into");
+        }
+        self.found.push(done);
+        Ok(())
+    }
+
+    fn word_of(&mut self, now: &mut Simple) -> Result<(), &'static str> {
+        let start = self.at;
+        let (word, quoted) = self.word()?;
+        let is_number =
+            !quoted && !word.text.is_empty() && word.text.chars().all(|char| char.is_ascii_digit());
+        if is_number && matches!(self.peek(), Some('<' | '>')) {
+            return self.redirect(&word.text, now);
+        }
+        if self.peek() == Some('(') {
+            return Err("it defines a function, or groups commands");
+        }
+        if now.words.is_empty() && is_assignment(&self.chars[start..self.at]) {
+            now.sets = true;
+            return Ok(());
+        }
+        now.words.push(word);
+        Ok(())
+    }
+
+    fn redirect(&mut self, from: &str, now: &mut Simple) -> Result<(), &'static str> {
+        if self.takes("<<<") {
+            let word = self.target()?;
+            now.reads.extend((!word.literal).then_some(word));
+            return Ok(());
+        }
+        if self.takes("<<") || self.takes("<>") || self.takes("<(") || self.takes(">(") {
+            return Err("it has a shell construct that is not looked into");
+        }
+        if self.takes("<&") {
+            let word = self.target()?;
+            return if is_handle(&word) {
+                Ok(())
+            } else {
+                Err("it has a redirection that is not looked into")
+            };
+        }
+        if self.takes("<") {
+            let word = self.target()?;
+            now.reads.push(word);
+            return Ok(());
+        }
+        let duplicates = from != "&" && self.takes(">&");
+        let _ = duplicates || self.takes(">>") || self.takes(">|") || self.takes(">");
+        let word = self.target()?;
+        let harmless = (duplicates && is_handle(&word)) || (word.literal && word.text == "/dev/null");
+        now.writes |= !harmless;
+        Ok(())
+    }
+
+    fn target(&mut self) -> Result<Word, &'static str> {
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        match self.word()? {
+            (word, quoted) if quoted || !word.text.is_empty() || !word.literal => Ok(word),
+            _ => Err("it has a redirection to nowhere"),
+        }
+    }
+
+    /// A word, and whether any of it was quoted.
+    fn word(&mut self) -> Result<(Word, bool), &'static str> {
+        let (mut word, mut quoted) = (Word::literal(""), false);
+        while let Some(char) = self.peek() {
+            match char {
+                ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
+                '\'' => {
+                    quoted = true;
+                    self.at += 1;
+                    self.single(&mut word)?;
+                }
+                '"' => {
+                    quoted = true;
+                    self.at += 1;
+                    self.double(&mut word)?;
+                }
+                '\\' => {
+                    quoted = true;
+                    self.at += 1;
+                    match self.next() {
+                        Some('\n') => {}
+                        Some(char) => word.text.push(char),
+                        None => return Err("it ends in a backslash"),
+                    }
+                }
+                '$' => self.dollar(&mut word)?,
+                '`' => self.backquoted(&mut word)?,
+                '\0' => return Err("it has a NUL in it"),
+                _ => {
+                    word.expands |= matches!(char, '*' | '?' | '[' | '{')
+                        || (char == '~' && (word.text.is_empty() || word.text.ends_with(['=', ':'])));
+                    word.text.push(char);
+                    self.at += 1;
+                }
+            }
+        }
+        Ok((word, quoted))
+    }
+
+    fn single(&mut self, word: &mut Word) -> Result<(), &'static str> {
+        loop {
+            match self.next() {
+                Some('\'') => return Ok(()),
+                Some('\0') => return Err("it has a NUL in it"),
+                Some(char) => word.text.push(char),
+                None => return Err("a quote is not closed"),
+            }
+        }
+    }
+
+    fn double(&mut self, word: &mut Word) -> Result<(), &'static str> {
+        loop {
+            match self.peek() {
+                Some('"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some('\\') => {
+                    self.at += 1;
+                    match self.next() {
+                        Some('\n') => {}
+                        Some(char @ ('$' | '`' | '"' | '\\')) => word.text.push(char),
+                        Some(char) => word.text.extend(['\\', char]),
+                        None => return Err("a quote is not closed"),
+                    }
+                }
+                Some('$') => self.dollar(word)?,
+                Some('`') => self.backquoted(word)?,
+                Some('\0') => return Err("it has a NUL in it"),
+                // Interactive shells put earlier commands in place of it.
+                Some(char) => {
+                    word.text.push(char);
+                    self.at += 1;
+                }
+                None => return Err("a quote is not closed"),
+            }
+        }
+    }
+
+    /// A variable, a substitution or just a dollar.
+    fn dollar(&mut self, word: &mut Word) -> Result<(), &'static str> {
+        self.at += 1;
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                if self.peek() == Some('(') {
+                    return Err("it computes, which is not looked into");
+                }
+                let inner = self.until_closed()?;
+                self.found.extend(parse_nested(&inner, self.depth + 1)?);
+                word.literal = false;
+            }
+            // Both may hold what runs: `${a:=$(b)}`, `$'\x72\x6d'`.
+            Some('{' | '\'' | '"' | '[') => return Err("it has an expansion that is not looked into"),
+            Some(char) if char.is_ascii_alphanumeric() || "_@*#?-$!".contains(char) => {
+                self.at += 1;
+                while char != '@'
+                    && self.peek().is_some_and(|char| char.is_ascii_alphanumeric() || char == '_')
+                {
+                    self.at += 1;
+                }
+                word.literal = false;
+            }
+            _ => word.text.push('$'),
+        }
+        Ok(())
+    }
+
+    /// The text up to the parenthesis that closes a substitution.
+    fn until_closed(&mut self) -> Result<String, &'static str> {
+        let (start, mut open) = (self.at, 1);
+        while let Some(char) = self.next() {
+            match char {
+                '(' => open += 1,
+                ')' => {
+                    open -= 1;
+                    if open == 0 {
+                        return Ok(self.chars[start..self.at - 1].iter().collect());
+                    }
+                }
+                // A parenthesis in quotes closes nothing; such lines are rare, and somebody can be asked.
+                '\'' | '"' | '\\' | '`' | '#' => {
+                    return Err("it has quotes in a substitution, which is not looked into");
+                }
+                _ => {}
+            }
+        }
+        Err("a substitution is not closed")
+    }
+
+    fn backquoted(&mut self, word: &mut Word) -> Result<(), &'static str> {
+        self.at += 1;
+        let start = self.at;
+        while let Some(char) = self.next() {
+            match char {
+                '`' => {
+                    let inner: String = self.chars[start..self.at - 1].iter().collect();
+                    self.found.extend(parse_nested(&inner, self.depth + 1)?);
+                    word.literal = false;
+                    return Ok(());
+                }
+                '\\' => return Err("it has quotes in a substitution, which is not looked into"),
+                _ => {}
+            }
+        }
+        Err("a substitution is not closed")
+    }
+}
+
+/// Words that begin something else than a program.
+const RESERVED: [&str; 22] = [
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
+    "function", "{", "}", "!", "[[", "]]", "time", "coproc", "in",
+];
+
+/// Whether the shell takes an unquoted beginning like this for a variable that is set.
+fn is_assignment(word: &[char]) -> bool {
+    let name = word.iter().take_while(|char| char.is_ascii_alphanumeric() || **char == '_').count();
+    let is_name = name > 0 && !word[0].is_ascii_digit();
+    is_name && matches!(word.get(name), Some('=' | '[' | '+')) && word[name..].contains(&'=')
+}
+
+fn is_handle(word: &Word) -> bool {
+    word.literal && (word.text == "-" || matches!(&*word.text, "1" | "2"))
+}

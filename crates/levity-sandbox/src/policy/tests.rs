@@ -1,0 +1,255 @@
+use super::{CommandPolicy, Line, Ruling};
+
+#[track_caller]
+fn check(policy: &CommandPolicy, line: &str, expected: &str) {
+    let ruling = match policy.judge(Line::Shell(line)) {
+        Ruling::Allow => "allow",
+        Ruling::Ask { .. } => "ask",
+        Ruling::Deny { .. } => "deny",
+    };
+    assert_eq!(ruling, expected, "{line}");
+}
+
+#[test]
+fn what_only_reads_is_allowed() {
+    for line in [
+        "ls",
+        "ls -la src",
+        "cat Cargo.toml | head -20",
+        "grep -rn 'fn main' src && wc -l src/*.rs",
+        "git status",
+        "git log --oneline -5",
+        "git -C sub diff HEAD~1",
+        "find . -name '*.rs'",
+        "rg -n TODO",
+        "echo \"a $ b\"",
+        "cd crates/core; ls",
+        "cat a 2>/dev/null",
+        "ls > /dev/null 2>&1",
+        "ls 2>&1 | tail -3",
+        "sed -n 1,20p file",
+        "sort a | uniq -c | sort -rn",
+        "cargo --version",
+        "timeout 5 ls",
+        "nice -n 5 cat a",
+        "sh -c 'ls | wc -l'",
+        "bash -lc \"git status\"",
+        "env",
+        "test -f a && echo yes || echo no",
+        "wc -l < notes.txt",
+        "ls # rm x",
+        "echo 'rm -rf /'",
+        "printf '%s\\n' a b",
+        "/usr/bin/ls",
+        "command ls",
+        "cat a\\ b",
+        "git branch -a",
+        "true",
+        "echo a\\\nb",
+        "jq .name package.json",
+        "tail -n +3 a | cut -d, -f2",
+        "diff a b",
+        "cat <<< hello",
+    ] {
+        check(&CommandPolicy::new(), line, "allow");
+    }
+}
+
+#[test]
+fn everything_else_is_asked_about() {
+    for line in [
+        "rm a",
+        "ls; rm a",
+        "ls && rm a",
+        "ls || rm a",
+        "ls | xargs rm",
+        "ls & rm a",
+        "ls\nrm a",
+        "echo a > b",
+        "echo a >> b",
+        "echo a >| b",
+        "ls &> b",
+        "ls >& b",
+        "cat a > /dev/sda",
+        "echo `rm a`",
+        "echo $(rm a)",
+        "echo \"$(rm a)\"",
+        "echo \"`rm a`\"",
+        "sh -c 'rm a'",
+        "sh -c \"ls; rm a\"",
+        "bash -c 'sh -c \"rm a\"'",
+        "sh script.sh",
+        "sh",
+        "bash --rcfile x -c ls",
+        "eval ls",
+        "$CMD a",
+        "l$X",
+        "PATH=. ls",
+        "A=b",
+        "ls() { rm a; }",
+        "(rm a)",
+        "{ rm a; }",
+        "if true; then rm a; fi",
+        "for f in *; do rm $f; done",
+        "! rm a",
+        "time rm a",
+        "find . -delete",
+        "find . -exec rm {} +",
+        "find . -fprint x",
+        "sort -o a b",
+        "sort --outp=a b",
+        "sort -uo a b",
+        "sed -i s/a/b/ c",
+        "sed 's/a/b/w c' d",
+        "sed -n '1e rm' a",
+        "awk 1 a",
+        "git push",
+        "git -c a.b=c status",
+        "git log --output=x",
+        "git diff --ext-diff",
+        "git branch new",
+        "git branch -D x",
+        "git tag v1",
+        "git config a b",
+        "git stash",
+        "tree -o x",
+        "uniq a b",
+        "date -s tomorrow",
+        "hostname evil",
+        "rg --pre cat a",
+        "fd -x rm",
+        "./ls",
+        "/tmp/ls",
+        "../ls",
+        "sudo ls",
+        "env -i ls",
+        "env A=b ls",
+        "xargs --arg-file file rm x",
+        "timeout --foo file rm",
+        "nohup rm a",
+        "exec rm a",
+        "command rm a",
+        "cat /etc/passwd",
+        "cat ~/.ssh/id_rsa",
+        "cat ../secret",
+        "cat $HOME/x",
+        "cat {a,/etc/passwd}",
+        "cat a/../../b",
+        "grep -f/etc/passwd a",
+        "head --bytes=3 --foo=/etc/x",
+        "ls .e*",
+        "cat < /etc/passwd",
+        "cat < ../x",
+        "cat <(rm a)",
+        "ls >(rm a)",
+        "cat <<EOF\nEOF",
+        "echo $((1+1))",
+        "echo ${A:=$(rm a)}",
+        "echo $'\\x72'",
+        "coproc rm a",
+        "source a",
+        ". a",
+        "printf -v PATH .",
+        "ls 'unclosed",
+        "ls \"unclosed",
+        "echo $(ls",
+        "echo `ls",
+        "ls \\",
+        "python3 -c 'print(1)'",
+        "cargo test",
+        "make",
+        "npm version",
+        "curl https://example.org",
+        "xargs cat",
+        "echo a | xargs -I{} cat {}",
+        "busybox rm a",
+        "case a in b) rm a;; esac",
+        "cat ?env",
+        "cat [.]env",
+        "ls\u{0}rm",
+        "echo a >&b",
+    ] {
+        check(&CommandPolicy::new(), line, "ask");
+    }
+    check(&CommandPolicy::new(), &"ls;".repeat(20_000), "ask");
+    check(&CommandPolicy::new(), &"sh -c ".repeat(50), "ask");
+    check(&CommandPolicy::new(), &format!("echo {}ls{}", "$(".repeat(40), ")".repeat(40)), "ask");
+}
+
+#[test]
+fn rules_come_first() {
+    let policy = CommandPolicy::new()
+        .allow("cargo test")
+        .allow("npm run *")
+        .deny("git push", "no")
+        .deny("rm", "no")
+        .ask("ls -l", "why not");
+    for (line, expected) in [
+        ("cargo test", "allow"),
+        ("cargo test -p core -- --nocapture", "allow"),
+        ("cargo  'test'", "allow"),
+        ("cargo publish", "ask"),
+        ("cargo test > out", "ask"),
+        ("cargo test $X", "ask"),
+        ("./cargo test", "ask"),
+        ("cargo test && cargo publish", "ask"),
+        ("npm run build", "allow"),
+        ("npm run", "ask"),
+        ("git push", "deny"),
+        ("ls; git push origin", "deny"),
+        ("sh -c 'git push'", "deny"),
+        ("ls | xargs rm", "deny"),
+        ("/opt/bin/rm a", "deny"),
+        ("echo $(git push)", "deny"),
+        ("timeout 3 rm a", "deny"),
+        ("rmdir a", "ask"),
+        ("ls -l", "ask"),
+        ("ls", "allow"),
+    ] {
+        check(&policy, line, expected);
+    }
+}
+
+#[test]
+fn all_can_be_allowed_asked_about_or_denied() {
+    check(&CommandPolicy::allow_all(), "rm -rf a > b; (x)", "allow");
+    check(&CommandPolicy::allow_all().deny("rm", "no"), "ls && rm a", "deny");
+    // What cannot be looked into may hide what is denied.
+    check(&CommandPolicy::allow_all().deny("rm", "no"), "(rm a)", "ask");
+    check(&CommandPolicy::ask_all(), "ls", "ask");
+    check(&CommandPolicy::ask_all().allow("ls"), "ls", "allow");
+    check(&CommandPolicy::deny_all().allow("ls"), "ls -l | ls", "allow");
+    check(&CommandPolicy::deny_all().allow("ls"), "ls > a", "deny");
+    check(&CommandPolicy::deny_all().allow("ls"), "cat a", "deny");
+    check(&CommandPolicy::deny_all().allow("ls"), "(ls)", "deny");
+    check(&CommandPolicy::new(), "  ", "deny");
+}
+
+#[test]
+fn words_are_judged_as_they_are() {
+    let judge = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        CommandPolicy::new().judge(Line::Argv(&words))
+    };
+    assert_eq!(judge(&["cat", "a; rm b"]), Ruling::Allow);
+    assert_eq!(judge(&["echo", "$(rm a)"]), Ruling::Allow);
+    assert_eq!(judge(&["sh", "-c", "rm a"]), Ruling::ask("`rm` may change something"));
+    assert_eq!(judge(&["rm", "a"]), Ruling::ask("`rm` may change something"));
+    assert!(matches!(judge(&[]), Ruling::Deny { .. }));
+}
+
+#[test]
+fn a_policy_is_data() {
+    let policy = CommandPolicy::new().allow("cargo test").deny("git push", "no");
+    let json = serde_json::to_value(&policy).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({"rules": [
+            {"command": "cargo test", "ruling": "allow"},
+            {"command": "git push", "ruling": {"deny": {"reason": "no"}}},
+        ]})
+    );
+    let again: CommandPolicy = serde_json::from_value(json).unwrap();
+    check(&again, "cargo test", "allow");
+    check(&again, "git push", "deny");
+}

@@ -1,0 +1,194 @@
+//! Lines that a policy allows, run by real shells: nothing runs but programs that only read, and nothing is written.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use levity_sandbox::{CommandPolicy, Line, Ruling};
+
+/// Pieces that lines are made of: harmless and evil programs, and all that a shell reads between them.
+const PIECES: &[&str] = &[
+    "ls",
+    "cat",
+    "head",
+    "grep",
+    "echo",
+    "git status",
+    "find .",
+    "sort",
+    "rm",
+    "evil",
+    "sh",
+    "bash",
+    "-c",
+    "xargs",
+    "timeout 1",
+    "nice",
+    "command",
+    "env",
+    "exec",
+    "eval",
+    "a",
+    "b.txt",
+    "-o",
+    "out",
+    "x=1",
+    "x",
+    "=",
+    "*",
+    "?",
+    " ",
+    " ",
+    " ",
+    " ",
+    "\t",
+    "\n",
+    ";",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "|&",
+    ">",
+    ">>",
+    "<",
+    "<<<",
+    "<<",
+    "2>",
+    "&>",
+    ">&",
+    "1",
+    "2",
+    "-",
+    "/dev/null",
+    "'",
+    "'",
+    "\"",
+    "\"",
+    "`",
+    "$",
+    "$(",
+    "${",
+    "((",
+    "(",
+    ")",
+    "{",
+    "}",
+    "\\",
+    "#",
+    "!",
+    "~",
+    "[",
+    "]",
+    "[[",
+    "if",
+    "then",
+    "fi",
+    "for",
+    "do",
+    "done",
+    "function",
+    "time",
+    "'rm'",
+    "\"evil\"",
+    "r''m",
+    "\\rm",
+    "$'rm'",
+    "$\"rm\"",
+    "sh -c 'rm a'",
+    "sh -c \"evil\"",
+    "$(evil)",
+    "`evil`",
+    "=$(evil)",
+    "e\\\nvil",
+    "\r",
+];
+
+const SHIMS: &[&str] = &[
+    "ls", "cat", "head", "grep", "git", "find", "sort", "rm", "evil", "a", "b.txt", "out", "x", "timeout",
+    "nice", "xargs", "env",
+];
+
+/// Programs that do nothing but write down that they ran.
+fn shims(folder: &Path) {
+    for name in SHIMS {
+        let runs = match *name {
+            "timeout" => "shift; exec \"$@\"",
+            "nice" | "env" | "xargs" => "exec \"$@\"",
+            _ => "echo >> \"$RAN/$(printf %s \"${0##*/}\")\"; exit 0",
+        };
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{runs}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Random numbers that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+}
+
+#[test]
+fn allowed_lines_run_only_what_reads() {
+    let root = tempfile::tempdir().unwrap();
+    let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
+    for folder in [&bin, &ran, &work] {
+        fs::create_dir(folder).unwrap();
+    }
+    shims(&bin);
+    let shells: Vec<&str> =
+        ["/bin/sh", "/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect();
+    let policy = CommandPolicy::new();
+    let (mut dice, mut allowed) = (Dice(7), 0);
+    for _ in 0..400_000 {
+        let pieces = 1 + dice.roll(9);
+        // Most lines begin with something harmless, or next to none would be allowed.
+        let mut line = if dice.roll(4) > 0 { PIECES[dice.roll(8)].to_owned() + " " } else { String::new() };
+        for _ in 0..pieces {
+            line.push_str(PIECES[dice.roll(PIECES.len())]);
+        }
+        if policy.judge(Line::Shell(&line)) != Ruling::Allow {
+            continue;
+        }
+        allowed += 1;
+        if allowed > 600 {
+            break;
+        }
+        for shell in &shells {
+            fs::write(work.join("a"), "").unwrap();
+            let _ = Command::new(shell)
+                .args(["-c", &line])
+                .current_dir(&work)
+                .env_clear()
+                .env("PATH", &bin)
+                .env("RAN", &ran)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            for name in names(&ran) {
+                let reads = ["ls", "cat", "head", "grep", "git", "find", "sort"].contains(&&*name);
+                assert!(reads, "{shell} ran {name}: {line:?}");
+                fs::remove_file(ran.join(name)).unwrap();
+            }
+            assert_eq!(names(&work), ["a"], "{shell} wrote: {line:?}");
+        }
+    }
+    assert!(allowed > 300, "only {allowed} lines were allowed: the test has lost its point");
+}
