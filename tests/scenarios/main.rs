@@ -1,5 +1,6 @@
 //! Whole scenarios, through the facade, as a program that depends on levity would meet them.
 
+mod ask;
 mod bad_input;
 mod budget;
 mod cancel;

@@ -32,7 +32,7 @@ pub trait Approver: Send + Sync {
     async fn decide(&self, ask: &Ask) -> Decision;
 }
 
-/// A question about a call.
+/// A question about a call, or a question of the model's that the call is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Ask {
@@ -42,14 +42,42 @@ pub struct Ask {
     pub effect: EffectId,
     /// The call.
     pub call: ToolCall,
-    /// Why it is asked.
+    /// Why it is asked; where an answer is wanted, the question.
     pub reason: String,
+    /// What is wanted.
+    #[serde(default, skip_serializing_if = "Wanted::is_permission")]
+    pub wanted: Wanted,
+}
+
+/// What an [`Ask`] wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Wanted {
+    /// Leave to make a call.
+    #[default]
+    Permission,
+    /// An answer to a question of the model's: [`Decision::Answer`].
+    Answer,
+}
+
+impl Wanted {
+    fn is_permission(&self) -> bool {
+        *self == Self::Permission
+    }
 }
 
 impl Ask {
     /// A question.
     pub fn new(run: RunId, effect: EffectId, call: ToolCall, reason: impl Into<String>) -> Self {
-        Self { run, effect, call, reason: reason.into() }
+        Self { run, effect, call, reason: reason.into(), wanted: Wanted::Permission }
+    }
+
+    /// Says that the call is a question itself, and wants an answer.
+    #[must_use]
+    pub fn for_answer(mut self) -> Self {
+        self.wanted = Wanted::Answer;
+        self
     }
 }
 
@@ -65,7 +93,7 @@ pub enum Decision {
         /// The arguments.
         args: Value,
     },
-    /// The answer to what the model asked, in place of a call.
+    /// What the model is told in place of what the call would return. It is what a question of the model's wants.
     Answer {
         /// In words.
         text: String,

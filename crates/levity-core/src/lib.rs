@@ -45,7 +45,7 @@ mod tool;
 mod world;
 mod worst;
 
-pub use approve::{Approver, Ask, Decision};
+pub use approve::{Approver, Ask, Decision, Wanted};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, WorkspaceView};
 pub use effect::{

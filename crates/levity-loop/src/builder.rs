@@ -12,6 +12,7 @@ use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Inner};
+use crate::asked;
 use crate::error::{Error, Result};
 use crate::executor::{AgentExecutor, CHEAP, SLOTS, ToolsDigest, ToolsWorst};
 use crate::spec::AgentSpec;
@@ -174,6 +175,48 @@ impl AgentBuilder {
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(Loops::new(wait::spec(longest)))
+    }
+
+    /// Lets the model ask the user, by a tool `ask_user`: the run waits for an answer. The approver is asked, or
+    /// whoever holds the handle of a started run, and answers with [`Decision::Answer`](levity_core::Decision::Answer);
+    /// [`Ask::wanted`](levity_core::Ask::wanted) tells such a question from one for leave.
+    ///
+    /// ```
+    /// use levity_core::{Approver, Ask, Decision, Wanted};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// struct User;
+    ///
+    /// #[async_trait::async_trait]
+    /// impl Approver for User {
+    ///     async fn decide(&self, ask: &Ask) -> Decision {
+    ///         match ask.wanted {
+    ///             Wanted::Answer => Decision::answer("blue"),
+    ///             _ => Decision::Allow,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let model = ScriptedModel::new().call("ask_user", json!({"question": "Which colour?"})).reply("Blue it is.");
+    /// let agent = Agent::builder(model).ask_user().approver(User).build()?;
+    /// assert_eq!(agent.run("Paint the shed").await?.text(), "Blue it is.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ask_user(mut self) -> Self {
+        self.spec.asks_user = true;
+        self.tool(Loops::new(asked::ask_spec()))
+    }
+
+    /// Lets the model end the run by a tool `finish`, for models that otherwise talk when they should work. A reply
+    /// without calls still is an answer.
+    pub fn finish_tool(mut self) -> Self {
+        self.spec.finishes = true;
+        self.tool(Loops::new(asked::finish_spec()))
     }
 
     /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives

@@ -22,6 +22,7 @@
 
 mod agent;
 mod answer;
+mod asked;
 pub mod blocking;
 mod builder;
 mod error;

@@ -92,6 +92,7 @@ enum Waiting {
     Reflection,
     Tool(CallId),
     Decision(CallId),
+    Answer(CallId),
     Child(CallId),
     Wait(CallId),
 }
@@ -264,6 +265,7 @@ impl AgentMachine {
                 self.call_failed(&call, ToolError::new(ToolErrorKind::Denied, message), step);
             }
             (Waiting::Decision(call), Outcome::Decision(decision)) => self.decided(&call, decision, step),
+            (Waiting::Answer(call), Outcome::Decision(decision)) => self.user_answered(&call, decision, step),
             (Waiting::Wait(call), Outcome::Woken) => self.woken(&call, step),
             (Waiting::Child(call), Outcome::Child(ending)) => self.child_ended(&call, *ending, step),
             (Waiting::Tool(call) | Waiting::Child(call), Outcome::Refused(limit)) => {

@@ -303,6 +303,14 @@ impl AgentRun {
     pub async fn deny(&self, ask: &Ask, reason: impl Into<String>) -> Result<(), ControlError> {
         self.control().deny(ask, reason).await
     }
+
+    /// Answers a question of the model's, or tells it this in place of what a call would return.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn answer(&self, ask: &Ask, text: impl Into<String>) -> Result<(), ControlError> {
+        self.control().answer(ask, text).await
+    }
 }
 
 impl Future for AgentRun {

@@ -27,6 +27,10 @@ pub(crate) struct AgentSpec {
     pub(crate) when_low: Low,
     /// How long the model may wait at a time, if it may.
     pub(crate) longest_wait: Option<Duration>,
+    /// Whether the model may ask the user.
+    pub(crate) asks_user: bool,
+    /// Whether the model ends the run by a tool.
+    pub(crate) finishes: bool,
 }
 
 impl AgentSpec {
@@ -59,6 +63,8 @@ impl Default for AgentSpec {
             delegates: BTreeSet::new(),
             workspace: WorkspaceView::default(),
             longest_wait: None,
+            asks_user: false,
+            finishes: false,
             when_low: Low::default(),
         }
     }

@@ -89,7 +89,15 @@ impl Control {
         self.decide(ask, Decision::deny(reason)).await
     }
 
-    /// Answers what was asked.
+    /// Answers a question of the model's, or tells it this in place of what a call would return.
+    ///
+    /// # Errors
+    /// When nobody waits for the decision any more.
+    pub async fn answer(&self, ask: &Ask, text: impl Into<String>) -> Result<(), ControlError> {
+        self.decide(ask, Decision::answer(text)).await
+    }
+
+    /// Decides on what was asked.
     ///
     /// # Errors
     /// When nobody waits for the decision any more.

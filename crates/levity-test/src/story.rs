@@ -142,6 +142,7 @@ fn decided(decision: &Decision) -> String {
     match decision {
         Decision::Allow => "allow".into(),
         Decision::Edit { args } => format!("edit {args}"),
+        Decision::Answer { text } => format!("answer {text:?}"),
         Decision::Deny { reason } => format!("deny {reason:?}"),
         other => format!("{other:?}"),
     }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Failure, Finish, Limit, Message, ModelCall,
-    ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Exchange, Failure, Finish, Limit, Message,
+    ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step, ToolCall,
+    ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
+use crate::asked;
 use crate::executor::CHEAP;
 use crate::notes;
 use crate::strategy::Low;
@@ -143,6 +144,13 @@ impl AgentMachine {
         };
         let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
         let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+        if let [call] = &*calls
+            && self.finishes(call)
+            && let Ok(text) = asked::answer(&call.args)
+        {
+            let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("the answer was taken"))));
+            return self.finish(exchange, &text, step);
+        }
         for call in calls.iter().skip(allowed) {
             let message =
                 format!("at most {allowed} tools can be called in one turn; this call was left out");
@@ -158,8 +166,55 @@ impl AgentMachine {
         self.state.enough |= self.spec.single_tool;
     }
 
+    fn finishes(&self, call: &ToolCall) -> bool {
+        self.spec.finishes && call.name == asked::FINISH
+    }
+
+    /// The model says by a call that it is done.
+    fn finish(&mut self, exchange: Exchange, text: &str, step: &mut Step) {
+        self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
+        self.state.history.close(exchange, &ToolError::failed("the call was not answered"));
+        if !self.state.said.is_empty() && self.closing().is_none() {
+            return self.act(step);
+        }
+        self.check_answer(text, Status::Complete, step);
+    }
+
+    /// The user is asked. What is wrong with the question, the model is told at once.
+    fn ask_user(&mut self, call: ToolCall, step: &mut Step) {
+        let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else { return };
+        match question {
+            Ok(question) => {
+                let waiting = Waiting::Answer(call.id.clone());
+                let ask = |effect| Effect::Ask(Ask::new(run, effect, call, question).for_answer());
+                self.want(waiting, ask, step);
+            }
+            Err(error) => self.answered(ToolResult::new(&call, Err(error)), step),
+        }
+    }
+
+    /// What the user said to a question.
+    pub(super) fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut Step) {
+        let Some(call) = self.open_call(id) else { return };
+        let outcome = match decision {
+            Decision::Answer { text } => Ok(ToolOutput::text(text)),
+            Decision::Deny { reason } => Err(format!("the question was not answered: {reason}")),
+            _ => Err("the question was not answered".to_owned()),
+        };
+        let refused = |why| ToolError::new(ToolErrorKind::Denied, format!("{why}; {}", asked::UNANSWERED));
+        self.answered(ToolResult::new(&call, outcome.map_err(refused)), step);
+    }
+
     fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
         let id = call.id.clone();
+        if self.spec.asks_user && call.name == asked::ASK {
+            return self.ask_user(call, step);
+        }
+        if self.finishes(&call) {
+            let error = asked::answer(&call.args).err();
+            let error = error.unwrap_or_else(|| ToolError::new(ToolErrorKind::Denied, asked::NOT_ALONE));
+            return self.answered(ToolResult::new(&call, Err(error)), step);
+        }
         if let Some(longest) = self.spec.longest_wait.filter(|_| call.name == wait::NAME) {
             return self.wait(&call, longest, approved, step);
         }
@@ -212,6 +267,9 @@ impl AgentMachine {
                 self.call(call, true, step);
             }
             Decision::Allow => self.call(call, true, step),
+            Decision::Answer { text } => {
+                self.answered(ToolResult::new(&call, Ok(ToolOutput::text(text))), step);
+            }
             _ => {
                 let error = ToolError::new(ToolErrorKind::Denied, "the decision is of an unknown kind");
                 self.answered(ToolResult::new(&call, Err(error)), step);

@@ -23,6 +23,7 @@ fn agents() -> Vec<AgentBuilder> {
         Agent::builder(model()).tool(tool()).planner(PlanByModel::new()).reflector(ReflectByModel::new()),
         Agent::builder(model()).planner(PlanRules::new().when("do", ["this", "that"])).max_turns(1),
         Agent::builder(model()).tool(tool()).agent("helper", "Helps.", helper),
+        Agent::builder(model()).tool(tool()).ask_user().finish_tool(),
     ]
 }
 

@@ -67,7 +67,7 @@ impl CommandPolicy {
         match inner(&texts) {
             Inner::None => {}
             Inner::Line(at) if words[at].literal => {
-                ruling = ruling.and(self.judge_line(texts[at], depth + 1))
+                ruling = ruling.and(self.judge_line(texts[at], depth + 1));
             }
             Inner::Words(at) if at < words.len() && depth < MAX_DEPTH => {
                 let mut inner = words[at..].to_vec();

@@ -142,7 +142,8 @@ impl Junk {
     }
 
     fn decision(&mut self) -> Decision {
-        let decisions = [Decision::Allow, Decision::deny("no"), Decision::edit(self.value())];
+        let decisions =
+            [Decision::Allow, Decision::deny("no"), Decision::edit(self.value()), Decision::answer("yes")];
         self.pick(decisions).unwrap_or(Decision::Allow)
     }
 
