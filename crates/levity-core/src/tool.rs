@@ -122,6 +122,10 @@ pub trait ToolSource: Send + Sync {
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
     /// A number that tells one set from the next.
     fn version(&self) -> u64;
+    /// What the source has and cannot make a tool of, each in a clause that names it. `version` changes with it.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What a model is told about a tool, and what the dispatcher holds it to.

@@ -4,5 +4,8 @@
 mod command;
 #[cfg(feature = "files")]
 mod files;
+mod now;
 #[cfg(feature = "web")]
 mod web;
+
+pub use now::Now;

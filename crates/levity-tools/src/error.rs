@@ -41,6 +41,18 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// A folder of tools cannot be used.
+    #[error("the tools of `{folder}` cannot be had")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// Why not.
+        #[source]
+        cause: Cause,
+    },
+    /// A source has something that it cannot make a tool of.
+    #[error("{0}")]
+    Source(String),
     /// A dispatcher that may run no call at a time runs none.
     #[error("`max_concurrent` is 0, so that no call could ever start; give it at least 1")]
     NoConcurrency,

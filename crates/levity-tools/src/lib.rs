@@ -67,6 +67,7 @@ mod builtin;
 mod dispatch;
 mod entry;
 mod error;
+mod folder;
 mod glob;
 mod policy;
 mod registry;
@@ -75,8 +76,10 @@ mod schema;
 mod testing;
 mod text;
 
+pub use builtin::Now;
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
+pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
 pub use registry::{Problem, Registry, RegistryBuilder};
 pub use schema::{Schema, SchemaError};

@@ -1,10 +1,12 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::{LinkedTool, Tool, ToolSource, ToolSpec, Toolbox};
 
 use crate::entry::{Entry, Renamed};
 use crate::error::Error;
+use crate::folder::FolderTools;
 use crate::registry::snapshot::Snapshot;
 
 mod snapshot;
@@ -58,6 +60,14 @@ impl Registry {
     /// When two of them have one name, or one has an impossible name or schema.
     pub fn linked() -> Result<Self, Error> {
         Self::builder().linked().build()
+    }
+
+    /// The tools of a folder, and no others; see [`FolderTools`](crate::FolderTools).
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or commands cannot be run at all.
+    pub fn folder(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().source(Arc::new(FolderTools::open(path)?)).build()
     }
 
     /// What a model is told: fixed tools first, then each source's. The same `Arc` until something changes.

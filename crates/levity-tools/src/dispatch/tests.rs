@@ -10,6 +10,7 @@ use crate::policy::Rule;
 use crate::testing::{Clock, FnTool};
 
 mod long;
+mod permit;
 mod slow;
 mod undo;
 

@@ -40,6 +40,8 @@ impl Snapshot {
                     snapshot.problems.push(Problem { source: source.name().to_owned(), error });
                 }
             }
+            let problem = |text| Problem { source: source.name().to_owned(), error: Error::Source(text) };
+            snapshot.problems.extend(source.problems().into_iter().map(problem));
         }
         snapshot.specs = last.same_specs(&snapshot.entries);
         snapshot

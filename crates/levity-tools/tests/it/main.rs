@@ -1,2 +1,4 @@
 //! One binary for the tests of the built-in tools.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod folder;

@@ -1,0 +1,246 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use levity_core::{Tool, ToolSource};
+
+use crate::error::Error;
+use files::{Found, Seen, scan};
+pub use load::{FileLoader, LinkedLoader, Loaded, ToolFile};
+
+mod files;
+mod load;
+#[cfg(feature = "commands")]
+mod manifest;
+
+/// How often the folder is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Tools that lie in a folder, and are there without any wiring.
+///
+/// - `NAME.tool.json` beside an executable `NAME`: a tool that gets its arguments as JSON on standard input and writes
+///   its result as JSON to standard output, run within the command sandbox (feature `commands`; docs/tools.md has the
+///   manifest).
+/// - `*.py`: every public function with type hints and a docstring is a tool, run in an interpreter that can touch
+///   nothing (feature `python` of `levity`).
+/// - Other files, for which a [`FileLoader`] is given.
+///
+/// Files whose names begin with `_` or `.` are private, and folders within are not looked into. When files change, so
+/// do the tools. A file that makes no tool is told by [`problems`](ToolSource::problems), and the others work.
+///
+/// ```
+/// use levity_core::ToolSource;
+/// use levity_tools::{FolderTools, Registry};
+///
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("notes.txt"), "Not a tool.")?;
+/// let tools = FolderTools::open(folder.path())?;
+/// assert!(tools.tools().is_empty() && tools.problems().is_empty());
+///
+/// let registry = Registry::folder(folder.path())?;
+/// assert!(registry.specs().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Whoever can write to the folder can add tools: keep it out of reach of the agent's own writing.
+#[derive(Clone)]
+pub struct FolderTools(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    folder: PathBuf,
+    loaders: Vec<Arc<dyn FileLoader>>,
+    look_every: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    version: u64,
+    looked: Option<std::time::Instant>,
+    seen: BTreeMap<String, Seen>,
+    files: BTreeMap<String, Loaded>,
+    /// Why the folder could not be looked at.
+    failed: Option<String>,
+}
+
+impl FolderTools {
+    /// Reads the tools of a folder, with every loader that is linked into this program.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or commands cannot be run at all.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder(folder).build()
+    }
+
+    /// Begins with other settings.
+    pub fn builder(folder: impl AsRef<Path>) -> FolderBuilder {
+        FolderBuilder {
+            folder: folder.as_ref().to_owned(),
+            loaders: Vec::new(),
+            look_every: LOOK_EVERY,
+            #[cfg(feature = "commands")]
+            sandbox: None,
+        }
+    }
+
+    /// Looks at the folder now, and not only when the next look is due.
+    pub fn reload(&self) {
+        self.look(&mut self.state());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, after a look at the folder if one is due.
+    fn current(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        if state.looked.is_none_or(|looked| looked.elapsed() >= self.0.look_every) {
+            self.look(&mut state);
+        }
+        state
+    }
+
+    fn look(&self, state: &mut State) {
+        #[expect(clippy::disallowed_methods, reason = "what is read from files is never part of a replay")]
+        let now = std::time::Instant::now();
+        state.looked = Some(now);
+        match scan(&self.0.folder) {
+            Ok(found) => {
+                state.failed = None;
+                self.take(state, found);
+            }
+            Err(error) => {
+                let failed = format!("the folder cannot be read: {error}");
+                if state.failed.as_ref() != Some(&failed) {
+                    state.failed = Some(failed);
+                    state.version += 1;
+                }
+            }
+        }
+    }
+
+    /// Loads what is new, keeps what is the same, and forgets what is gone.
+    fn take(&self, state: &mut State, found: Vec<Found>) {
+        let seen: BTreeMap<String, Seen> = found.iter().map(|file| (file.name.clone(), file.seen)).collect();
+        if seen == state.seen {
+            return;
+        }
+        let mut files = BTreeMap::new();
+        for file in found {
+            let same = state.seen.get(&file.name) == Some(&file.seen);
+            let loaded = match state.files.remove(&file.name).filter(|_| same && !file.depends) {
+                Some(loaded) => loaded,
+                None => load::load(&self.0.folder, &file.name, &self.0.loaders),
+            };
+            files.insert(file.name, loaded);
+        }
+        (state.seen, state.files) = (seen, files);
+        state.version += 1;
+    }
+}
+
+impl ToolSource for FolderTools {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let state = self.current();
+        let mut names = std::collections::HashSet::new();
+        let all = state.files.values().flat_map(|loaded| &loaded.tools);
+        all.filter(|tool| names.insert(tool.spec().name.clone())).cloned().collect()
+    }
+
+    fn version(&self) -> u64 {
+        self.current().version
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let state = self.current();
+        let mut problems: Vec<String> = state.failed.iter().cloned().collect();
+        let mut makers: BTreeMap<&str, &str> = BTreeMap::new();
+        for (file, loaded) in &state.files {
+            problems.extend(loaded.problems.iter().map(|problem| format!("`{file}`: {problem}")));
+            for tool in &loaded.tools {
+                let name = &*tool.spec().name;
+                if let Some(first) = makers.get(name) {
+                    problems.push(format!("`{file}`: a tool `{name}` is in `{first}` already"));
+                }
+                makers.entry(name).or_insert(file);
+            }
+        }
+        problems
+    }
+}
+
+impl fmt::Debug for FolderTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FolderTools").field(&self.0.name).finish()
+    }
+}
+
+/// Settings of [`FolderTools`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct FolderBuilder {
+    folder: PathBuf,
+    loaders: Vec<Arc<dyn FileLoader>>,
+    look_every: Duration,
+    #[cfg(feature = "commands")]
+    sandbox: Option<levity_sandbox::Sandbox>,
+}
+
+impl FolderBuilder {
+    /// Makes tools of more files. A loader given here comes before those that are linked into the program.
+    pub fn loader(mut self, loader: impl FileLoader + 'static) -> Self {
+        self.loaders.push(Arc::new(loader));
+        self
+    }
+
+    /// How long what was seen in the folder holds; half a second by default.
+    pub fn look_every(mut self, time: Duration) -> Self {
+        self.look_every = time;
+        self
+    }
+
+    /// What executables may touch. By default they may read the folder of the tools and nothing else, have no network,
+    /// and may write only to a folder of their own that is gone afterwards.
+    #[cfg(feature = "commands")]
+    pub fn sandbox(mut self, sandbox: levity_sandbox::Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
+    /// Reads the folder.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or commands cannot be run at all.
+    pub fn build(self) -> Result<FolderTools, Error> {
+        let name = self.folder.display().to_string();
+        let fail = |cause: levity_core::Cause| Error::Folder { folder: name.clone(), cause };
+        let folder = self.folder.canonicalize().map_err(|error| fail(levity_core::Cause::new(error)))?;
+        let mut loaders = self.loaders;
+        #[cfg(feature = "commands")]
+        loaders.push(Arc::new(manifest::Manifests::new(&folder, self.sandbox).map_err(fail)?));
+        loaders.extend(LinkedLoader::all());
+        scan(&folder).map_err(|error| fail(levity_core::Cause::new(error)))?;
+        let tools = FolderTools(Arc::new(Inner {
+            name: name.clone(),
+            folder,
+            loaders,
+            look_every: self.look_every,
+            state: Mutex::default(),
+        }));
+        tools.reload();
+        Ok(tools)
+    }
+}
+
+impl fmt::Debug for FolderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FolderBuilder").field(&self.folder).finish()
+    }
+}

@@ -1,0 +1,63 @@
+//! What lies in a folder.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How many files of a folder are looked at.
+const MAX_FILES: usize = 1_000;
+
+/// A file that may make tools.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) seen: Seen,
+    /// Whether what it makes depends on another file too.
+    pub(super) depends: bool,
+}
+
+/// What tells a file from the same file after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    len: u64,
+    modified: Option<SystemTime>,
+    changed: (i64, i64, u64),
+    mode: u32,
+}
+
+/// The files of a folder that are not private, by name.
+pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        // A file that is gone by now will not be there at the next look either.
+        let Ok(about) = fs::metadata(entry.path()) else { continue };
+        if name.starts_with(['_', '.']) || !about.is_file() {
+            continue;
+        }
+        if found.len() == MAX_FILES {
+            return Err(io::Error::other(format!(
+                "it has more than {MAX_FILES} files; it is meant for tools alone"
+            )));
+        }
+        let depends = name.ends_with(".tool.json");
+        found.push(Found { name, seen: Seen::of(&about), depends });
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+impl Seen {
+    #[cfg(unix)]
+    fn of(about: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let changed = (about.ctime(), about.ctime_nsec(), about.ino());
+        Self { len: about.len(), modified: about.modified().ok(), changed, mode: about.mode() }
+    }
+
+    #[cfg(not(unix))]
+    fn of(about: &Metadata) -> Self {
+        Self { len: about.len(), modified: about.modified().ok(), changed: (0, 0, 0), mode: 0 }
+    }
+}

@@ -1,0 +1,129 @@
+//! Tools made of files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use levity_core::Tool;
+
+/// How large a file may be.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Makes tools of files of one kind.
+///
+/// # Contract
+/// - `takes` goes by the name alone.
+/// - `load` returns soon, runs nothing of the file's beyond what it needs to know the tools, and says the same about the
+///   same file each time.
+pub trait FileLoader: Send + Sync {
+    /// Whether it makes tools of files with this name.
+    fn takes(&self, name: &str) -> bool;
+    /// The tools of a file, and what is wrong with it.
+    fn load(&self, file: &ToolFile) -> Loaded;
+}
+
+/// A file of a folder of tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolFile {
+    /// Its name, without the folder.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+impl ToolFile {
+    /// A file with this text.
+    pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        let path = path.into();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self { name, path, text: text.into() }
+    }
+}
+
+/// What a file made.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// Its tools, in a stable order.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What is wrong with it, each in a clause.
+    pub problems: Vec<String>,
+}
+
+impl Loaded {
+    /// These tools.
+    pub fn tools(tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self { tools, problems: Vec::new() }
+    }
+
+    /// Nothing, for this reason.
+    pub fn problem(problem: impl Into<String>) -> Self {
+        Self { tools: Vec::new(), problems: vec![problem.into()] }
+    }
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
+        f.debug_struct("Loaded").field("tools", &tools).field("problems", &self.problems).finish()
+    }
+}
+
+/// A loader that every folder of tools uses, since it is linked into the program.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkedLoader {
+    make: fn() -> Arc<dyn FileLoader>,
+}
+
+impl LinkedLoader {
+    /// A loader made by this function; hand it to `inventory::submit!`.
+    pub const fn new(make: fn() -> Arc<dyn FileLoader>) -> Self {
+        Self { make }
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = Arc<dyn FileLoader>> {
+        inventory::iter::<Self>().map(|linked| (linked.make)())
+    }
+}
+
+inventory::collect!(LinkedLoader);
+
+/// Kinds of files that are surely meant as tools, and what makes tools of them.
+const WANTED: [(&str, &str); 2] = [(".py", "python"), (".tool.json", "commands")];
+
+pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -> Loaded {
+    let Some(loader) = loaders.iter().find(|loader| loader.takes(name)) else {
+        let wanted = WANTED.iter().find(|(end, _)| name.ends_with(end));
+        let problem = |(_, feature): &(&str, &str)| {
+            Loaded::problem(format!(
+                "nothing here makes tools of such files; switch on the feature `{feature}`"
+            ))
+        };
+        return wanted.map(problem).unwrap_or_default();
+    };
+    let path = folder.join(name);
+    match read(&path) {
+        Ok(text) => {
+            let file = ToolFile { name: name.to_owned(), path, text };
+            let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&file)));
+            loaded.unwrap_or_else(|_| Loaded::problem("its loader panicked: a fault in the loader"))
+        }
+        Err(problem) => Loaded::problem(problem),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(format!("it is larger than {MAX_FILE} bytes"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,122 @@
+//! Tools that lie in a folder.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{Tool, ToolOutput, ToolSource as _};
+use levity_test::{RecordingTool, conformance};
+use levity_tools::{FileLoader, FolderTools, Loaded, Registry, ToolFile};
+
+/// Makes a tool of each line of a `.list` file.
+struct Lists;
+
+impl FileLoader for Lists {
+    fn takes(&self, name: &str) -> bool {
+        name.ends_with(".list")
+    }
+
+    fn load(&self, file: &ToolFile) -> Loaded {
+        assert!(!file.text.contains("panic"), "a fault in the loader");
+        if file.text.contains('?') {
+            return Loaded::problem("line 1: a question is no tool");
+        }
+        let tool = |name: &str| -> Arc<dyn Tool> {
+            Arc::new(RecordingTool::new(name, |_| Ok(ToolOutput::text("done"))))
+        };
+        Loaded::tools(file.text.lines().map(tool).collect())
+    }
+}
+
+fn open(folder: &Path) -> FolderTools {
+    FolderTools::builder(folder).loader(Lists).look_every(Duration::ZERO).build().unwrap()
+}
+
+fn names(tools: &FolderTools) -> Vec<String> {
+    tools.tools().iter().map(|tool| tool.spec().name.clone()).collect()
+}
+
+#[tokio::test]
+async fn files_become_tools_and_change_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("b.list", "three");
+    write("a.list", "one\ntwo");
+    write("_private.list", "hidden");
+    write(".private.list", "hidden");
+    write("README.md", "Not a tool.");
+    fs::create_dir(folder.path().join("sub.list")).unwrap();
+    let tools = open(folder.path());
+    assert_eq!(names(&tools), ["one", "two", "three"]);
+    assert!(tools.problems().is_empty(), "{:?}", tools.problems());
+    conformance::tool_source(&tools, async |_| write("b.list", "four")).await;
+    assert_eq!(names(&tools), ["one", "two", "four"]);
+    // The same length, within the same tick of a coarse clock.
+    write("b.list", "five");
+    assert_eq!(names(&tools), ["one", "two", "five"]);
+    fs::remove_file(folder.path().join("a.list")).unwrap();
+    assert_eq!(names(&tools), ["five"]);
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    write("c.list", "six");
+    assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["five", "six"]);
+}
+
+#[test]
+fn what_is_no_tool_is_reported_and_the_others_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+    write("a.list", b"one");
+    write("broken.list", b"what?");
+    write("bytes.list", b"\xff\xfe");
+    write("large.list", &vec![b'a'; 2 << 20]);
+    write("panics.list", b"panic");
+    write("same.list", b"one");
+    write("name.list", b"no name at all");
+    let tools = open(folder.path());
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["one"]);
+    let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
+    for wanted in [
+        "`broken.list`: line 1: a question is no tool",
+        "`bytes.list`: it cannot be read",
+        "`large.list`: it is larger than 1048576 bytes",
+        "`panics.list`: its loader panicked",
+        "`same.list`: a tool `one` is in `a.list` already",
+        "`no name at all` is no tool name",
+    ] {
+        assert!(problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {problems:#?}");
+    }
+    write("broken.list", b"mended");
+    assert_eq!(registry.specs().len(), 2);
+    assert_eq!(registry.problems().len(), problems.len() - 1);
+}
+
+#[test]
+fn a_folder_that_goes_away_is_told_and_comes_back() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("tools");
+    let missing = FolderTools::open(&folder).unwrap_err();
+    assert!(missing.to_string().ends_with("cannot be had"), "{missing}");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("a.list"), "one").unwrap();
+    let tools = open(&folder);
+    fs::rename(&folder, root.path().join("away")).unwrap();
+    let [problem] = &*tools.problems() else { panic!("one problem") };
+    assert!(problem.starts_with("the folder cannot be read"), "{problem}");
+    // What was there can still be called: an editor may be at work.
+    assert_eq!(names(&tools), ["one"]);
+    fs::rename(root.path().join("away"), &folder).unwrap();
+    assert!(tools.problems().is_empty());
+}
+
+#[test]
+fn what_was_seen_holds_until_the_next_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3600);
+    let tools = FolderTools::builder(folder.path()).loader(Lists).look_every(hour).build().unwrap();
+    fs::write(folder.path().join("a.list"), "one").unwrap();
+    assert_eq!(names(&tools), [""; 0]);
+    tools.reload();
+    assert_eq!(names(&tools), ["one"]);
+}
