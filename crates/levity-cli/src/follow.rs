@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use levity::agent::AgentRun;
-use levity::core::{Delta, Record, RunSummary, Status};
+use levity::core::{Delta, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
-use crate::terminal::{chain, complain, say, say_json};
+use crate::terminal::{chain, complain, harmless, say, say_json};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -77,9 +77,12 @@ async fn decide(ask: &Ask) -> Decision {
     if !io::stdin().is_terminal() {
         return Decision::deny("nobody sits at the terminal; `--park` keeps the question for later");
     }
+    let question = match ask.wanted {
+        Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
+        _ => format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason),
+    };
     // Not where the events go.
-    let _ =
-        write!(io::stderr(), "  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason);
+    let _ = write!(io::stderr(), "{}", harmless(&question));
     let (sender, line) = tokio::sync::oneshot::channel();
     // A thread that the end of the program does not wait for: nobody may ever press return.
     std::thread::spawn(move || {
@@ -87,6 +90,10 @@ async fn decide(ask: &Ask) -> Decision {
         let _ = sender.send(io::stdin().lock().read_line(&mut line).map(|_| line));
     });
     match line.await {
+        Ok(Ok(line)) if ask.wanted == Wanted::Answer => match line.trim() {
+            "" => Decision::deny("the user did not answer"),
+            answer => Decision::answer(answer),
+        },
         Ok(Ok(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,
         _ => Decision::deny("the user says no"),
     }
@@ -108,6 +115,8 @@ fn show(args: &AgentArgs, event: &Event) {
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
         EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
         EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
+        EventKind::Progress { text, .. } => say(&format!("  says   {}\n", text.trim_end())),
+        EventKind::FileChanged { change, .. } => say(&format!("  {:<6} {}\n", change.kind, change.path)),
         EventKind::Note { text } => say(&format!("  note   {text}\n")),
         EventKind::WaitStarted { until, .. } => say(&format!("  waits  until {until}\n")),
         _ => {}

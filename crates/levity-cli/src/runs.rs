@@ -40,6 +40,8 @@ enum What {
     Approve(tell::Approve),
     /// Forbid what a run asks about.
     Deny(tell::Deny),
+    /// Answer what a run asks, or tell its model this in place of what a call would return.
+    Answer(tell::Answer),
     /// End a run.
     Cancel(tell::Cancel),
     /// Say what came of a call that was under way when a process ended.
@@ -105,6 +107,7 @@ pub(crate) async fn runs(args: Runs) -> ExitCode {
         What::Fork(fork) => fork.fork().await,
         What::Approve(approve) => approve.tell().await,
         What::Deny(deny) => deny.tell().await,
+        What::Answer(answer) => answer.tell().await,
         What::Cancel(cancel) => cancel.tell().await,
         What::Resolve(resolve) => resolve.tell().await,
         What::Export(export) => export.export().await,

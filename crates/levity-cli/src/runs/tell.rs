@@ -46,6 +46,24 @@ impl Deny {
 }
 
 #[derive(Args)]
+pub(crate) struct Answer {
+    #[command(flatten)]
+    one: One,
+    /// The question, by its number in `levity runs show`; needed when there is more than one.
+    #[arg(long, value_name = "EFFECT")]
+    effect: Option<u64>,
+    /// The answer.
+    #[arg(long)]
+    text: String,
+}
+
+impl Answer {
+    pub(super) async fn tell(self) -> Done {
+        decide(&self.one, self.effect, Decision::answer(self.text)).await
+    }
+}
+
+#[derive(Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]
     one: One,
