@@ -192,3 +192,17 @@ fn allowed_lines_run_only_what_reads() {
     }
     assert!(allowed > 300, "only {allowed} lines were allowed: the test has lost its point");
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_judged(line in "\\PC{0,200}|[ -~\n\t]{0,400}|[$(){}`'\"\\\\;&|<>#! a\n]{0,200}") {
+        let policy = CommandPolicy::new();
+        let ruling = policy.judge(Line::Shell(&line));
+        // A second program that is surely asked about is never hidden by what stands before it, unless that is
+        // a quote or a comment that goes on.
+        if ruling == Ruling::Allow && !line.contains('#') {
+            let both = policy.judge(Line::Shell(&format!("{line}\nevil")));
+            proptest::prop_assert_ne!(both, Ruling::Allow, "{:?}", line);
+        }
+    }
+}
