@@ -92,8 +92,8 @@ impl FileLoader for Manifests {
 impl Manifests {
     fn tool(&self, file: &ToolFile) -> Result<Executable, String> {
         let name = file.name.strip_suffix(END).unwrap_or(&file.name);
-        let manifest: Manifest =
-            serde_json::from_str(&file.text).map_err(|error| format!("the manifest cannot be used: {error}"))?;
+        let manifest: Manifest = serde_json::from_str(&file.text)
+            .map_err(|error| format!("the manifest cannot be used: {error}"))?;
         let (program, args) = match &*manifest.run {
             [] => (name, &[] as &[String]),
             [program, args @ ..] => (program.as_str(), args),
@@ -173,7 +173,9 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     };
     match finished.exit {
         Exit::Code(0) => {}
-        Exit::Limit(limit) => return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}"))),
+        Exit::Limit(limit) => {
+            return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}")));
+        }
         exit => return Err(failed(format!("the program failed: {exit}"))),
     }
     let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidOutput, text);
@@ -182,6 +184,9 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     }
     let text = finished.stdout.to_string();
     serde_json::from_str(&text).map(ToolOutput::value).map_err(|error| {
-        invalid(format!("the program ran, and wrote no JSON to standard output ({error}): {}", Short(&text, 256)))
+        invalid(format!(
+            "the program ran, and wrote no JSON to standard output ({error}): {}",
+            Short(&text, 256)
+        ))
     })
 }
