@@ -1,1 +1,30 @@
+//! Commands under limits, kept from files and network by the kernel.
 
+mod builder;
+mod captured;
+mod environment;
+mod error;
+mod finished;
+mod limits;
+mod private;
+mod report;
+mod run;
+
+#[cfg(target_os = "linux")]
+mod launch;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(not(target_os = "linux"))]
+use portable as system;
+
+pub use builder::{Network, Sandbox, SandboxBuilder};
+pub use captured::{Captured, Stream};
+pub use error::{CommandError, SandboxError};
+pub use finished::{Exit, Finished, Limit};
+pub use report::{Guard, How, Level, Report};
+pub use run::Command;

@@ -11,5 +11,10 @@ mod net;
 mod policy;
 mod workspace;
 
+#[cfg(feature = "commands")]
+pub use command::{
+    Captured, Command, CommandError, Exit, Finished, Guard, How, Level, Limit, Network, Report, Sandbox,
+    SandboxBuilder, SandboxError, Stream,
+};
 pub use policy::{CommandPolicy, Line, Ruling};
 pub use workspace::{PathError, Workspace};

@@ -1,0 +1,188 @@
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Where a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Its output.
+    Stdout,
+    /// Its errors.
+    Stderr,
+}
+
+/// What a command wrote: all of it, or the beginning and the end with a line between them that says how much
+/// is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Captured {
+    /// The text. What was not UTF-8 is replaced.
+    pub text: String,
+    /// How many bytes are missing.
+    pub left_out: u64,
+}
+
+impl Captured {
+    /// Whether something is missing.
+    pub fn is_cut(&self) -> bool {
+        self.left_out > 0
+    }
+}
+
+impl fmt::Display for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Makes text of bytes that arrive in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// A character that is not whole yet: at most three bytes.
+    rest: Vec<u8>,
+}
+
+impl Decoder {
+    /// The text up to here; what may become a character with the next bytes is kept.
+    pub(super) fn decode(&mut self, bytes: &[u8]) -> String {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(bytes);
+        let whole = all.len() - unfinished(&all);
+        self.rest = all.split_off(whole);
+        match String::from_utf8(all) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        }
+    }
+
+    /// What is left at the end.
+    pub(super) fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned()
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn unfinished(bytes: &[u8]) -> usize {
+    let tail = &bytes[bytes.len().saturating_sub(3)..];
+    (0..tail.len())
+        .map(|start| &tail[start..])
+        .find(|piece| {
+            std::str::from_utf8(piece)
+                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+        })
+        .map_or(0, <[u8]>::len)
+}
+
+/// Keeps the beginning and the end of a text, half of the room for each.
+#[derive(Debug)]
+pub(super) struct Keep {
+    head: String,
+    tail: VecDeque<u8>,
+    room: usize,
+    left_out: u64,
+}
+
+impl Keep {
+    pub(super) fn new(room: usize) -> Self {
+        Self { head: String::new(), tail: VecDeque::new(), room, left_out: 0 }
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        let mut text = text;
+        let head = self.room / 2;
+        if self.tail.is_empty() && self.left_out == 0 && self.head.len() < head {
+            let taken = text.floor_char_boundary_at(head - self.head.len());
+            self.head.push_str(&text[..taken]);
+            text = &text[taken..];
+        }
+        let tail = self.room - head;
+        let bytes = text.as_bytes();
+        let kept = &bytes[bytes.len().saturating_sub(tail)..];
+        let gone = (self.tail.len() + kept.len()).saturating_sub(tail).min(self.tail.len());
+        self.tail.drain(..gone);
+        self.tail.extend(kept);
+        self.left_out += (gone + bytes.len() - kept.len()) as u64;
+    }
+
+    pub(super) fn finish(self) -> Captured {
+        let Self { mut head, mut tail, mut left_out, .. } = self;
+        // A character that was cut begins with bytes that cannot begin one.
+        while left_out > 0 && tail.front().is_some_and(|byte| byte & 0xC0 == 0x80) {
+            tail.pop_front();
+            left_out += 1;
+        }
+        if left_out > 0 {
+            head.push_str(&format!("\n[.. {left_out} bytes left out ..]\n"));
+        }
+        let (front, back) = tail.as_slices();
+        let tail = [front, back].concat();
+        head.push_str(&String::from_utf8_lossy(&tail));
+        Captured { text: head, left_out }
+    }
+}
+
+trait Boundary {
+    /// The end of the last character that ends at or before `most`.
+    fn floor_char_boundary_at(&self, most: usize) -> usize;
+}
+
+impl Boundary for str {
+    fn floor_char_boundary_at(&self, most: usize) -> usize {
+        if most >= self.len() {
+            return self.len();
+        }
+        (0..=most).rev().find(|&index| self.is_char_boundary(index)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn decoded(pieces: &[&[u8]], expected: &str) {
+        let mut decoder = Decoder::default();
+        let mut text: String = pieces.iter().map(|piece| decoder.decode(piece)).collect();
+        text += &decoder.finish();
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn characters_may_be_cut_between_pieces() {
+        decoded(&[b"a\xC3", b"\xA4b"], "aäb");
+        decoded(&[b"\xF0", b"\x9F", b"\x98", b"\x80"], "😀");
+        decoded(&["€".as_bytes(), b"\xE2\x82"], "€\u{FFFD}");
+        decoded(&[b"\xFFa", b"\xC3", b"a"], "\u{FFFD}a\u{FFFD}a");
+        decoded(&[b"\x80\x80\x80"], "\u{FFFD}\u{FFFD}\u{FFFD}");
+        decoded(&[b"", b""], "");
+    }
+
+    #[test]
+    fn any_bytes_in_any_pieces_make_the_same_text() {
+        let bytes: Vec<u8> = (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for size in 1..9 {
+            let mut decoder = Decoder::default();
+            let mut text: String = bytes.chunks(size).map(|piece| decoder.decode(piece)).collect();
+            text += &decoder.finish();
+            assert_eq!(text, String::from_utf8_lossy(&bytes), "in pieces of {size}");
+        }
+    }
+
+    #[track_caller]
+    fn kept(room: usize, pieces: &[&str], expected: &str, left_out: u64) {
+        let mut keep = Keep::new(room);
+        pieces.iter().for_each(|piece| keep.push(piece));
+        let captured = keep.finish();
+        assert_eq!((captured.text.as_str(), captured.left_out), (expected, left_out));
+    }
+
+    #[test]
+    fn head_and_tail_are_kept() {
+        kept(8, &["abcd", "efgh"], "abcdefgh", 0);
+        kept(8, &["abcdefghi"], "abcd\n[.. 1 bytes left out ..]\nfghi", 1);
+        kept(8, &["a", "bcdefghij", "k"], "abcd\n[.. 3 bytes left out ..]\nhijk", 3);
+        kept(0, &["abc"], "\n[.. 3 bytes left out ..]\n", 3);
+        kept(8, &["ääääää"], "ää\n[.. 4 bytes left out ..]\nää", 4);
+        kept(6, &["äxäxäx"], "äx\n[.. 3 bytes left out ..]\näx", 3);
+        kept(8, &[], "", 0);
+    }
+}

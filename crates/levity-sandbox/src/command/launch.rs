@@ -1,0 +1,360 @@
+//! The system calls that have no safe form: what starts processes, and what takes rights away from them.
+//!
+//! Everything here may be called between `clone` and `exec` in a child of a process with many threads: nothing
+//! allocates, locks or panics.
+#![expect(unsafe_code, reason = "what runs between clone and exec has no safe form")]
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::{io, mem, ptr};
+
+use libc::{c_char, c_int, c_long, c_ulong};
+use rustix::io::Errno;
+use seccompiler::sock_filter;
+
+pub(super) type Sys<T> = Result<T, Errno>;
+
+fn check(result: c_long) -> Sys<c_long> {
+    if result < 0 {
+        let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        return Err(Errno::from_raw_os_error(code));
+    }
+    Ok(result)
+}
+
+/// Strings in the form that `execve` wants.
+pub(super) struct Strings {
+    // The pointers are into these.
+    _owned: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+// SAFETY: the pointers are into strings that are owned and never changed.
+unsafe impl Send for Strings {}
+
+impl Strings {
+    pub(super) fn new(strings: Vec<CString>) -> Self {
+        let ends = std::iter::once(ptr::null());
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain(ends).collect();
+        Self { _owned: strings, pointers }
+    }
+}
+
+/// Ends the child whatever happens: nothing of it may return, or unwind, into the host's code.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        exit(126);
+    }
+}
+
+/// Starts a child with a copy of this process's memory, which runs `work` and ends.
+///
+/// `work` must keep to what this module says of itself. `flags` are those of `clone`, and must not share memory.
+pub(super) fn spawn<T>(flags: c_int, with: &mut T, work: fn(&mut T) -> !) -> Sys<i32> {
+    let flags = flags & !(libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_SETTLS);
+    // SAFETY: without `CLONE_VM` this is a fork; the child goes on with a copy of this stack, and never returns
+    // from here.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags), 0, 0, 0, 0) })?;
+    if pid == 0 {
+        let _end = End;
+        work(with);
+    }
+    i32::try_from(pid).map_err(|_| Errno::RANGE)
+}
+
+/// Ends this process at once.
+pub(super) fn exit(code: c_int) -> ! {
+    // SAFETY: it runs no destructor and touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
+/// The next child that ended, of these children; `None` when none has.
+pub(super) fn wait(pid: i32, block: bool) -> Sys<Option<(i32, c_int)>> {
+    let options = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is valid for a write.
+        match check(c_long::from(unsafe { libc::waitpid(pid, &raw mut status, options) })) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Ok(None),
+            Ok(pid) => return Ok(Some((pid as i32, status))),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends a signal, as `kill(2)` does.
+pub(super) fn kill(pid: i32, signal: c_int) -> Sys<()> {
+    // SAFETY: it touches no memory.
+    check(c_long::from(unsafe { libc::kill(pid, signal) })).map(drop)
+}
+
+/// Becomes another program; returns only when that fails.
+pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
+    // SAFETY: all strings end with a zero, and both arrays with a null pointer.
+    let result = unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
+    check(c_long::from(result)).err().unwrap_or(Errno::IO)
+}
+
+/// Closes every descriptor but these, which are in order.
+pub(super) fn close_all_but(keep: &[i32]) {
+    let mut first = 0;
+    for &fd in keep {
+        if first < fd {
+            close_range(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    close_range(first, i32::MAX);
+}
+
+fn close_range(first: c_int, last: c_int) {
+    // SAFETY: whoever calls owns no descriptor but those it keeps.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // SAFETY: as above; it touches no memory.
+    let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(256, 65_536) as c_int;
+    for fd in first..=last.min(most) {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Makes `to` another name of `from`, which stays open over `exec`.
+pub(super) fn place(from: BorrowedFd<'_>, to: c_int) -> Sys<()> {
+    // SAFETY: `to` is a descriptor that nobody in this process uses: 0, 1 or 2 of a child.
+    check(c_long::from(unsafe { libc::dup2(from.as_raw_fd(), to) })).map(drop)
+}
+
+/// Blocks all signals, and returns a descriptor that can be read when a child ends.
+pub(super) fn children() -> Sys<OwnedFd> {
+    // SAFETY: the sets are initialised before they are used, and the descriptor is new.
+    unsafe {
+        let mut set = mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        check(c_long::from(libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut())))?;
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        // A host that ignores it would have children vanish before they are waited for.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let fd =
+            check(c_long::from(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
+        Ok(OwnedFd::from_raw_fd(fd as c_int))
+    }
+}
+
+/// Gives every signal its default action, and blocks none.
+pub(super) fn reset_signals() {
+    // SAFETY: the set is initialised before it is used; signals that cannot be set are left alone.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut set = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Whether the working directory is `root` or lies below it.
+pub(super) fn is_within(root: &CStr) -> bool {
+    let mut buffer = [0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the buffer is as long as is said.
+    if unsafe { libc::getcwd(buffer.as_mut_ptr().cast(), buffer.len()) }.is_null() {
+        return false;
+    }
+    let Ok(here) = CStr::from_bytes_until_nul(&buffer) else { return false };
+    let rest = here.to_bytes().strip_prefix(root.to_bytes());
+    rest.is_some_and(|rest| root.to_bytes() == b"/" || rest.is_empty() || rest.first() == Some(&b'/'))
+}
+
+fn prctl(option: c_int, value: c_ulong) -> Sys<()> {
+    // SAFETY: the options used here take numbers only.
+    check(c_long::from(unsafe { libc::prctl(option, value, 0, 0, 0) })).map(drop)
+}
+
+/// No program that is executed from now on gains rights.
+pub(super) fn no_new_privileges() -> Sys<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+/// Descendants whose parents end become children of this process.
+pub(super) fn adopt_orphans() -> Sys<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
+}
+
+/// Others of the same user cannot look into this process.
+pub(super) fn hide_memory() -> Sys<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
+/// This process is killed when the thread that started it ends.
+pub(super) fn die_with_parent() -> Sys<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)
+}
+
+/// Gives up all capabilities but those in the mask.
+pub(super) fn keep_capabilities(mask: u64) -> Sys<()> {
+    for capability in 0..64 {
+        if mask & (1 << capability) == 0 && prctl(libc::PR_CAPBSET_READ, capability).is_ok() {
+            // Who may not drop it from this set has none of its power anyway.
+            let _ = prctl(libc::PR_CAPBSET_DROP, capability);
+        }
+    }
+    // Version 3, of this process.
+    let header = [0x2008_0522_u32, 0];
+    let mut sets = [0_u32; 6];
+    // SAFETY: header and sets have the size that version 3 wants.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
+    let (low, high) = (mask as u32, (mask >> 32) as u32);
+    // Effective, permitted, inheritable: the low halves, then the high ones.
+    let sets = [sets[0] & low, sets[1] & low, 0, sets[3] & high, sets[4] & high, 0];
+    // SAFETY: as above.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
+}
+
+/// The version of Landlock that the kernel has; 0 when it has none, or has it switched off.
+pub(super) fn landlock_abi() -> u32 {
+    // SAFETY: with this flag the call takes no pointer.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0, 1) };
+    u32::try_from(abi).unwrap_or(0)
+}
+
+/// Allows `access` beneath `place`.
+pub(super) fn landlock_allow(ruleset: BorrowedFd<'_>, place: BorrowedFd<'_>, access: u64) -> Sys<()> {
+    #[repr(C, packed)]
+    struct PathBeneath {
+        access: u64,
+        parent: i32,
+    }
+    let rule = PathBeneath { access, parent: place.as_raw_fd() };
+    // SAFETY: 1 is the kind of rule that this structure is.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), 1, &raw const rule, 0) };
+    check(result).map(drop)
+}
+
+/// Takes away what the ruleset does not allow, for good.
+pub(super) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Sys<()> {
+    // SAFETY: it takes no pointer.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
+}
+
+/// Puts a filter before every system call, for good.
+pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
+    #[repr(C)]
+    struct Program {
+        len: libc::c_ushort,
+        filter: *const sock_filter,
+    }
+    let len = libc::c_ushort::try_from(program.len()).map_err(|_| Errno::INVAL)?;
+    let program = Program { len, filter: program.as_ptr() };
+    // SAFETY: the program is valid while the call lasts.
+    let result =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
+    check(c_long::from(result)).map(drop)
+}
+
+/// Makes a mount, and with `below` all mounts below it, read-only or writable.
+pub(super) fn freeze(path: &CStr, read_only: bool, below: bool) -> Sys<()> {
+    const READ_ONLY: u64 = 1;
+    const RECURSIVE: c_int = 0x8000;
+    let (set, clear) = if read_only { (READ_ONLY, 0) } else { (0, READ_ONLY) };
+    let attributes = [set, clear, 0, 0];
+    let flags = if below { RECURSIVE } else { 0 };
+    let size = size_of_val(&attributes);
+    // SAFETY: the path ends with a zero, and the attributes are as long as is said.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            attributes.as_ptr(),
+            size,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Switches on the loopback device of this network namespace.
+pub(super) fn loopback_up() -> Sys<()> {
+    // SAFETY: the request is initialised, names a device and ends with a zero; the descriptor is new.
+    unsafe {
+        let fd = check(c_long::from(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)))?;
+        let fd = OwnedFd::from_raw_fd(fd as c_int);
+        let mut request: libc::ifreq = mem::zeroed();
+        request.ifr_name[..2].copy_from_slice(&[b'l' as c_char, b'o' as c_char]);
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        check(c_long::from(libc::ioctl(fd.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)))
+            .map(drop)
+    }
+}
+
+/// Whether a port of the loopback address answers.
+pub(super) fn connects(port: u16) -> bool {
+    // SAFETY: the address is initialised and as long as is said; the descriptor is new.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return false;
+        }
+        let fd = OwnedFd::from_raw_fd(fd);
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
+        let length = size_of_val(&address) as libc::socklen_t;
+        libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) == 0
+    }
+}
+
+/// Whether this much memory can be had.
+pub(super) fn can_map(bytes: u64) -> bool {
+    let Ok(length) = usize::try_from(bytes) else { return false };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping overlaps no other, and is only unmapped again.
+    unsafe {
+        let address = libc::mmap(ptr::null_mut(), length, access, flags, -1, 0);
+        address != libc::MAP_FAILED && libc::munmap(address, length) == 0
+    }
+}
+
+/// Waits for a signal that ends this process.
+pub(super) fn pause() -> ! {
+    loop {
+        // SAFETY: it touches no memory.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Milliseconds of a clock that only goes forward.
+pub(super) fn millis() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for a write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+/// CPU time of the children that were waited for, in milliseconds.
+pub(super) fn children_cpu() -> u64 {
+    // SAFETY: zeros are a valid value, and `usage` is valid for a write.
+    let usage = unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let millis = |time: libc::timeval| time.tv_sec as u64 * 1000 + time.tv_usec as u64 / 1000;
+    millis(usage.ru_utime) + millis(usage.ru_stime)
+}
+
+/// Clock ticks in a second, and the size of a page.
+pub(super) fn units() -> (u64, u64) {
+    // SAFETY: it touches no memory.
+    let (ticks, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
+    (u64::try_from(ticks).unwrap_or(100).max(1), u64::try_from(page).unwrap_or(4096).max(1))
+}

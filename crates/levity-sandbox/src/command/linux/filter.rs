@@ -1,0 +1,217 @@
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+use super::job::Means;
+use crate::command::builder::Network;
+
+/// Stands in a program for the watcher's pid, and for its group, which are known only in the child.
+const WATCHER: u32 = 0x7A5A_11ED;
+const WATCHER_GROUP: u32 = 0x7A5A_11EE;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The filters of a command; `None` where this machine is not known.
+pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let denied = denied(means, network)?;
+    let missing = missing();
+    let mut programs = Vec::new();
+    for (rules, errno) in [(denied, libc::EACCES), (missing, libc::ENOSYS)] {
+        let action = SeccompAction::Errno(errno as u32);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).ok()?;
+        programs.push(with_one_abi(BpfProgram::try_from(filter).ok()?));
+    }
+    Some(programs)
+}
+
+/// Puts the watcher, which is this process's parent, into the programs. Runs in the child.
+pub(super) fn name_watcher(programs: &mut [Vec<sock_filter>]) {
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    for instruction in programs.iter_mut().flatten() {
+        match instruction.k {
+            WATCHER => instruction.k = parent as u32,
+            WATCHER_GROUP => instruction.k = parent.wrapping_neg() as u32,
+            _ => {}
+        }
+    }
+}
+
+/// On x86-64 the calls of the x32 ABI have other numbers, under which no rule would know them.
+fn with_one_abi(program: BpfProgram) -> BpfProgram {
+    if !cfg!(target_arch = "x86_64") {
+        return program;
+    }
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const KILL_PROCESS: u32 = 0x8000_0000;
+    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let mut all = vec![
+        instruction(LOAD_NUMBER, 0, 0, 0),
+        instruction(JUMP_IF_AT_LEAST, 0, 1, 0x4000_0000),
+        instruction(RETURN, 0, 0, KILL_PROCESS),
+    ];
+    all.extend(program);
+    all
+}
+
+/// What programs have another way for, if it seems not to be there.
+fn missing() -> Rules {
+    let calls = [
+        // Its flags are behind a pointer, which a filter cannot follow.
+        libc::SYS_clone3,
+        // It does what other calls do, past their filters.
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+        // Memory that belongs to no process is counted for none.
+        libc::SYS_memfd_create,
+        libc::SYS_memfd_secret,
+        libc::SYS_shmget,
+    ];
+    calls.into_iter().map(|call| (call, Vec::new())).collect()
+}
+
+fn denied(means: &Means, network: Network) -> Option<Rules> {
+    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    sockets(&mut rules, means, network)?;
+    namespaces(&mut rules)?;
+    // Limits of other processes, and characters typed into a terminal.
+    when(&mut rules, libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0)?;
+    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
+    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX)?;
+    if means.landlock < 3 {
+        // Before its third version Landlock lets a file be emptied by its path.
+        rules.insert(libc::SYS_truncate, Vec::new());
+    }
+    if !means.is_apart() {
+        signals(&mut rules)?;
+        // These would be left behind.
+        for call in [libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open] {
+            rules.insert(call, Vec::new());
+        }
+    }
+    Some(rules)
+}
+
+/// A rule that matches when an argument compares so, in 32 bits.
+fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: u64) -> Option<()> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok()?;
+    rules.entry(call).or_default().push(SeccompRule::new(vec![condition]).ok()?);
+    Some(())
+}
+
+/// Which families of sockets there are. Those of files reach services of the host, such as Docker's, whatever
+/// the network: pairs of them can be made, and lead nowhere.
+fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
+    if network == Network::None && !means.own_network {
+        rules.insert(libc::SYS_socket, Vec::new());
+        return Some(());
+    }
+    let mut families = vec![libc::AF_INET, libc::AF_INET6];
+    if network == Network::Any {
+        families.push(libc::AF_NETLINK);
+    }
+    let not =
+        |family: i32| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64).ok();
+    let others = families.into_iter().map(not).collect::<Option<Vec<_>>>()?;
+    rules.entry(libc::SYS_socket).or_default().push(SeccompRule::new(others).ok()?);
+    // Raw ones, by any family; the type has flags in its higher bits.
+    const PACKET: i32 = 10;
+    for kind in [libc::SOCK_RAW, PACKET] {
+        when(rules, libc::SYS_socket, 1, SeccompCmpOp::MaskedEq(0xF), kind as u64)?;
+    }
+    Some(())
+}
+
+/// In namespaces of its own a command would have rights that the sandbox took from it.
+fn namespaces(rules: &mut Rules) -> Option<()> {
+    const NEWTIME: i32 = 0x80;
+    let flags = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+    ];
+    for flag in flags.map(|flag| flag as u64) {
+        when(rules, libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
+        when(rules, libc::SYS_unshare, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
+    }
+    // In `clone` this bit is a part of the signal.
+    when(rules, libc::SYS_unshare, 0, SeccompCmpOp::MaskedEq(NEWTIME as u64), NEWTIME as u64)
+}
+
+/// Signals to the host, the watcher, and everybody.
+fn signals(rules: &mut Rules) -> Option<()> {
+    let host = rustix::process::getpid().as_raw_nonzero().get();
+    let group = rustix::process::getpgrp().as_raw_nonzero().get();
+    let masks = [host as u32, group.wrapping_neg() as u32, -1_i32 as u32, WATCHER, WATCHER_GROUP];
+    let calls = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
+    for target in masks {
+        for call in calls {
+            when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
+        }
+    }
+    rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
+    rules.insert(libc::SYS_rt_tgsigqueueinfo, Vec::new());
+    Some(())
+}
+
+/// What no command needs, and some would use to get out, or to get at others.
+const ALWAYS: [c_long; 47] = [
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_fanotify_init,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+];

@@ -1,0 +1,66 @@
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::job::Cover;
+use crate::Workspace;
+
+/// How many entries of a workspace are looked at for something to hide, the upper folders first.
+const MOST: usize = 20_000;
+
+/// What of the workspace must be hidden from a command.
+///
+/// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
+/// the sandbox later is protected instead.
+pub(super) fn covers(workspace: &Workspace) -> Vec<Cover> {
+    let mut covers = Vec::new();
+    let mut folders = VecDeque::from([(workspace.root().to_owned(), String::new())]);
+    let mut seen = 0;
+    while let Some((folder, name)) = folders.pop_front() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            seen += 1;
+            if seen > MOST {
+                return covers;
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            let file_name = entry.file_name();
+            let relative = join(&name, &file_name.to_string_lossy());
+            if file_name == ".git" {
+                protect(&path, &mut covers);
+            } else if workspace.denies(&relative) {
+                covers.extend(hide(&path, kind.is_dir()));
+            } else if kind.is_dir() {
+                folders.push_back((path, relative));
+            }
+        }
+    }
+    covers
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+fn hide(path: &Path, is_folder: bool) -> Option<Cover> {
+    // What a symbolic link leads to is hidden where it is, or out of reach.
+    if path.is_symlink() {
+        return None;
+    }
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    Some(if is_folder { Cover::Folder(path) } else { Cover::File(path) })
+}
+
+fn protect(git: &Path, covers: &mut Vec<Cover>) {
+    let exists = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| !it.is_symlink());
+    let parts = [git.join("hooks"), git.join("config")];
+    let parts = parts.into_iter().filter(exists);
+    covers.extend(
+        parts
+            .filter_map(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok())
+            .map(Cover::Fixed),
+    );
+}

@@ -1,0 +1,223 @@
+//! The host's side of a running command: it takes what the command writes, and the watcher's word on how it ended.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
+
+use super::job::Record;
+use crate::command::captured::{Captured, Decoder, Keep, Stream};
+use crate::command::run::Listener;
+
+/// The largest piece that is handed on.
+const PIECE: usize = 8 << 10;
+
+/// A pipe with descriptors above those of the standard streams, which the child puts its own into.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((above(reader.into())?, above(writer.into())?))
+}
+
+pub(super) fn above(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if std::os::fd::AsRawFd::as_raw_fd(&fd) > 2 {
+        return Ok(fd);
+    }
+    Ok(fcntl_dupfd_cloexec(fd, 3)?)
+}
+
+pub(super) fn never_block(fd: &OwnedFd) -> io::Result<()> {
+    let flags = fcntl_getfl(fd)?;
+    Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// One stream that is read.
+pub(super) struct Intake {
+    fd: Option<OwnedFd>,
+    stream: Stream,
+    decoder: Decoder,
+    keep: Keep,
+    /// How much more the listener is given.
+    room: usize,
+}
+
+impl Intake {
+    pub(super) fn new(fd: OwnedFd, stream: Stream, room: usize) -> io::Result<Self> {
+        never_block(&fd)?;
+        Ok(Self { fd: Some(fd), stream, decoder: Decoder::default(), keep: Keep::new(room), room })
+    }
+
+    /// Takes what there is; `false` when that was nothing.
+    fn take(&mut self, buffer: &mut [u8], listener: &mut Ear) -> bool {
+        let Some(fd) = &self.fd else { return false };
+        let text = match read(fd, &mut *buffer) {
+            Ok(0) => {
+                self.fd = None;
+                self.decoder.finish()
+            }
+            Ok(length) => self.decoder.decode(&buffer[..length]),
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => return false,
+            Err(_) => {
+                self.fd = None;
+                return false;
+            }
+        };
+        self.keep.push(&text);
+        self.hand_on(&text, listener);
+        self.fd.is_some()
+    }
+
+    fn hand_on(&mut self, mut text: &str, listener: &mut Ear) {
+        while !text.is_empty() && self.room > 0 {
+            let most = PIECE.min(self.room);
+            let cut =
+                text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= most).last();
+            let Some(cut) = cut.filter(|cut| *cut > 0) else {
+                self.room = 0;
+                return;
+            };
+            listener.hear(self.stream, &text[..cut]);
+            self.room -= cut;
+            text = &text[cut..];
+        }
+    }
+
+    pub(super) fn finish(mut self, listener: &mut Ear) -> Captured {
+        let rest = self.decoder.finish();
+        self.keep.push(&rest);
+        self.hand_on(&rest, listener);
+        self.keep.finish()
+    }
+}
+
+/// Who listens; a panic of theirs must wait until the command has ended.
+pub(super) struct Ear {
+    listener: Option<Arc<Listener>>,
+    panic: Option<Box<dyn std::any::Any + Send>>,
+}
+
+impl Ear {
+    pub(super) fn new(listener: Option<Arc<Listener>>) -> Self {
+        Self { listener, panic: None }
+    }
+
+    fn hear(&mut self, stream: Stream, text: &str) {
+        if let Some(listener) = &self.listener
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| listener(stream, text)))
+        {
+            self.listener = None;
+            self.panic = Some(panic);
+        }
+    }
+
+    pub(super) fn pass_on_panic(self) {
+        if let Some(panic) = self.panic {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What is written to the command.
+pub(super) struct Feed {
+    fd: Option<OwnedFd>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Feed {
+    pub(super) fn new(fd: Option<OwnedFd>, bytes: Vec<u8>) -> io::Result<Self> {
+        fd.iter().try_for_each(never_block)?;
+        Ok(Self { fd, bytes, written: 0 })
+    }
+
+    fn give(&mut self) {
+        let Some(fd) = &self.fd else { return };
+        match write(fd, &self.bytes[self.written..]) {
+            Ok(length) => self.written += length,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            // It does not want to read any more.
+            Err(_) => self.written = self.bytes.len(),
+        }
+        if self.written == self.bytes.len() {
+            self.fd = None;
+        }
+    }
+}
+
+/// All that goes between the host and a command.
+pub(super) struct Wires {
+    pub(super) report: OwnedFd,
+    pub(super) out: Intake,
+    pub(super) err: Intake,
+    pub(super) feed: Feed,
+}
+
+impl Wires {
+    /// Serves the command until its watcher has gone; what the watcher said.
+    pub(super) fn serve(&mut self, listener: &mut Ear) -> Vec<Record> {
+        let mut records = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let ready = self.wait();
+            if ready.out {
+                self.out.take(&mut buffer, listener);
+            }
+            if ready.err {
+                self.err.take(&mut buffer, listener);
+            }
+            if ready.feed {
+                self.feed.give();
+            }
+            if ready.report && !next(&self.report, &mut records) {
+                break;
+            }
+        }
+        // All writers are dead, so this ends; whoever holds a pipe all the same is not waited for.
+        while self.out.take(&mut buffer, listener) {}
+        while self.err.take(&mut buffer, listener) {}
+        records
+    }
+
+    fn wait(&self) -> Ready {
+        let fds = [
+            (Some(&self.report), PollFlags::IN),
+            (self.out.fd.as_ref(), PollFlags::IN),
+            (self.err.fd.as_ref(), PollFlags::IN),
+            (self.feed.fd.as_ref(), PollFlags::OUT),
+        ];
+        let mut polled: Vec<_> = fds
+            .iter()
+            .filter_map(|(fd, flags)| fd.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), *flags)))
+            .collect();
+        let failed = poll(&mut polled, None).is_err();
+        let mut results = polled.iter().map(|fd| !failed && !fd.revents().is_empty());
+        let mut ready = fds.map(|(fd, _)| fd.is_some() && results.next().unwrap_or(false)).into_iter();
+        let mut next = || ready.next().unwrap_or(false);
+        Ready { report: next(), out: next(), err: next(), feed: next() }
+    }
+}
+
+struct Ready {
+    report: bool,
+    out: bool,
+    err: bool,
+    feed: bool,
+}
+
+/// Reads a record; `false` when there are no more.
+fn next(report: &OwnedFd, records: &mut Vec<Record>) -> bool {
+    let mut bytes = [0; Record::SIZE];
+    // They are shorter than what a pipe takes at once, so each arrives whole.
+    match read(report, &mut bytes) {
+        Ok(Record::SIZE) => {
+            records.extend(Record::decode(&bytes));
+            true
+        }
+        Err(Errno::INTR) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,270 @@
+//! What the watcher and the command do before anything else runs: all means are put into force.
+//!
+//! This runs in a copy of a process with many threads, so nothing here allocates.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
+use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
+
+use super::job::{Apart, Cover, Job, Probe, Record, Step, found};
+use super::watch;
+use crate::command::launch::{self, Sys};
+
+/// Tells the host; there is nobody to tell when that fails.
+pub(super) fn tell(job: &Job, record: Record) {
+    let _ = rustix::io::write(&job.report, &record.encode());
+}
+
+fn fail(job: &Job, step: Step, error: Errno) -> ! {
+    tell(job, Record::Failed(step, error.raw_os_error()));
+    launch::exit(125)
+}
+
+/// A step that must not fail.
+fn must<T>(job: &Job, step: Step, result: Sys<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => fail(job, step, error),
+    }
+}
+
+/// A step that is left out when a probe finds that it fails; the bit says that it was done.
+fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
+    match result {
+        Ok(()) => bit,
+        Err(_) if job.probe.is_some() => 0,
+        Err(error) => fail(job, step, error),
+    }
+}
+
+/// The watcher's life.
+pub(super) fn watcher(job: &mut Job) -> ! {
+    launch::close_all_but(&job.keep);
+    if job.means.apart == Apart::UserNamespaces {
+        must(job, Step::Ids, ids(job));
+    }
+    if job.means.is_apart() {
+        // If memory runs out, this tree goes first, and with its first process all of it. Not vital.
+        let _ = write_file(c"/proc/self/oom_score_adj", b"500");
+        let _ = launch::die_with_parent();
+    }
+    let mut bits = 0;
+    if job.means.is_apart() {
+        bits |= mounts(job);
+        if job.means.own_network {
+            must(job, Step::Loopback, launch::loopback_up());
+        }
+    } else {
+        must(job, Step::Orphans, launch::adopt_orphans());
+    }
+    let _ = launch::hide_memory();
+    let _ = setsid();
+    let children = must(job, Step::Fork, launch::children());
+    let flags = libc::SIGCHLD;
+    job.means.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
+    let command = launch::spawn(flags, job, if job.probe.is_some() { probe } else { command });
+    let command = must(job, Step::Fork, command);
+    if job.probe.is_some() {
+        tell(job, Record::Found(bits));
+    }
+    watch::watch(job, &children, command)
+}
+
+/// One user and one group, as outside.
+fn ids(job: &Job) -> Sys<()> {
+    // Where it is not there, groups may be set, and the next steps fail or do not by themselves.
+    let _ = write_file(c"/proc/self/setgroups", b"deny");
+    write_file(c"/proc/self/uid_map", &job.maps[0])?;
+    write_file(c"/proc/self/gid_map", &job.maps[1])
+}
+
+fn write_file(path: &CStr, bytes: &[u8]) -> Sys<()> {
+    let file = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, bytes).map(drop)
+}
+
+fn mounts(job: &Job) -> u32 {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    must(job, Step::Mounts, mount_change(c"/", private));
+    let mut bits = 0;
+    if job.means.frozen {
+        bits |= may(job, Step::Freeze, freeze(job), found::FROZEN);
+    }
+    if job.means.hidden {
+        let hidden = job.covers.iter().try_for_each(|it| cover(job, it));
+        bits |= may(job, Step::Hide, hidden, found::HIDDEN);
+    }
+    if job.means.own_proc {
+        bits |= may(job, Step::Proc, own_proc(), found::OWN_PROC);
+    }
+    bits
+}
+
+/// Everything is read-only, but the places that may be written.
+fn freeze(job: &Job) -> Sys<()> {
+    for place in &job.writable {
+        mount_bind_recursive(&**place, &**place)?;
+    }
+    launch::freeze(c"/", true, true)?;
+    for place in &job.writable {
+        // Where something mounted inside must stay read-only, the place itself need not.
+        launch::freeze(place, false, true).or_else(|_| launch::freeze(place, false, false))?;
+    }
+    Ok(())
+}
+
+fn cover(job: &Job, cover: &Cover) -> Sys<()> {
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    let done = match cover {
+        // A device on a mount without devices cannot be opened; where that fails, it can, and is empty.
+        Cover::File(path) => mount_bind(c"/dev/null", &**path).inspect(|()| {
+            let _ = mount_remount(&**path, MountFlags::BIND | quiet, c"");
+        }),
+        Cover::Folder(path) => mount_bind(&*job.empty, &**path)
+            .and_then(|()| mount_remount(&**path, MountFlags::BIND | quiet, c"")),
+        Cover::Fixed(path) => mount_bind_recursive(&**path, &**path)
+            .and_then(|()| mount_remount(&**path, MountFlags::BIND | MountFlags::RDONLY, c"")),
+    };
+    match done {
+        // It went away since it was found.
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}
+
+/// A `/proc` for the own process namespace, in which processes that cannot be looked into are not seen: the
+/// watcher is one, and has the host's arguments.
+fn own_proc() -> Sys<()> {
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    mount(c"proc", c"/proc", c"proc", quiet, c"hidepid=4")
+}
+
+/// The command's life before it becomes a program.
+fn command(job: &mut Job) -> ! {
+    must(job, Step::Streams, streams(job));
+    must(job, Step::Limits, limits(job));
+    must(job, Step::Directory, enter(job));
+    restrict(job);
+    let mut worst = Errno::NOENT;
+    for program in &job.programs {
+        match launch::exec(program, &job.argv, &job.envp) {
+            Errno::NOENT | Errno::NOTDIR => {}
+            Errno::ACCESS | Errno::PERM => worst = Errno::ACCESS,
+            error => fail(job, Step::Exec, error),
+        }
+    }
+    fail(job, Step::Exec, worst)
+}
+
+fn streams(job: &Job) -> Sys<()> {
+    setsid()?;
+    launch::reset_signals();
+    launch::place(job.stdin.as_fd(), 0)?;
+    launch::place(job.stdout.as_fd(), 1)?;
+    launch::place(job.stderr.as_fd(), 2)
+}
+
+fn limits(job: &Job) -> Sys<()> {
+    let seconds = job.cpu_ms.div_ceil(1000);
+    limit(Resource::Cpu, seconds)?;
+    // Address space that is reserved and not used is no memory, and many programs reserve plenty of it.
+    limit(Resource::Data, job.memory)?;
+    limit(Resource::Fsize, job.file_size)?;
+    limit(Resource::Core, 0)?;
+    limit(Resource::Nofile, 4096)?;
+    limit(Resource::Memlock, 8 << 20)?;
+    limit(Resource::Msgqueue, 0)?;
+    if job.means.apart == Apart::UserNamespaces {
+        // Counted for the user in this namespace, so only the command's own processes and threads count.
+        limit(Resource::Nproc, u64::from(job.processes) * watch::THREADS)?;
+    }
+    Ok(())
+}
+
+/// Sets a limit, or leaves it where it is lower already.
+fn limit(resource: Resource, most: u64) -> Sys<()> {
+    let now = rustix::process::getrlimit(resource);
+    let least = |now: Option<u64>| Some(now.map_or(most, |now| now.min(most)));
+    setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) })
+}
+
+/// Goes to the directory, and makes sure that it is one of the workspace.
+fn enter(job: &Job) -> Sys<()> {
+    chdir(&*job.dir)?;
+    if launch::is_within(&job.root) { Ok(()) } else { Err(Errno::XDEV) }
+}
+
+/// Takes away what the command does not need; what of it was done.
+fn restrict(job: &mut Job) -> u32 {
+    let mut bits = 0;
+    must(job, Step::Privileges, launch::keep_capabilities(job.capabilities));
+    must(job, Step::Privileges, launch::no_new_privileges());
+    if job.means.landlock > 0 {
+        bits |= may(job, Step::Landlock, landlock(job), found::LANDLOCK);
+    }
+    if job.means.seccomp {
+        if !job.means.is_apart() {
+            super::filter::name_watcher(&mut job.filters);
+        }
+        let filtered = job.filters.iter().try_for_each(|filter| launch::filter_calls(filter));
+        bits |= may(job, Step::Seccomp, filtered, found::SECCOMP);
+    }
+    bits
+}
+
+fn landlock(job: &Job) -> Sys<()> {
+    let ruleset = job.ruleset.as_ref().ok_or(Errno::NOSYS)?;
+    if job.means.own_proc {
+        let proc = openat(CWD, c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        launch::landlock_allow(ruleset.as_fd(), proc.as_fd(), job.proc_access)?;
+    }
+    launch::landlock_enter(ruleset.as_fd())
+}
+
+/// In place of a command: tries what must not be possible.
+fn probe(job: &mut Job) -> ! {
+    must(job, Step::Streams, streams(job));
+    must(job, Step::Limits, limits(job));
+    must(job, Step::Directory, enter(job));
+    let mut bits = restrict(job);
+    if let Some(probe) = &job.probe {
+        bits |= attempts(job, probe);
+        // A process that does what daemons do, and holds a pipe that the host looks at.
+        let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| {
+            let _ = setsid();
+            let _ = launch::spawn(libc::SIGCHLD, &mut (), |()| launch::pause());
+            launch::exit(0)
+        });
+    }
+    tell(job, Record::Found(bits));
+    launch::exit(0)
+}
+
+fn attempts(job: &Job, probe: &Probe) -> u32 {
+    let opens = |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();
+    let signals_held = match job.means.apart {
+        Apart::Nothing => launch::kill(probe.pid, 0).is_err(),
+        // What is not in the namespace has no number in it.
+        _ => true,
+    };
+    let tried = [
+        (!opens(&probe.canary, OFlags::RDONLY), found::READS_HELD),
+        (!opens(&probe.canary, OFlags::WRONLY), found::WRITES_HELD),
+        (probe.port > 0 && !launch::connects(probe.port), found::NETWORK_HELD),
+        (signals_held, found::SIGNALS_HELD),
+        (!launch::can_map(job.memory.saturating_add(1 << 20)), found::MEMORY_HELD),
+        (has_limit(Resource::Fsize, job.file_size), found::FILE_SIZE_HELD),
+        (opens(c".", OFlags::RDONLY | OFlags::DIRECTORY), found::WORKS),
+    ];
+    tried.into_iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+fn has_limit(resource: Resource, most: u64) -> bool {
+    rustix::process::getrlimit(resource).maximum.is_some_and(|limit| limit <= most)
+}

@@ -1,0 +1,244 @@
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::c_int;
+use seccompiler::sock_filter;
+
+use super::census::Census;
+use crate::command::launch::Strings;
+
+/// How a command is kept apart from other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// In namespaces, which a privileged host may simply make.
+    Namespaces,
+    /// In namespaces below a user namespace, which anybody may make where the system has it.
+    UserNamespaces,
+    /// Not at all.
+    Nothing,
+}
+
+/// Which means are used. They were all tried when the sandbox was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means {
+    pub(super) apart: Apart,
+    /// A network namespace, with a loopback device of its own.
+    pub(super) own_network: bool,
+    /// Everything but the writable places is mounted read-only.
+    pub(super) frozen: bool,
+    /// Denied files are hidden under mounts.
+    pub(super) hidden: bool,
+    /// A `/proc` that shows the command's own processes only.
+    pub(super) own_proc: bool,
+    /// The version of Landlock, or 0.
+    pub(super) landlock: u32,
+    pub(super) seccomp: bool,
+}
+
+impl Means {
+    /// The flags for `clone`.
+    pub(super) fn flags(&self) -> c_int {
+        let apart = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+        let network = if self.own_network { libc::CLONE_NEWNET } else { 0 };
+        match self.apart {
+            Apart::Namespaces => apart | network,
+            Apart::UserNamespaces => apart | network | libc::CLONE_NEWUSER,
+            Apart::Nothing => 0,
+        }
+    }
+
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart != Apart::Nothing
+    }
+}
+
+/// What the child needs, all of it made beforehand: it cannot allocate.
+pub(super) struct Job {
+    pub(super) means: Means,
+    /// What to try, in place of a command. Then a means that fails is left out, where it is fatal otherwise.
+    pub(super) probe: Option<Probe>,
+    pub(super) maps: [Vec<u8>; 2],
+    pub(super) writable: Vec<CString>,
+    pub(super) covers: Vec<Cover>,
+    pub(super) empty: CString,
+    pub(super) ruleset: Option<OwnedFd>,
+    /// What of `/proc` is allowed, in Landlock's terms.
+    pub(super) proc_access: u64,
+    pub(super) filters: Vec<Vec<sock_filter>>,
+    pub(super) capabilities: u64,
+    pub(super) time_ms: u64,
+    pub(super) cpu_ms: u64,
+    pub(super) memory: u64,
+    pub(super) processes: u32,
+    pub(super) file_size: u64,
+    pub(super) root: CString,
+    pub(super) dir: CString,
+    pub(super) programs: Vec<CString>,
+    pub(super) argv: Strings,
+    pub(super) envp: Strings,
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+    pub(super) control: OwnedFd,
+    pub(super) report: OwnedFd,
+    pub(super) census: Census,
+    /// The descriptors that the child keeps, in order.
+    pub(super) keep: Vec<c_int>,
+}
+
+impl Job {
+    pub(super) fn note_descriptors(&mut self) {
+        let always = [&self.stdin, &self.stdout, &self.stderr, &self.control, &self.report];
+        let held = self.probe.as_ref().map(|probe| &probe.held);
+        let all = always.into_iter().chain(&self.ruleset).chain(held);
+        self.keep = all.map(AsRawFd::as_raw_fd).collect();
+        self.keep.sort_unstable();
+    }
+}
+
+/// Something that is hidden or protected in the workspace.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// A file that cannot be opened any more.
+    File(CString),
+    /// A folder that seems empty.
+    Folder(CString),
+    /// A file or folder that can only be read.
+    Fixed(CString),
+}
+
+/// What a probe tries.
+pub(super) struct Probe {
+    /// A file that must be out of reach.
+    pub(super) canary: CString,
+    /// A port of the host, or 0.
+    pub(super) port: u16,
+    /// The host.
+    pub(super) pid: i32,
+    /// Held open by a process that tries to stay behind.
+    pub(super) held: OwnedFd,
+}
+
+/// What happened, as the child tells the host: 12 bytes through a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Something that must not fail did.
+    Failed(Step, i32),
+    /// What was found out: bits of [`found`].
+    Found(u32),
+    /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes are left.
+    Ended { status: i32, limit: u8, left: u32 },
+}
+
+impl Record {
+    pub(super) const SIZE: usize = 12;
+
+    pub(super) fn encode(self) -> [u8; Self::SIZE] {
+        let (kind, detail, a, b) = match self {
+            Self::Failed(step, errno) => (1, step as u8, errno as u32, 0),
+            Self::Found(bits) => (2, 0, bits, 0),
+            Self::Ended { status, limit, left } => (3, limit, status as u32, left),
+        };
+        let mut bytes = [0; Self::SIZE];
+        bytes[0] = kind;
+        bytes[1] = detail;
+        bytes[4..8].copy_from_slice(&a.to_ne_bytes());
+        bytes[8..].copy_from_slice(&b.to_ne_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; Self::SIZE]) -> Option<Self> {
+        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        match bytes[0] {
+            1 => Some(Self::Failed(
+                Step::ALL.into_iter().find(|step| *step as u8 == bytes[1])?,
+                word(4) as i32,
+            )),
+            2 => Some(Self::Found(word(4))),
+            3 => Some(Self::Ended { status: word(4) as i32, limit: bytes[1], left: word(8) }),
+            _ => None,
+        }
+    }
+}
+
+/// Bits of what a probe found out.
+pub(super) mod found {
+    /// The means that could be used.
+    pub(in super::super) const FROZEN: u32 = 1;
+    pub(in super::super) const HIDDEN: u32 = 1 << 1;
+    pub(in super::super) const OWN_PROC: u32 = 1 << 2;
+    pub(in super::super) const LANDLOCK: u32 = 1 << 3;
+    pub(in super::super) const SECCOMP: u32 = 1 << 4;
+    /// What held when it was tried.
+    pub(in super::super) const READS_HELD: u32 = 1 << 8;
+    pub(in super::super) const WRITES_HELD: u32 = 1 << 9;
+    pub(in super::super) const NETWORK_HELD: u32 = 1 << 10;
+    pub(in super::super) const SIGNALS_HELD: u32 = 1 << 11;
+    pub(in super::super) const MEMORY_HELD: u32 = 1 << 12;
+    pub(in super::super) const FILE_SIZE_HELD: u32 = 1 << 13;
+    /// What must work worked: the workspace can be listed.
+    pub(in super::super) const WORKS: u32 = 1 << 14;
+    /// The processes can be counted.
+    pub(in super::super) const COUNTED: u32 = 1 << 15;
+}
+
+/// What can fail on the way to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Step {
+    Ids = 1,
+    Mounts,
+    Freeze,
+    Hide,
+    Proc,
+    Loopback,
+    Orphans,
+    Fork,
+    Streams,
+    Limits,
+    Directory,
+    Privileges,
+    Landlock,
+    Seccomp,
+    Exec,
+}
+
+impl Step {
+    const ALL: [Self; 15] = [
+        Self::Ids,
+        Self::Mounts,
+        Self::Freeze,
+        Self::Hide,
+        Self::Proc,
+        Self::Loopback,
+        Self::Orphans,
+        Self::Fork,
+        Self::Streams,
+        Self::Limits,
+        Self::Directory,
+        Self::Privileges,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Exec,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ids => "the user namespace",
+            Self::Mounts => "the mount namespace",
+            Self::Freeze => "read-only mounts",
+            Self::Hide => "hiding denied files",
+            Self::Proc => "a `/proc` of its own",
+            Self::Loopback => "the loopback device",
+            Self::Orphans => "taking in orphans",
+            Self::Fork => "a process",
+            Self::Streams => "its input and output",
+            Self::Limits => "its limits",
+            Self::Directory => "its directory",
+            Self::Privileges => "giving up privileges",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::Exec => "executing the program",
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Finds out what this system can do, by doing it in a child.
+
+use std::ffi::CString;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::host::{never_block, pipe};
+use super::job::{Apart, Means, Probe, Record, Step, found};
+use super::system::System;
+use crate::command::builder::{Network, Setup};
+use crate::command::error::SandboxError;
+use crate::command::launch;
+use crate::command::private::Private;
+use crate::command::report::{Guard, How, Level, Report};
+
+/// What was found out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried {
+    bits: u32,
+    /// Whether a process that does what daemons do was gone with its command.
+    killed_whole: bool,
+}
+
+impl Tried {
+    fn has(self, bit: u32) -> bool {
+        self.bits & bit != 0
+    }
+}
+
+/// The best means that work, and what they are worth.
+pub(super) fn means(setup: &Setup, private: &Private) -> Result<(Means, Tried), SandboxError> {
+    let mut failure = None;
+    for apart in [Apart::Namespaces, Apart::UserNamespaces, Apart::Nothing] {
+        if is_left_out(setup, apart) {
+            continue;
+        }
+        match attempt(setup, private, wanted(setup, apart)) {
+            Ok(found) => return Ok(found),
+            Err(Trouble::Fatal(error)) => return Err(error),
+            Err(Trouble::Other(error)) => failure = Some(error),
+        }
+    }
+    let failure = failure.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
+    Err(SandboxError::Probe("no process could be started", failure))
+}
+
+enum Trouble {
+    Fatal(SandboxError),
+    /// With other means it may work.
+    Other(io::Error),
+}
+
+fn is_left_out(setup: &Setup, apart: Apart) -> bool {
+    let without = |name| setup.without.contains(&name);
+    match apart {
+        Apart::Namespaces => without("namespaces") || without("root"),
+        Apart::UserNamespaces => without("namespaces"),
+        Apart::Nothing => false,
+    }
+}
+
+fn wanted(setup: &Setup, apart: Apart) -> Means {
+    let with = |name| !setup.without.contains(&name);
+    let is_apart = apart != Apart::Nothing;
+    Means {
+        apart,
+        own_network: is_apart && setup.network == Network::None,
+        frozen: is_apart && with("mounts"),
+        hidden: is_apart && with("mounts"),
+        own_proc: is_apart && with("proc"),
+        landlock: if with("landlock") { launch::landlock_abi() } else { 0 },
+        seccomp: with("seccomp"),
+    }
+}
+
+fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tried), Trouble> {
+    let system = System::with(clone(setup), private, wanted).map_err(Trouble::Fatal)?;
+    let tried = try_out(&system, setup, private).map_err(Trouble::Other)?;
+    let means = Means {
+        frozen: tried.has(found::FROZEN),
+        hidden: tried.has(found::HIDDEN),
+        own_proc: tried.has(found::OWN_PROC),
+        landlock: if tried.has(found::LANDLOCK) { wanted.landlock } else { 0 },
+        seccomp: tried.has(found::SECCOMP),
+        ..system.means
+    };
+    Ok((means, tried))
+}
+
+fn clone(setup: &Setup) -> Setup {
+    Setup {
+        workspace: setup.workspace.clone(),
+        reads: setup.reads.clone(),
+        writes: setup.writes.clone(),
+        network: setup.network,
+        limits: setup.limits,
+        without: setup.without.clone(),
+    }
+}
+
+fn try_out(system: &System, setup: &Setup, private: &Private) -> io::Result<Tried> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
+    let port = listener.as_ref().and_then(|it| it.local_addr().ok()).map_or(0, |address| address.port());
+    let canary = CString::new(private.canary().as_os_str().as_bytes())?;
+    let (watched, held) = pipe()?;
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let records = system.probe(Probe { canary, port, pid, held }, &setup.limits)?;
+    let mut bits = 0;
+    for record in &records {
+        match record {
+            Record::Failed(step, errno) => return Err(failed(*step, *errno)),
+            Record::Found(more) => bits |= more,
+            Record::Ended { .. } => {}
+        }
+    }
+    let ended = records.iter().any(|record| matches!(record, Record::Ended { left: 0, status: 0, .. }));
+    if !ended || bits & found::WORKS == 0 {
+        return Err(io::Error::other("the child that was to find out ended early"));
+    }
+    // Without a port to try, only what was put into force speaks for it.
+    if port == 0 && (system.means.own_network || bits & found::SECCOMP != 0) {
+        bits |= found::NETWORK_HELD;
+    }
+    never_block(&watched)?;
+    let killed_whole = rustix::io::read(&watched, &mut [0; 1]) == Ok(0);
+    Ok(Tried { bits, killed_whole })
+}
+
+fn failed(step: Step, errno: i32) -> io::Error {
+    let error = io::Error::from_raw_os_error(errno);
+    io::Error::new(error.kind(), format!("{}: {error}", step.name()))
+}
+
+/// What the means are worth.
+pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> Report {
+    Report {
+        level: Level::Open,
+        files: files(means, tried),
+        hidden: hidden(means),
+        network: network(setup, means, tried),
+        processes: processes(means, tried),
+        others: others(means, tried),
+        memory: watched(tried, &[How::Rlimit]),
+        process_count: watched(
+            tried,
+            if means.apart == Apart::UserNamespaces { &[How::Rlimit] } else { &[] },
+        ),
+        cpu_time: watched(tried, &[How::Rlimit]),
+        file_size: file_size(tried),
+    }
+    .ranked()
+}
+
+fn files(means: &Means, tried: Tried) -> Guard {
+    let mut by = Vec::new();
+    if means.landlock > 0 {
+        by.push(How::Landlock { abi: means.landlock });
+    }
+    if means.frozen {
+        by.push(How::MountNamespace);
+    }
+    let (reads, writes) = (tried.has(found::READS_HELD), tried.has(found::WRITES_HELD));
+    if !writes {
+        return Guard::open(by, "files outside can be read and changed");
+    }
+    if !reads {
+        return Guard::open(by, "files outside can be read");
+    }
+    // Before the third version a file that may be read could be emptied; mounts and filters see to that.
+    let emptied = means.landlock < 3 && !means.frozen && (!means.seccomp || is_root());
+    if emptied {
+        return Guard::open(by, "files outside that may be read can be emptied");
+    }
+    if means.frozen {
+        return Guard::held(by);
+    }
+    Guard::held(by).noted("modes, owners and times of files outside can be changed")
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn hidden(means: &Means) -> Guard {
+    if means.hidden {
+        return Guard::held([How::MountNamespace]);
+    }
+    Guard::open([], "denied files of the workspace can be read by commands")
+}
+
+fn network(setup: &Setup, means: &Means, tried: Tried) -> Guard {
+    let mut by = Vec::new();
+    if means.own_network {
+        by.push(How::NetworkNamespace);
+    }
+    if means.seccomp {
+        by.push(How::Seccomp);
+    }
+    if setup.network == Network::Any {
+        return Guard::held(by).noted("open, as was asked for");
+    }
+    if !tried.has(found::NETWORK_HELD) {
+        return Guard::open(by, "the network can be reached");
+    }
+    if !means.seccomp {
+        return Guard::open(by, "services of the host can be reached through sockets in the file system");
+    }
+    Guard::held(by)
+}
+
+fn processes(means: &Means, tried: Tried) -> Guard {
+    let how = if means.is_apart() { How::ProcessNamespace } else { How::Adoption };
+    if !tried.killed_whole {
+        return Guard::open([how], "a process that detaches itself lives on");
+    }
+    if !means.is_apart() && !tried.has(found::SIGNALS_HELD) {
+        return Guard::open([how], "a command can kill what watches it");
+    }
+    Guard::held([how])
+}
+
+fn others(means: &Means, tried: Tried) -> Guard {
+    let mut by = Vec::new();
+    if means.is_apart() {
+        by.push(How::ProcessNamespace);
+    }
+    if means.landlock > 0 {
+        by.push(How::Landlock { abi: means.landlock });
+    }
+    let unseen = means.own_proc || means.landlock > 0;
+    let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
+    match (unseen, safe) {
+        (true, true) => Guard::held(by),
+        (true, false) => Guard::open(by, "processes of the same user can be signalled"),
+        (false, true) => Guard::open(by, "other processes can be seen"),
+        (false, false) => {
+            Guard::open(by, "other processes can be seen, and those of the same user signalled")
+        }
+    }
+}
+
+fn watched(tried: Tried, more: &[How]) -> Guard {
+    let by = [more, &[How::Watcher]].concat();
+    if tried.has(found::COUNTED) { Guard::held(by) } else { Guard::open(more, "processes cannot be counted") }
+}
+
+fn file_size(tried: Tried) -> Guard {
+    if tried.has(found::FILE_SIZE_HELD) {
+        Guard::held([How::Rlimit])
+    } else {
+        Guard::open([], "it has no limit")
+    }
+}

@@ -1,0 +1,310 @@
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use seccompiler::sock_filter;
+
+use super::census::Census;
+use super::host::{Ear, Feed, Intake, Wires, above, pipe};
+use super::job::{Apart, Job, Means, Probe, Record, Step};
+use super::places::Places;
+use super::watch::limit;
+use super::{filter, hide, inside, probe};
+use crate::Workspace;
+use crate::command::builder::Setup;
+use crate::command::captured::Stream;
+use crate::command::error::{CommandError, SandboxError};
+use crate::command::finished::{Exit, Finished, Limit};
+use crate::command::launch::{self, Strings};
+use crate::command::private::Private;
+use crate::command::report::Report;
+use crate::command::run::{Control, Order};
+
+/// What is the same for all commands of a sandbox.
+#[derive(Debug)]
+pub(in crate::command) struct System {
+    workspace: Workspace,
+    pub(super) means: Means,
+    places: Places,
+    filters: Vec<Vec<sock_filter>>,
+    root: CString,
+    empty: CString,
+    writable: Vec<CString>,
+}
+
+impl System {
+    pub(in crate::command) fn new(setup: Setup, private: &Private) -> Result<(Self, Report), SandboxError> {
+        let (means, tried) = probe::means(&setup, private)?;
+        let report = probe::report(&setup, &means, tried);
+        Ok((Self::with(setup, private, means)?, report))
+    }
+
+    pub(super) fn with(setup: Setup, private: &Private, mut means: Means) -> Result<Self, SandboxError> {
+        let places = Places::new(&setup, private, means.landlock)?;
+        let filters = filter::filters(&means, setup.network);
+        means.seccomp &= filters.is_some();
+        let zero = SandboxError::Setting("the workspace's path has a zero byte in it");
+        let Some(root) = c_path(setup.workspace.root()) else { return Err(zero) };
+        let Some(empty) = c_path(&private.empty()) else { return Err(zero) };
+        // What is mounted read-only stays so.
+        let writable = places.writable.iter().filter(|place| !is_read_only(place));
+        let writable = writable.filter_map(|place| c_path(place)).collect();
+        Ok(Self {
+            workspace: setup.workspace,
+            means,
+            places,
+            filters: filters.unwrap_or_default(),
+            root,
+            empty,
+            writable,
+        })
+    }
+
+    /// Runs a command to its end.
+    pub(in crate::command) fn run(&self, order: Order, control: Control) -> Result<Finished, CommandError> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "how long a process took is known from a real clock only"
+        )]
+        let start = Instant::now();
+        let (output, listener) = (order.limits.output, order.listener.clone());
+        let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let dir = order.dir.to_string_lossy().into_owned();
+        let (job, wires) = self.prepare(order, control, output)?;
+        let mut ear = Ear::new(listener);
+        let records = perform(job, wires, &mut ear)?;
+        let (records, out, err) = records;
+        let exit = outcome(&records, &program, &dir)?;
+        ear.pass_on_panic();
+        Ok(Finished { exit, stdout: out, stderr: err, time: start.elapsed() })
+    }
+
+    fn prepare(&self, order: Order, control: Control, output: usize) -> Result<(Job, Wires), CommandError> {
+        let dir = self.directory(&order.dir)?;
+        let programs = programs(&order)?;
+        let argv = order.argv.iter().map(|arg| c_string(arg, "an argument")).collect::<Result<_, _>>()?;
+        let lines = order.environment.lines();
+        let envp = lines.map(|line| c_string(&line, "the environment")).collect::<Result<_, _>>()?;
+        let (argv, envp) = (Strings::new(argv), Strings::new(envp));
+        let pipes = Pipes::new(order.stdin, output).map_err(|source| setup("a pipe", source))?;
+        let mut job = self.job(control, pipes.child).map_err(|source| setup("a descriptor", source))?;
+        if self.means.hidden {
+            job.covers = hide::covers(&self.workspace);
+        }
+        job.time_ms = millis(order.limits.time);
+        job.cpu_ms = millis(order.limits.cpu_time);
+        job.memory = order.limits.memory;
+        job.processes = order.limits.processes;
+        job.file_size = order.limits.file_size;
+        (job.dir, job.programs, job.argv, job.envp) = (dir, programs, argv, envp);
+        Ok((job, pipes.host))
+    }
+
+    /// A job without a command.
+    fn job(&self, control: Control, child: ChildEnds) -> io::Result<Job> {
+        let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
+        Ok(Job {
+            means: self.means,
+            probe: None,
+            maps: [map(ids.0), map(ids.1)],
+            writable: self.writable.clone(),
+            covers: Vec::new(),
+            empty: self.empty.clone(),
+            ruleset: self.places.ruleset().map(above).transpose()?,
+            proc_access: Places::proc_access(),
+            filters: self.filters.clone(),
+            capabilities: capabilities(&self.means),
+            time_ms: 0,
+            cpu_ms: 0,
+            memory: 0,
+            processes: 0,
+            file_size: 0,
+            root: self.root.clone(),
+            dir: self.root.clone(),
+            programs: Vec::new(),
+            argv: Strings::new(Vec::new()),
+            envp: Strings::new(Vec::new()),
+            stdin: child.stdin,
+            stdout: child.stdout,
+            stderr: child.stderr,
+            control: above(control.into())?,
+            report: child.report,
+            census: Census::new(launch::units()),
+            keep: Vec::new(),
+        })
+    }
+
+    /// A job that tries what the means are worth.
+    pub(super) fn probe(
+        &self,
+        probe: Probe,
+        limits: &crate::command::limits::Limits,
+    ) -> io::Result<Vec<Record>> {
+        let (control, _alive) = io::pipe()?;
+        let pipes = Pipes::new(Vec::new(), 0)?;
+        let mut job = self.job(control, pipes.child)?;
+        job.probe = Some(probe);
+        job.time_ms = 5000;
+        job.cpu_ms = millis(limits.cpu_time);
+        (job.memory, job.processes, job.file_size) = (limits.memory, limits.processes, limits.file_size);
+        // To hide something is tried on what no workspace has.
+        job.covers = vec![super::job::Cover::Folder(self.empty.clone())];
+        let (records, ..) = perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
+        Ok(records)
+    }
+
+    fn directory(&self, dir: &Path) -> Result<CString, CommandError> {
+        let outside = || CommandError::Directory(dir.to_string_lossy().into_owned());
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !dir.components().all(inside) {
+            return Err(outside());
+        }
+        c_path(&self.workspace.root().join(dir)).ok_or_else(outside)
+    }
+}
+
+/// Starts the job, serves it and waits for its end.
+fn perform(
+    mut job: Job,
+    mut wires: Wires,
+    ear: &mut Ear,
+) -> Result<(Vec<Record>, crate::Captured, crate::Captured), CommandError> {
+    job.note_descriptors();
+    let flags = job.means.flags();
+    let pid = launch::spawn(flags, &mut job, inside::watcher);
+    // The child's ends must be open in the child alone.
+    drop(job);
+    let pid = pid.map_err(|error| setup("namespaces", error.into()))?;
+    let records = wires.serve(ear);
+    // A host that ignores its children has none to wait for.
+    let _ = launch::wait(pid, true);
+    let Wires { out, err, .. } = wires;
+    Ok((records, out.finish(ear), err.finish(ear)))
+}
+
+struct Pipes {
+    child: ChildEnds,
+    host: Wires,
+}
+
+struct ChildEnds {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    report: OwnedFd,
+}
+
+impl Pipes {
+    fn new(input: Vec<u8>, output: usize) -> io::Result<Self> {
+        let (out, stdout) = pipe()?;
+        let (err, stderr) = pipe()?;
+        let (told, report) = pipe()?;
+        let (stdin, feed) = if input.is_empty() {
+            (above(File::open("/dev/null")?.into())?, None)
+        } else {
+            let (stdin, feed) = pipe()?;
+            (stdin, Some(feed))
+        };
+        let host = Wires {
+            report: told,
+            out: Intake::new(out, Stream::Stdout, output)?,
+            err: Intake::new(err, Stream::Stderr, output)?,
+            feed: Feed::new(feed, input)?,
+        };
+        Ok(Self { child: ChildEnds { stdin, stdout, stderr, report }, host })
+    }
+}
+
+fn setup(step: &'static str, source: io::Error) -> CommandError {
+    CommandError::Setup { step, source }
+}
+
+/// What the watcher's word means.
+fn outcome(records: &[Record], program: &str, dir: &str) -> Result<Exit, CommandError> {
+    let failed = records.iter().find_map(|record| match record {
+        Record::Failed(step, errno) => Some((*step, Errno::from_raw_os_error(*errno))),
+        _ => None,
+    });
+    if let Some((step, errno)) = failed {
+        return Err(match (step, errno) {
+            (Step::Exec, Errno::NOENT) => CommandError::NotFound(program.to_owned()),
+            (Step::Exec, Errno::TOOBIG) => CommandError::TooLong,
+            (Step::Exec, Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::LOOP | Errno::NAMETOOLONG) => {
+                CommandError::NotExecutable(program.to_owned())
+            }
+            (Step::Directory, _) => CommandError::Directory(dir.to_owned()),
+            (step, errno) => setup(step.name(), errno.into()),
+        });
+    }
+    let ended = records.iter().find_map(|record| match record {
+        Record::Ended { status, limit, left } => Some((*status, *limit, *left)),
+        _ => None,
+    });
+    match ended {
+        None => Err(CommandError::Lost),
+        Some((_, _, left)) if left > 0 => Err(CommandError::Survivors(left)),
+        Some((status, limit, _)) => Ok(exit(status, limit)),
+    }
+}
+
+fn exit(status: i32, limit: u8) -> Exit {
+    match limit {
+        limit::TIME => return Exit::Limit(Limit::Time),
+        limit::CPU => return Exit::Limit(Limit::CpuTime),
+        limit::MEMORY => return Exit::Limit(Limit::Memory),
+        limit::PROCESSES => return Exit::Limit(Limit::Processes),
+        _ => {}
+    }
+    if !libc::WIFSIGNALED(status) {
+        return Exit::Code(libc::WEXITSTATUS(status));
+    }
+    match libc::WTERMSIG(status) {
+        libc::SIGXCPU => Exit::Limit(Limit::CpuTime),
+        libc::SIGXFSZ => Exit::Limit(Limit::FileSize),
+        signal => Exit::Signal(signal),
+    }
+}
+
+/// Where the program may be: as it says, or in each folder of the path.
+fn programs(order: &Order) -> Result<Vec<CString>, CommandError> {
+    let program = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_string(program, "the program")?]);
+    }
+    let path = order.environment.get("PATH").unwrap_or_default();
+    // A folder that is not named in full would be one of the workspace.
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| c_string(folder.join(program).as_os_str(), "the program")).collect()
+}
+
+fn c_string(string: &OsStr, what: &'static str) -> Result<CString, CommandError> {
+    CString::new(string.as_bytes()).map_err(|_| CommandError::Zero(what))
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn is_read_only(place: &Path) -> bool {
+    rustix::fs::statvfs(place).is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+/// The capabilities that a command keeps: where root runs it, those over files, so that it can work in a workspace
+/// that is somebody else's.
+fn capabilities(means: &Means) -> u64 {
+    const CHOWN: u64 = 1;
+    const DAC_OVERRIDE: u64 = 1 << 1;
+    const FOWNER: u64 = 1 << 3;
+    const FSETID: u64 = 1 << 4;
+    if means.apart == Apart::UserNamespaces { 0 } else { CHOWN | DAC_OVERRIDE | FOWNER | FSETID }
+}

@@ -1,0 +1,203 @@
+//! The watcher's work: it waits for the command to end, for the host to let go, and for a limit to be passed.
+//! Then it kills everything that is left.
+//!
+//! This runs in a copy of a process with many threads, so nothing here allocates.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::census::Census;
+use super::inside::tell;
+use super::job::{Job, Record, found};
+use crate::command::launch;
+
+/// How many threads a command may have for each process that it may have.
+pub(super) const THREADS: u64 = 16;
+
+/// How often the processes are looked at, in milliseconds.
+const TICK: u64 = 25;
+/// How long a command has to end after it was asked to.
+const GRACE: u64 = 500;
+/// How long is tried to kill what will not die.
+const PATIENCE: u64 = 10_000;
+
+/// The limits that the watcher keeps, as it tells the host.
+pub(super) mod limit {
+    pub(in super::super) const NONE: u8 = 0;
+    pub(in super::super) const TIME: u8 = 1;
+    pub(in super::super) const CPU: u8 = 2;
+    pub(in super::super) const MEMORY: u8 = 3;
+    pub(in super::super) const PROCESSES: u8 = 4;
+}
+
+struct Watch<'a> {
+    job: &'a mut Job,
+    /// The command, and how it ended.
+    command: i32,
+    status: Option<i32>,
+    /// This process, as `/proc` calls it.
+    own: Option<i32>,
+    apart: bool,
+}
+
+pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
+    // What the command writes to must be open in it alone.
+    let mut keep = [job.control.as_raw_fd(), job.report.as_raw_fd(), children.as_raw_fd()];
+    keep.sort_unstable();
+    launch::close_all_but(&keep);
+    let apart = job.means.is_apart();
+    let mut watch = Watch { job, command, status: None, own: Census::own_pid().ok(), apart };
+    if watch.job.probe.is_some() && watch.census().is_some() {
+        tell(watch.job, Record::Found(found::COUNTED));
+    }
+    let limit = watch.until_end(children);
+    let left = watch.kill_all();
+    let status = watch.status.unwrap_or(libc::SIGKILL);
+    tell(watch.job, Record::Ended { status, limit, left });
+    launch::exit(0)
+}
+
+impl Watch<'_> {
+    /// Waits for the end of the command, or for a reason to end it.
+    fn until_end(&mut self, children: &OwnedFd) -> u8 {
+        let start = launch::millis();
+        let end = start.saturating_add(self.job.time_ms);
+        let mut killed_at = None;
+        let mut next = start + TICK / 2;
+        loop {
+            let now = launch::millis();
+            if killed_at.is_none() && now >= end {
+                self.ask_to_end();
+                killed_at = Some(now.saturating_add(GRACE));
+            }
+            if killed_at.is_some_and(|at| now >= at) {
+                return limit::TIME;
+            }
+            if now >= next {
+                let passed = self.passed();
+                if passed != limit::NONE {
+                    return passed;
+                }
+                // Looking takes long where there are many processes; it may take a small part of the time only.
+                let took = launch::millis().saturating_sub(now);
+                next = now + TICK.max(took * 20);
+            }
+            let wake = next.min(killed_at.unwrap_or(end)).saturating_sub(launch::millis());
+            let gone = wait(&[&self.job.control, children], wake);
+            drain(children);
+            self.reap();
+            if self.status.is_some() || gone {
+                return if killed_at.is_some() { limit::TIME } else { limit::NONE };
+            }
+        }
+    }
+
+    /// Which limit is passed.
+    fn passed(&mut self) -> u8 {
+        let Some(sum) = self.census() else { return limit::NONE };
+        let job = &self.job;
+        if sum.count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
+            return limit::PROCESSES;
+        }
+        if sum.memory > job.memory && job.census.memory() > job.memory {
+            return limit::MEMORY;
+        }
+        if sum.cpu_ms + launch::children_cpu() > job.cpu_ms {
+            return limit::CPU;
+        }
+        limit::NONE
+    }
+
+    fn census(&mut self) -> Option<super::census::Sum> {
+        self.job.census.take(self.own?).ok()
+    }
+
+    /// Waits for children that have ended; whether there are any left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match launch::wait(-1, false) {
+                Ok(Some((pid, status))) if pid == self.command => self.status = Some(status),
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn ask_to_end(&mut self) {
+        if self.apart {
+            let _ = launch::kill(-1, libc::SIGTERM);
+            return;
+        }
+        let _ = self.census();
+        for pid in self.job.census.alive() {
+            let _ = launch::kill(pid, libc::SIGTERM);
+        }
+    }
+
+    /// Kills all that is left, and says how many live on.
+    fn kill_all(&mut self) -> u32 {
+        let end = launch::millis().saturating_add(PATIENCE);
+        while self.reap() {
+            if self.apart {
+                // The kernel sends it to all of the namespace at once, and none can start another meanwhile.
+                let _ = launch::kill(-1, libc::SIGKILL);
+            } else {
+                self.kill_below();
+            }
+            if !self.reap() {
+                break;
+            }
+            if launch::millis() >= end {
+                return self.census().map_or(u32::MAX, |sum| sum.count);
+            }
+            let _ = poll(&mut [], Some(&time(1)));
+        }
+        0
+    }
+
+    /// Stops every descendant until no new one is found, and then kills them: what is stopped starts no other.
+    fn kill_below(&mut self) {
+        if self.own.is_none() {
+            // Blind: the group is all that is known.
+            let _ = launch::kill(-self.command, libc::SIGKILL);
+            return;
+        }
+        let mut before = u32::MAX;
+        for _ in 0..64 {
+            let Some(sum) = self.census() else { break };
+            for pid in self.job.census.alive() {
+                let _ = launch::kill(pid, libc::SIGSTOP);
+            }
+            if sum.count == before {
+                break;
+            }
+            before = sum.count;
+        }
+        for pid in self.job.census.alive() {
+            let _ = launch::kill(pid, libc::SIGKILL);
+        }
+    }
+}
+
+fn time(millis: u64) -> Timespec {
+    Timespec { tv_sec: (millis / 1000) as _, tv_nsec: (millis % 1000 * 1_000_000) as _ }
+}
+
+/// Waits until one of them can be read; whether the first, the host's, is closed.
+fn wait(fds: &[&OwnedFd; 2], millis: u64) -> bool {
+    let mut polled = [PollFd::new(fds[0], PollFlags::IN), PollFd::new(fds[1], PollFlags::IN)];
+    match poll(&mut polled, Some(&time(millis))) {
+        Ok(_) => !polled[0].revents().is_empty(),
+        Err(Errno::INTR) => false,
+        Err(_) => true,
+    }
+}
+
+/// Forgets the signals that were told of.
+fn drain(children: &OwnedFd) {
+    let mut buffer = [0; 1024];
+    while rustix::io::read(children, &mut buffer).is_ok_and(|length| length > 0) {}
+}

@@ -1,0 +1,186 @@
+//! Commands where there is neither Landlock nor namespaces: a process group, a time limit and bounded output.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Component;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::builder::Setup;
+use super::captured::{Captured, Decoder, Keep, Stream};
+use super::error::{CommandError, SandboxError};
+use super::finished::{Exit, Finished, Limit};
+use super::private::Private;
+use super::report::{Guard, How, Level, Report};
+use super::run::{Control, Order};
+use crate::Workspace;
+
+/// What is the same for all commands of a sandbox.
+#[derive(Debug)]
+pub(super) struct System {
+    workspace: Workspace,
+}
+
+/// What the threads that serve a command tell.
+enum News {
+    Text(Stream, Vec<u8>),
+    /// Nobody wants the command any more.
+    Dropped,
+}
+
+impl System {
+    pub(super) fn new(setup: Setup, _: &Private) -> Result<(Self, Report), SandboxError> {
+        let nothing = || Guard::open([], "this system is not known");
+        let report = Report {
+            level: Level::Open,
+            files: nothing(),
+            hidden: nothing(),
+            network: nothing(),
+            processes: Guard::open([How::ProcessGroup], "a process that leaves its group lives on"),
+            others: nothing(),
+            memory: nothing(),
+            process_count: nothing(),
+            cpu_time: nothing(),
+            file_size: nothing(),
+        };
+        Ok((Self { workspace: setup.workspace }, report))
+    }
+
+    pub(super) fn run(&self, order: Order, control: Control) -> Result<Finished, CommandError> {
+        let start = now();
+        let end = start.checked_add(order.limits.time);
+        let mut child = self.start(&order)?;
+        let (tell, news) = mpsc::channel();
+        watch(&mut child, order.stdin.clone(), control, &tell);
+        drop(tell);
+        let mut heard = Heard::new(&order);
+        let exit = loop {
+            if let Ok(Some(status)) = child.try_wait() {
+                break exit_of(status);
+            }
+            if end.is_some_and(|end| now() >= end) {
+                break Exit::Limit(Limit::Time);
+            }
+            match news.recv_timeout(Duration::from_millis(10)) {
+                Ok(News::Dropped) => break Exit::Limit(Limit::Time),
+                Ok(News::Text(stream, bytes)) => heard.take(stream, &bytes),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        };
+        kill(&mut child);
+        while let Ok(News::Text(stream, bytes)) = news.recv_timeout(Duration::from_millis(50)) {
+            heard.take(stream, &bytes);
+        }
+        let [stdout, stderr] = heard.finish();
+        Ok(Finished { exit, stdout, stderr, time: start.elapsed() })
+    }
+
+    fn start(&self, order: &Order) -> Result<Child, CommandError> {
+        let name = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
+        let program = name.to_string_lossy().into_owned();
+        let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        let dir = self.workspace.root().join(&order.dir);
+        let real = dir.canonicalize().ok().filter(|dir| dir.starts_with(self.workspace.root()));
+        let outside = || CommandError::Directory(order.dir.to_string_lossy().into_owned());
+        let dir = real.filter(|_| order.dir.components().all(inside)).ok_or_else(outside)?;
+        let mut command = std::process::Command::new(name);
+        command.args(&order.argv[1..]).current_dir(dir).env_clear();
+        command.envs(order.environment.pairs());
+        let input = if order.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.spawn().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => CommandError::NotFound(program),
+            io::ErrorKind::PermissionDenied => CommandError::NotExecutable(program),
+            io::ErrorKind::ArgumentListTooLong => CommandError::TooLong,
+            io::ErrorKind::InvalidInput => CommandError::Zero("an argument"),
+            _ => CommandError::Setup { step: "a process", source },
+        })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a process took is known from a real clock only")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Threads that read and write; each ends when its pipe does.
+fn watch(child: &mut Child, input: Vec<u8>, mut control: Control, tell: &mpsc::Sender<News>) {
+    if let Some(mut stdin) = child.stdin.take() {
+        thread::spawn(move || stdin.write_all(&input));
+    }
+    if let Some(out) = child.stdout.take() {
+        read(out, Stream::Stdout, tell.clone());
+    }
+    if let Some(err) = child.stderr.take() {
+        read(err, Stream::Stderr, tell.clone());
+    }
+    let tell = tell.clone();
+    thread::spawn(move || {
+        let _ = control.read(&mut [0]);
+        let _ = tell.send(News::Dropped);
+    });
+}
+
+fn read(mut from: impl io::Read + Send + 'static, stream: Stream, tell: mpsc::Sender<News>) {
+    thread::spawn(move || {
+        let mut buffer = vec![0; 8 << 10];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if tell.send(News::Text(stream, buffer[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// What was written so far.
+struct Heard<'a> {
+    order: &'a Order,
+    streams: [(Decoder, Keep, usize); 2],
+}
+
+impl<'a> Heard<'a> {
+    fn new(order: &'a Order) -> Self {
+        let room = order.limits.output;
+        let stream = || (Decoder::default(), Keep::new(room), room);
+        Self { order, streams: [stream(), stream()] }
+    }
+
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let (decoder, keep, room) = &mut self.streams[usize::from(stream == Stream::Stderr)];
+        let text = decoder.decode(bytes);
+        keep.push(&text);
+        if let Some(listener) = &self.order.listener
+            && *room >= text.len()
+        {
+            *room -= text.len();
+            listener(stream, &text);
+        }
+    }
+
+    fn finish(self) -> [Captured; 2] {
+        self.streams.map(|(mut decoder, mut keep, _)| {
+            keep.push(&decoder.finish());
+            keep.finish()
+        })
+    }
+}
+
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn exit_of(status: std::process::ExitStatus) -> Exit {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return Exit::Signal(signal);
+    }
+    Exit::Code(status.code().unwrap_or(-1))
+}
