@@ -12,4 +12,7 @@ mod policy;
 mod workspace;
 
 pub use policy::{CommandPolicy, Line, Ruling};
-pub use workspace::{PathError, Workspace};
+pub use workspace::{
+    Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
+    WorkspaceBuilder, WriteOptions, Written,
+};

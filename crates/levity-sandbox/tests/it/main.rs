@@ -1,2 +1,7 @@
 //! One binary for all tests of the crate.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[cfg(unix)]
+mod escape;
+#[cfg(unix)]
+mod workspace;
