@@ -17,4 +17,7 @@ pub use command::{
     SandboxBuilder, SandboxError, Stream,
 };
 pub use policy::{CommandPolicy, Line, Ruling};
-pub use workspace::{PathError, Workspace};
+pub use workspace::{
+    Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
+    WorkspaceBuilder, WriteOptions, Written,
+};

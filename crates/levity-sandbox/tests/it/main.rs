@@ -1,5 +1,9 @@
 //! One binary for all tests of the crate.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 #[cfg(unix)]
+mod escape;
+#[cfg(unix)]
 mod shell;
+#[cfg(unix)]
+mod workspace;

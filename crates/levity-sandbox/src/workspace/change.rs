@@ -1,0 +1,63 @@
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Something in a workspace that was changed through it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// Where, relative to the workspace, with `/` between the names and no link in it.
+    pub path: String,
+    /// What was done.
+    pub kind: ChangeKind,
+}
+
+/// What was done to a file or a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// A file was made, has other content, or came here under another name.
+    Written,
+    /// It is no longer there.
+    Removed,
+    /// A folder was made.
+    FolderMade,
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Written => "written",
+            Self::Removed => "removed",
+            Self::FolderMade => "made",
+        })
+    }
+}
+
+type Listener = dyn Fn(&Change) + Send + Sync;
+
+/// Those who want to hear of changes.
+#[derive(Default)]
+pub(super) struct Listeners(RwLock<Vec<Arc<Listener>>>);
+
+impl Listeners {
+    pub(super) fn add(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    }
+
+    pub(super) fn tell(&self, path: &str, kind: ChangeKind) {
+        // They are called without the lock, so that one may add another.
+        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if listeners.is_empty() {
+            return;
+        }
+        let change = Change { path: path.to_owned(), kind };
+        listeners.iter().for_each(|listener| listener(&change));
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.read().unwrap_or_else(PoisonError::into_inner).len();
+        f.debug_tuple("Listeners").field(&count).finish()
+    }
+}

@@ -1,0 +1,114 @@
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::meta::{Kind, Metadata};
+use super::resolve::error;
+use super::sys::{self, Fd, Want};
+use super::{Inner, PathError};
+
+/// A regular file of a workspace, open for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    path: String,
+    meta: Metadata,
+}
+
+impl OpenFile {
+    /// Refuses whatever is no regular file, or may be shared with a place outside.
+    pub(super) fn new(space: &Inner, fd: Fd, asked: &str, path: String) -> Result<Self, PathError> {
+        let meta = sys::look_at(&fd).map_err(|fail| error(asked, Want::Read, fail))?;
+        if meta.kind != Kind::File {
+            return Err(PathError::NotAFile(asked.to_owned()));
+        }
+        if meta.links > 1 && !space.hard_links {
+            return Err(PathError::HardLink(asked.to_owned()));
+        }
+        Ok(Self { file: sys::into_file(fd), path, meta })
+    }
+
+    /// Where it is, relative to the workspace, with no link in it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What was known of it when it was opened.
+    pub fn metadata(&self) -> &Metadata {
+        &self.meta
+    }
+
+    /// The file of the standard library, for whoever maps or seeks in it.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Reads up to `max` bytes. The file may grow meanwhile: no more than that is held.
+    pub fn read_to(&mut self, max: u64) -> io::Result<Excerpt> {
+        let bytes = read_up_to(&mut self.file, self.meta.size, max.saturating_add(1))?;
+        Ok(Excerpt::new(bytes, self.meta.size, max))
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+/// What was read of a file.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Excerpt {
+    /// The bytes, from the beginning.
+    pub bytes: Vec<u8>,
+    /// How long the whole file is.
+    pub size: u64,
+    /// Whether there is more.
+    pub truncated: bool,
+}
+
+impl Excerpt {
+    fn new(mut bytes: Vec<u8>, size: u64, max: u64) -> Self {
+        let read = bytes.len() as u64;
+        let truncated = read > max;
+        if truncated {
+            bytes.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+        }
+        Self { bytes, size: size.max(read), truncated }
+    }
+}
+
+// A file may hold what belongs into no log.
+impl std::fmt::Debug for Excerpt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held = self.bytes.len();
+        f.debug_struct("Excerpt").field("bytes", &held).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Reads until the end or `limit`. A file that tells its size is read in one call.
+fn read_up_to(file: &mut File, size: u64, limit: u64) -> io::Result<Vec<u8>> {
+    /// How much room is made at least, and at most before anything was read.
+    const ROOM: (u64, u64) = (64, 16 << 20);
+    let first = size.saturating_add(1).clamp(ROOM.0, ROOM.1).min(limit);
+    let mut bytes = vec![0; usize::try_from(first).unwrap_or(0)];
+    let mut filled = 0;
+    loop {
+        let room = bytes.len() - filled;
+        let count = match file.read(&mut bytes[filled..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        filled += count;
+        let is_whole = count < room && filled as u64 >= size;
+        if count == 0 || is_whole || filled as u64 >= limit {
+            break;
+        }
+        if filled == bytes.len() {
+            let grown = (filled as u64).saturating_mul(2).min(limit);
+            bytes.resize(usize::try_from(grown).unwrap_or(usize::MAX), 0);
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

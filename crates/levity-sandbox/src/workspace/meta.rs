@@ -1,0 +1,64 @@
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// What an entry of a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Dir,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A device, a pipe or a socket, which cannot be opened.
+    Other,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Dir => "folder",
+            Self::Link => "link",
+            Self::Other => "other",
+        })
+    }
+}
+
+/// What is known of a file or a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+    pub(super) modified: i64,
+    pub(super) mode: u32,
+    pub(super) links: u64,
+}
+
+impl Metadata {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many bytes it has; means something for files only.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When it was changed last, to the second.
+    pub fn modified(&self) -> SystemTime {
+        let seconds = Duration::from_secs(self.modified.unsigned_abs());
+        let time = match self.modified < 0 {
+            true => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+            false => SystemTime::UNIX_EPOCH.checked_add(seconds),
+        };
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// How many names a file has on its disk, which may be outside the workspace.
+    pub fn links(&self) -> u64 {
+        self.links
+    }
+}

@@ -1,0 +1,165 @@
+//! Files are written beside their place and moved there, so nobody sees half of one.
+
+use std::collections::hash_map::RandomState;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::change::ChangeKind;
+use super::meta::Kind;
+use super::resolve::{Place, Way, error};
+use super::sys::{self, Fail, Fd, Want};
+use super::{PathError, Workspace};
+
+/// How a file is written.
+///
+/// ```
+/// # use levity_sandbox::WriteOptions;
+/// let options = WriteOptions::new().parents().synced();
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct WriteOptions {
+    parents: bool,
+    synced: bool,
+}
+
+impl WriteOptions {
+    /// The folder must be there, and the disk takes its time.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Folders that are missing are made.
+    pub fn parents(mut self) -> Self {
+        self.parents = true;
+        self
+    }
+
+    /// The file is on disk when the call returns. Without this, a crash of the whole machine may lose what was
+    /// written last; it never leaves half a file under the name.
+    pub fn synced(mut self) -> Self {
+        self.synced = true;
+        self
+    }
+}
+
+/// What became of a file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Written {
+    /// Where it is, relative to the workspace, with no link in it.
+    pub path: String,
+    /// Whether there was no such file before.
+    pub created: bool,
+}
+
+impl Workspace {
+    /// Writes a file whole, in place of what was there. See [`write_with`](Self::write_with).
+    ///
+    /// # Errors
+    /// As [`write_with`](Self::write_with).
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<Written, PathError> {
+        self.write_with(path, bytes, WriteOptions::new())
+    }
+
+    /// Writes a file whole, in place of what was there: everybody sees the old file or the new one. The rights of
+    /// the old file are kept; a new one gets those the process gives. A link is followed if it stays inside.
+    ///
+    /// # Errors
+    /// When the workspace is read-only, the path leaves it, is denied or no regular file, or the disk is full.
+    /// Nothing is changed then.
+    pub fn write_with(&self, path: &str, bytes: &[u8], options: WriteOptions) -> Result<Written, PathError> {
+        self.writable(path)?;
+        let place = self.0.place(path, Way { follow: true, parents: options.parents })?;
+        let old = old_mode(path, &place)?;
+        let io = |source| PathError::Io { path: path.to_owned(), source };
+        let temporary = Temporary::write(&place.dir, bytes, old, options.synced).map_err(io)?;
+        temporary.publish(&place.name).map_err(|fail| error(path, Want::Pass, fail))?;
+        if options.synced {
+            sys::sync_dir(&place.dir).map_err(|fail| error(path, Want::Pass, fail))?;
+        }
+        self.0.listeners.tell(&place.path, ChangeKind::Written);
+        Ok(Written { path: place.path, created: old.is_none() })
+    }
+}
+
+/// The rights of the file that is replaced, if there is one and it may be.
+fn old_mode(asked: &str, place: &Place) -> Result<Option<u32>, PathError> {
+    let meta = match sys::look(&place.dir, &place.name) {
+        Err(Fail::Missing) => return Ok(None),
+        other => other.map_err(|fail| error(asked, Want::Pass, fail))?,
+    };
+    match meta.kind {
+        Kind::File if meta.mode & 0o222 == 0 => Err(PathError::Locked(asked.to_owned())),
+        Kind::File => Ok(Some(meta.mode)),
+        // It was none when the path was resolved.
+        Kind::Link => Err(PathError::Busy(asked.to_owned())),
+        Kind::Dir | Kind::Other => Err(PathError::NotAFile(asked.to_owned())),
+    }
+}
+
+/// A file under a name that nobody can guess, which is removed unless it is published.
+struct Temporary<'a> {
+    dir: &'a Fd,
+    name: String,
+    published: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn write(dir: &'a Fd, bytes: &[u8], mode: Option<u32>, synced: bool) -> io::Result<Self> {
+        // What replaces a secret file is no less secret while it is written.
+        let (temporary, mut file) = Self::create(dir, mode.map_or(0o666, |_| 0o600))?;
+        file.write_all(bytes)?;
+        if let Some(mode) = mode {
+            sys::set_mode(&file, mode).map_err(system)?;
+        }
+        if synced {
+            file.sync_all()?;
+        }
+        Ok(temporary)
+    }
+
+    fn create(dir: &'a Fd, mode: u32) -> io::Result<(Self, File)> {
+        loop {
+            let name = format!(".levity-{:016x}{:016x}.tmp", random(), random());
+            match sys::create(dir, &name, mode) {
+                Ok(file) => return Ok((Self { dir, name, published: false }, file)),
+                // By chance, or somebody knows the generator's keys: the next name is another one.
+                Err(Fail::Exists) => {}
+                Err(fail) => return Err(system(fail)),
+            }
+        }
+    }
+
+    fn publish(mut self, name: &str) -> Result<(), Fail> {
+        sys::rename(self.dir, &self.name, self.dir, name)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            let _ = sys::remove(self.dir, &self.name, false);
+        }
+    }
+}
+
+fn system(fail: Fail) -> io::Error {
+    match fail {
+        Fail::Other(source) => source,
+        Fail::Missing => io::ErrorKind::NotFound.into(),
+        _ => io::ErrorKind::Other.into(),
+    }
+}
+
+/// A number that cannot be foreseen: a hash under keys that the system chose.
+fn random() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u64(COUNT.fetch_add(1, Ordering::Relaxed));
+    hasher.finish()
+}

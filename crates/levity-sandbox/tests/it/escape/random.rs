@@ -1,0 +1,165 @@
+//! Random trees of links and random paths, against a model that has no file system.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+
+use levity_sandbox::Workspace;
+use proptest::prelude::*;
+
+use super::kind;
+
+#[derive(Clone, Debug)]
+enum Node {
+    File,
+    Dir(BTreeMap<String, Node>),
+    Link(String),
+}
+
+/// What a path leads to: the real path of a file or a folder, or the kind of error.
+type Found = Result<String, &'static str>;
+
+fn lexical(path: &str) -> Result<Vec<&str>, &'static str> {
+    if path.is_empty() {
+        return Err("Invalid");
+    }
+    if path.starts_with('/') {
+        return Err("Outside");
+    }
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop().ok_or("Outside")?),
+            name => names.push(name),
+        }
+    }
+    match names.contains(&".env") {
+        true => Err("Denied"),
+        false => Ok(names),
+    }
+}
+
+fn node<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
+    path.iter().try_fold(root, |node, name| match node {
+        Node::Dir(entries) => entries.get(name),
+        _ => None,
+    })
+}
+
+fn model(root: &Node, path: &str) -> Found {
+    let mut todo: Vec<String> = lexical(path)?.into_iter().rev().map(str::to_owned).collect();
+    let (mut at, mut links) = (Vec::<String>::new(), 0);
+    while let Some(name) = todo.pop() {
+        if name == ".." {
+            at.pop().ok_or("Outside")?;
+            continue;
+        }
+        if name == ".env" {
+            return Err("Denied");
+        }
+        at.push(name);
+        match node(root, &at) {
+            None => return Err("NotFound"),
+            Some(Node::File) if todo.is_empty() => {}
+            Some(Node::File) => return Err("NotADirectory"),
+            Some(Node::Dir(_)) => {}
+            Some(Node::Link(target)) => {
+                links += 1;
+                if links > 40 {
+                    return Err("Invalid");
+                }
+                if target.starts_with('/') {
+                    return Err("Outside");
+                }
+                at.pop();
+                todo.extend(target.rsplit('/').filter(|name| !matches!(*name, "" | ".")).map(str::to_owned));
+            }
+        }
+    }
+    Ok(at.join("/"))
+}
+
+fn build(at: &std::path::Path, node: &Node) {
+    match node {
+        Node::File => std::fs::write(at, "inside").unwrap(),
+        Node::Link(target) => symlink(target, at).unwrap(),
+        Node::Dir(entries) => {
+            std::fs::create_dir_all(at).unwrap();
+            entries.iter().for_each(|(name, node)| build(&at.join(name), node));
+        }
+    }
+}
+
+/// What the workspace makes of it, by reading, by listing and by looking.
+fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
+    [
+        space.open_file(path).map(|file| file.path().to_owned()).map_err(|error| kind(&error)),
+        space.dir(path).map(|dir| dir.path().to_owned()).map_err(|error| kind(&error)),
+        space.metadata(path).map(|meta| meta.kind().to_string()).map_err(|error| kind(&error)),
+    ]
+}
+
+/// The same from the model.
+fn expected(root: &Node, path: &str) -> [Result<String, String>; 3] {
+    let found = model(root, path);
+    let is_file = found.as_ref().is_ok_and(|path| {
+        let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        matches!(node(root, &names), Some(Node::File))
+    });
+    let found = found.map_err(str::to_owned);
+    // A file cannot be below another: to one who reads, it is not there.
+    let read = found.clone().map_err(|kind| if kind == "NotADirectory" { "NotFound".into() } else { kind });
+    let read = read.and_then(|path| if is_file { Ok(path) } else { Err("NotAFile".to_owned()) });
+    let list =
+        found.clone().and_then(|path| if is_file { Err("NotADirectory".to_owned()) } else { Ok(path) });
+    let look = found.map(|_| if is_file { "file".to_owned() } else { "folder".to_owned() });
+    [read, list, look]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["a", "b", "c", "d", ".env"]).prop_map(str::to_owned)
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let step = prop_oneof![6 => name(), 2 => Just("..".to_owned()), 1 => Just(".".to_owned()), 1 => Just(String::new())];
+    prop::collection::vec(step, 1..7).prop_map(|steps| steps.join("/"))
+}
+
+fn tree() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![2 => Just(Node::File), 3 => path().prop_map(|target| match target.is_empty() {
+        true => Node::Link(".".to_owned()),
+        false => Node::Link(target),
+    })];
+    let inner = leaf
+        .prop_recursive(4, 32, 4, |node| prop::collection::btree_map(name(), node, 0..5).prop_map(Node::Dir));
+    prop::collection::btree_map(name(), inner, 0..5).prop_map(Node::Dir)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_path_leads_where_the_model_says(tree in tree(), paths in prop::collection::vec(path(), 1..12)) {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("ws");
+        build(&root, &tree);
+        let builder = Workspace::builder(&root);
+        let spaces = [builder.clone().build().unwrap(), builder.walk_only().build().unwrap()];
+        for path in &paths {
+            for space in &spaces {
+                prop_assert_eq!(real(space, path), expected(&tree, path), "{:?}", path);
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic_or_leave(path in "\\PC*|[./a\\x00~]{0,40}") {
+        let temp = tempfile::tempdir().unwrap();
+        let space = Workspace::open(temp.path()).unwrap();
+        prop_assert!(space.open_file(&path).is_err());
+        if let Ok(dir) = space.dir(&path) {
+            prop_assert_eq!(dir.path(), "");
+        }
+        let _ = space.denies(&path);
+    }
+}

@@ -1,0 +1,219 @@
+//! What a workspace does with files that may be touched.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex};
+
+use levity_sandbox::{Kind, PathError, Workspace, WriteOptions};
+use tempfile::TempDir;
+
+fn open() -> (TempDir, Workspace) {
+    let temp = tempfile::tempdir().unwrap();
+    let space = Workspace::open(temp.path()).unwrap();
+    (temp, space)
+}
+
+fn names(space: &Workspace, path: &str) -> Vec<String> {
+    space.list(path, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+}
+
+#[test]
+fn a_file_is_written_whole_and_keeps_its_rights() {
+    let (temp, space) = open();
+    let written = space.write("a.sh", b"one").unwrap();
+    assert!(written.created && written.path == "a.sh");
+    fs::set_permissions(temp.path().join("a.sh"), fs::Permissions::from_mode(0o4750)).unwrap();
+    assert!(!space.write_with("a.sh", b"two", WriteOptions::new().synced()).unwrap().created);
+    assert_eq!(space.read("a.sh", 100).unwrap(), b"two");
+    let mode = fs::metadata(temp.path().join("a.sh")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o750, "the rights are kept, and what runs as its owner is not");
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+#[test]
+fn a_failed_write_leaves_nothing() {
+    let (temp, space) = open();
+    space.write("a", b"old").unwrap();
+    fs::set_permissions(temp.path().join("a"), fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(space.write("a", b"new"), Err(PathError::Locked(_))));
+    assert!(matches!(space.write("missing/a", b"new"), Err(PathError::NotFound(_))));
+    fs::create_dir(temp.path().join("dir")).unwrap();
+    assert!(matches!(space.write("dir", b"new"), Err(PathError::NotAFile(_))));
+    assert_eq!(space.read("a", 100).unwrap(), b"old");
+    assert_eq!(names(&space, "."), ["a", "dir"]);
+    let everything: Vec<_> =
+        fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(everything.len(), 2, "{everything:?}");
+}
+
+#[test]
+fn parents_are_made_when_asked_for() {
+    let (_temp, space) = open();
+    space.write_with("a/b/c.txt", b"x", WriteOptions::new().parents()).unwrap();
+    assert_eq!(space.read("a/b/c.txt", 10).unwrap(), b"x");
+    space.create_dir("a/d/e").unwrap();
+    space.create_dir("a/d/e").unwrap();
+    assert_eq!(names(&space, "a"), ["b", "d"]);
+    assert!(matches!(space.create_dir("a/b/c.txt"), Err(PathError::Exists(_))));
+}
+
+#[test]
+fn reading_is_bounded() {
+    let (temp, space) = open();
+    fs::write(temp.path().join("f"), vec![b'x'; 5000]).unwrap();
+    for max in [0, 1, 63, 64, 65, 4999] {
+        let part = space.read_start("f", max).unwrap();
+        assert_eq!((part.bytes.len() as u64, part.size, part.truncated), (max, 5000, true));
+        let error = space.read("f", max).unwrap_err();
+        assert!(matches!(error, PathError::TooLarge { size: 5000, .. }), "{error:?}");
+    }
+    for max in [5000, 5001, u64::MAX] {
+        assert_eq!(space.read("f", max).unwrap().len(), 5000);
+    }
+    fs::write(temp.path().join("empty"), "").unwrap();
+    assert_eq!(space.read("empty", 0).unwrap(), b"");
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_bounded() {
+    let (temp, space) = open();
+    fs::write(temp.path().join("f"), "12345").unwrap();
+    let mut file = space.open_file("f").unwrap();
+    fs::write(temp.path().join("f"), "x".repeat(1 << 20)).unwrap();
+    let part = file.read_to(1000).unwrap();
+    assert_eq!((part.bytes.len(), part.truncated), (1000, true));
+}
+
+#[test]
+fn what_is_denied_is_not_listed() {
+    let (temp, space) = open();
+    for name in [".env", ".env.example", "key.pem", "a.txt", ".hidden"] {
+        fs::write(temp.path().join(name), "x").unwrap();
+    }
+    fs::create_dir(temp.path().join(".git")).unwrap();
+    assert_eq!(names(&space, "."), [".env.example", ".hidden", "a.txt"]);
+    assert!(
+        space.denies(".env") && space.denies("a/.git/b") && space.denies("../x") && !space.denies("a.txt")
+    );
+    let listing = space.list(".", 2).unwrap();
+    assert!(listing.truncated && listing.entries.len() == 2);
+    assert!(!space.list(".", 3).unwrap().truncated);
+}
+
+#[test]
+fn rules_can_be_changed() {
+    let temp = tempfile::tempdir().unwrap();
+    for dir in [".git", "private"] {
+        fs::create_dir(temp.path().join(dir)).unwrap();
+        fs::write(temp.path().join(dir).join("f"), "x").unwrap();
+    }
+    let space = Workspace::builder(temp.path()).allow(".git").deny("private/f").build().unwrap();
+    assert_eq!(space.read(".git/f", 10).unwrap(), b"x");
+    assert_eq!(names(&space, "private"), [""; 0]);
+    assert!(matches!(space.read("private/f", 10), Err(PathError::Denied(_))));
+    // By another name of the folder, the file would be another path.
+    assert!(matches!(space.rename("private", "public"), Err(PathError::Denied(_))));
+    let open = Workspace::builder(temp.path()).allow_all().build().unwrap();
+    open.rename("private", "public").unwrap();
+    assert_eq!(open.read("public/f", 10).unwrap(), b"x");
+}
+
+#[test]
+fn a_read_only_workspace_stays_as_it_is() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("a"), "x").unwrap();
+    let space = Workspace::builder(temp.path()).read_only().build().unwrap();
+    assert!(space.is_read_only());
+    assert_eq!(space.read("a", 10).unwrap(), b"x");
+    let refused = [
+        space.write("a", b"y").map(drop),
+        space.write("b", b"y").map(drop),
+        space.remove("a"),
+        space.rename("a", "b"),
+        space.create_dir("c"),
+    ];
+    for result in refused {
+        assert!(matches!(result, Err(PathError::ReadOnly(_))), "{result:?}");
+    }
+    assert_eq!(names(&space, "."), ["a"]);
+}
+
+#[test]
+fn hard_links_may_be_allowed() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("a"), "x").unwrap();
+    fs::hard_link(temp.path().join("a"), temp.path().join("b")).unwrap();
+    let space = Workspace::open(temp.path()).unwrap();
+    assert!(matches!(space.read("b", 10), Err(PathError::HardLink(_))));
+    let space = Workspace::builder(temp.path()).allow_hard_links().build().unwrap();
+    assert_eq!(space.read("b", 10).unwrap(), b"x");
+    // What is written is another file from then on: who shares the old one does not notice.
+    space.write("b", b"y").unwrap();
+    assert_eq!(fs::read(temp.path().join("a")).unwrap(), b"x");
+}
+
+#[test]
+fn changes_are_told() {
+    let (_temp, space) = open();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listener = heard.clone();
+    space
+        .clone()
+        .on_change(move |change| listener.lock().unwrap().push(format!("{} {}", change.path, change.kind)));
+    space.write_with("a/./b.txt", b"x", WriteOptions::new().parents()).unwrap();
+    space.rename("a/b.txt", "c.txt").unwrap();
+    space.remove("c.txt").unwrap();
+    space.create_dir("d").unwrap();
+    assert!(space.remove("missing").is_err());
+    let expected =
+        ["a made", "a/b.txt written", "a/b.txt removed", "c.txt written", "c.txt removed", "d made"];
+    assert_eq!(*heard.lock().unwrap(), expected);
+}
+
+#[test]
+fn an_absolute_path_below_the_root_is_understood() {
+    let (temp, space) = open();
+    space.write("a.txt", b"x").unwrap();
+    let absolute = temp.path().join("a.txt");
+    assert_eq!(space.read(absolute.to_str().unwrap(), 10).unwrap(), b"x");
+    assert_eq!(names(&space, space.root().to_str().unwrap()), ["a.txt"]);
+}
+
+#[test]
+fn a_workspace_needs_a_folder() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("a"), "x").unwrap();
+    assert!(matches!(Workspace::open(temp.path().join("missing")), Err(PathError::NotFound(_))));
+    assert!(matches!(Workspace::open(temp.path().join("a")), Err(PathError::NotADirectory(_))));
+    assert!(matches!(Workspace::builder(temp.path()).deny("a[").build(), Err(PathError::Glob { .. })));
+}
+
+#[test]
+fn names_that_are_no_utf8_are_counted() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let (temp, space) = open();
+    if fs::write(temp.path().join(std::ffi::OsStr::from_bytes(b"a\xff")), "x").is_err() {
+        eprintln!("SKIPPED: this file system takes UTF-8 only");
+        return;
+    }
+    fs::write(temp.path().join("b"), "x").unwrap();
+    let listing = space.list(".", 10).unwrap();
+    assert_eq!((listing.entries.len(), listing.unreadable), (1, 1));
+}
+
+#[test]
+fn metadata_tells_what_a_path_is() {
+    let (temp, space) = open();
+    space.write("b", b"12345").unwrap();
+    space.create_dir("dir").unwrap();
+    std::os::unix::fs::symlink("dir", temp.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(".", temp.path().join("here")).unwrap();
+    let meta = space.metadata("b").unwrap();
+    assert_eq!((meta.kind(), meta.size(), meta.links()), (Kind::File, 5, 1));
+    assert!(meta.modified() > std::time::SystemTime::UNIX_EPOCH);
+    for path in ["dir", "link", ".", "here", "here/here/link"] {
+        assert_eq!(space.metadata(path).unwrap().kind(), Kind::Dir, "{path}");
+    }
+    assert_eq!(space.dir(".").unwrap().metadata("link").unwrap().kind(), Kind::Link);
+}
