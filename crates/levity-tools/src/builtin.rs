@@ -6,3 +6,6 @@ mod command;
 mod files;
 #[cfg(feature = "web")]
 mod web;
+
+#[cfg(feature = "files")]
+pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};

@@ -75,6 +75,8 @@ mod schema;
 mod testing;
 mod text;
 
+#[cfg(feature = "files")]
+pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};

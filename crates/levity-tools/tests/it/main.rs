@@ -1,2 +1,5 @@
-//! One binary for the tests of the built-in tools.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! One binary for all tests of the crate.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[cfg(all(unix, feature = "files"))]
+mod files;
