@@ -9,3 +9,5 @@ mod now;
 mod web;
 
 pub use now::Now;
+#[cfg(feature = "files")]
+pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};

@@ -1,6 +1,8 @@
-//! One binary for the tests of the built-in tools.
+//! One binary for all tests of the crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+#[cfg(all(unix, feature = "files"))]
+mod files;
 mod folder;
 #[cfg(all(feature = "commands", unix))]
 mod manifest;

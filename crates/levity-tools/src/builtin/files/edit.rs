@@ -1,0 +1,151 @@
+use async_trait::async_trait;
+use levity_core::{FileChange, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_sandbox::{PathError, Workspace};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::args::{alive, parse, refused};
+use super::decode::Encoding;
+use super::replace::{Miss, Replaced, replace};
+use super::{near, shown};
+
+/// Replaces text in a file of a workspace: `edit_file`.
+#[derive(Debug)]
+pub struct EditFile {
+    spec: ToolSpec,
+    space: Workspace,
+}
+
+/// The longest file that can be edited, in bytes.
+const MAX_EDIT: u64 = 16 << 20;
+/// How many places a result names.
+const MAX_RANGES: usize = 100;
+
+#[derive(Deserialize)]
+struct Args {
+    path: String,
+    old: String,
+    new: String,
+    #[serde(default)]
+    all: bool,
+}
+
+impl EditFile {
+    /// The tool for the files of this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { spec: spec(), space: workspace }
+    }
+
+    fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        alive(cx)?;
+        let invalid = |text: &str| Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
+        if args.old.is_empty() {
+            return invalid("`old` is empty; give the text to replace, or use `write_file` for a new file");
+        }
+        if args.old == args.new {
+            return invalid("`old` and `new` are the same, so nothing would change");
+        }
+        let bytes = self.space.read(&args.path, MAX_EDIT).map_err(too_long)?;
+        let Some(encoding) = Encoding::of(&bytes) else {
+            return Err(ToolError::failed(format!("`{}` is not text, so it cannot be edited", args.path)));
+        };
+        let (mark, body) =
+            bytes.split_at(if bytes.starts_with(encoding.mark()) { encoding.mark().len() } else { 0 });
+        let text = encoding.decode(body);
+        let replaced =
+            replace(&text, &args.old, &args.new, args.all).map_err(|miss| missed(args, &text, &miss))?;
+        let whole = [mark, &encoding.encode(&replaced.text)].concat();
+        alive(cx)?;
+        let written = self.space.write(&args.path, &whole).map_err(refused)?;
+        cx.progress.changed(&FileChange::written(&*written.path));
+        Ok(told(&written.path, &replaced))
+    }
+}
+
+fn too_long(error: PathError) -> ToolError {
+    match error {
+        PathError::TooLarge { path, size, max } => ToolError::failed(format!(
+            "`{path}` has {size} bytes, and files of more than {max} cannot be edited; use a command, or write another file"
+        )),
+        error => refused(error),
+    }
+}
+
+/// What the model is told.
+fn told(path: &str, replaced: &Replaced) -> ToolOutput {
+    let ranges = replaced.lines.iter().take(MAX_RANGES);
+    let value: Vec<_> = ranges.clone().map(|&(first, last)| json!({"first": first, "last": last})).collect();
+    let shown: Vec<_> = ranges
+        .take(10)
+        .map(|&(first, last)| match first == last {
+            true => format!("line {first}"),
+            false => format!("lines {first}-{last}"),
+        })
+        .collect();
+    let more = match replaced.lines.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let places = shown::count(replaced.lines.len() as u64, "place");
+    let (path_shown, shown) = (shown::path(path), shown.join(", "));
+    let mut output =
+        ToolOutput::text(format!("edited `{path_shown}` in {places}; the new text is in {shown}{more}"));
+    output.value = Some(json!({"path": path, "replaced": replaced.lines.len(), "lines": value}));
+    output
+}
+
+fn missed(args: &Args, text: &[u8], miss: &Miss) -> ToolError {
+    let path = shown::path(&args.path);
+    ToolError::failed(match miss {
+        Miss::None => format!("`old` is not in `{path}`; {}", near::help(text, &args.old)),
+        Miss::Several(lines) => format!(
+            "`old` is {} times in `{path}`, in lines {}; add more of what is around it, or set `all` to replace every one",
+            lines.len(),
+            shown::numbers(lines, 20),
+        ),
+    })
+}
+
+fn spec() -> ToolSpec {
+    let about = "Replaces text in a file of the workspace. `old` must be in the file exactly once, white space \
+                 included, unless `all` is set; read the file first, and give enough lines around the change to make \
+                 it the only one. Ends of lines stay as they are in the file.";
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
+            "old": {"type": "string", "minLength": 1, "description": "The text to replace, exactly as it is."},
+            "new": {"type": "string", "description": "The text to put there; empty to remove the old one."},
+            "all": {"type": "boolean", "description": "Whether to replace every `old`; default false."},
+        },
+        "required": ["path", "old", "new"],
+        "additionalProperties": false,
+    });
+    let range = json!({
+        "type": "object",
+        "properties": {"first": {"type": "integer"}, "last": {"type": "integer"}},
+        "required": ["first", "last"],
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "replaced": {"type": "integer", "description": "In how many places."},
+            "lines": {"type": "array", "items": range, "description": "Where the new text is; the first places of many."},
+        },
+        "required": ["path", "replaced", "lines"],
+    });
+    let hints = Hints::new().blocking();
+    ToolSpec::new("edit_file", about).with_input(input).with_output(output).with_hints(hints)
+}
+
+#[async_trait]
+impl Tool for EditFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.run(&parse(args)?, cx)
+    }
+}

@@ -1,0 +1,181 @@
+//! What a search has found.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use grep_matcher::Matcher;
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+use levity_core::CancelToken;
+
+use super::shown;
+
+/// The longest line that is shown whole, in bytes.
+const MAX_LINE: usize = 300;
+
+/// The first matches of a search, by path and line, whichever was found first.
+#[derive(Debug)]
+pub(super) struct Hits {
+    max: Size,
+    found: Mutex<Found>,
+    /// Whether there are enough, so that only smaller paths matter from now on.
+    full: AtomicBool,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    pub(super) matches: usize,
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    files: BTreeMap<String, FileHits>,
+    size: Size,
+}
+
+/// What was found in a file.
+#[derive(Debug, Default)]
+pub(super) struct FileHits {
+    pub(super) lines: Vec<Line>,
+    size: Size,
+}
+
+/// A line that matches, or one around it.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) number: u64,
+    pub(super) text: String,
+    pub(super) matches: bool,
+    /// Whether lines are left out before it.
+    pub(super) gap: bool,
+}
+
+/// What a line of a file costs beside its text.
+pub(super) fn overhead(path: &str) -> usize {
+    path.len() + 16
+}
+
+impl Size {
+    fn reaches(self, max: Self) -> bool {
+        self.matches >= max.matches || self.bytes >= max.bytes
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { matches: self.matches + other.matches, bytes: self.bytes + other.bytes }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { matches: self.matches - other.matches, bytes: self.bytes - other.bytes }
+    }
+}
+
+impl Hits {
+    /// Room for `max` and no more than one file beyond it.
+    pub(super) fn new(max: Size) -> Self {
+        Self { max, found: Mutex::default(), full: AtomicBool::new(false) }
+    }
+
+    /// Whether something at `path` could still be among the first. For a folder, `path` ends in `/`.
+    pub(super) fn wants(&self, path: &str) -> bool {
+        if !self.full.load(Ordering::Relaxed) {
+            return true;
+        }
+        let found = self.lock();
+        found.files.last_key_value().is_none_or(|(last, _)| path <= last.as_str())
+    }
+
+    pub(super) fn add(&self, path: String, hits: FileHits) {
+        if hits.lines.is_empty() {
+            return;
+        }
+        let mut found = self.lock();
+        found.size = found.size.plus(hits.size);
+        found.files.insert(path, hits);
+        // The last file goes as soon as those before it are enough.
+        while let Some(last) = found.files.last_entry() {
+            let size = last.get().size;
+            if !found.size.minus(size).reaches(self.max) {
+                break;
+            }
+            found.files.pop_last();
+            found.size = found.size.minus(size);
+        }
+        if found.size.reaches(self.max) {
+            self.full.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn into_files(self) -> BTreeMap<String, FileHits> {
+        self.found.into_inner().unwrap_or_else(PoisonError::into_inner).files
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes in the lines of one file.
+pub(super) struct Collector<'a> {
+    pub(super) matcher: &'a RegexMatcher,
+    pub(super) max: Size,
+    /// What each line costs beside its text.
+    pub(super) overhead: usize,
+    pub(super) cancel: &'a CancelToken,
+    pub(super) hits: FileHits,
+    pub(super) gap: bool,
+}
+
+impl Collector<'_> {
+    fn push(&mut self, number: Option<u64>, text: String, matches: bool) -> bool {
+        self.hits.size.matches += usize::from(matches);
+        self.hits.size.bytes += text.len() + self.overhead;
+        let gap = std::mem::take(&mut self.gap) && !self.hits.lines.is_empty();
+        self.hits.lines.push(Line { number: number.unwrap_or(0), text, matches, gap });
+        !self.hits.size.reaches(self.max) && !self.cancel.is_cancelled()
+    }
+
+    /// The line, or what is around the match in a long one.
+    fn excerpt(&self, line: &[u8]) -> String {
+        if line.len() <= MAX_LINE {
+            return shown::line(line, MAX_LINE);
+        }
+        let at = self.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
+        let mut start = at.saturating_sub(MAX_LINE / 3);
+        while start > 0 && line[start] & 0xc0 == 0x80 {
+            start -= 1;
+        }
+        let text = shown::line(&line[start..], MAX_LINE);
+        if start > 0 { format!("…{text}") } else { text }
+    }
+}
+
+impl Sink for Collector<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> io::Result<bool> {
+        let text = self.excerpt(line.bytes());
+        Ok(self.push(line.line_number(), text, true))
+    }
+
+    fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> io::Result<bool> {
+        let text = shown::line(line.bytes(), MAX_LINE);
+        Ok(self.push(line.line_number(), text, false))
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        self.gap = true;
+        Ok(true)
+    }
+
+    fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
+        // A NUL was met: what matched before it was chance.
+        if end.binary_byte_offset().is_some() {
+            self.hits = FileHits::default();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_sandbox::{Kind, Workspace};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::args::{alive, parse};
+use super::shown;
+use super::walk::{Filter, Folder, Glob};
+
+/// Lists the files of a workspace: `list_files`.
+#[derive(Debug)]
+pub struct ListFiles {
+    spec: ToolSpec,
+    space: Workspace,
+}
+
+/// How many entries are listed, unless told otherwise, and at most.
+const DEFAULT_MAX: usize = 500;
+const MAX: usize = 5_000;
+/// How many bytes of text a list has at most.
+const MAX_TEXT: usize = 48 << 10;
+
+#[derive(Deserialize)]
+struct Args {
+    #[serde(default = "here")]
+    path: String,
+    recursive: Option<bool>,
+    glob: Option<String>,
+    #[serde(default)]
+    hidden: bool,
+    #[serde(default)]
+    ignored: bool,
+    max: Option<usize>,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+impl ListFiles {
+    /// The tool for the files of this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { spec: spec(), space: workspace }
+    }
+
+    fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let folder = Folder::open(&self.space, &args.path)?;
+        let glob = args.glob.as_deref().map(|glob| Glob::new(glob, folder.dir.path())).transpose()?;
+        let mut list = List {
+            recursive: args.recursive.unwrap_or(glob.is_some()),
+            filter: Filter { no_hidden: !args.hidden, no_ignored: !args.ignored, glob },
+            max: args.max.unwrap_or(DEFAULT_MAX).min(MAX),
+            room: MAX_TEXT,
+            entries: Vec::new(),
+            complete: true,
+            unreadable: 0,
+            cx,
+        };
+        list.fill(folder)?;
+        Ok(list.told())
+    }
+}
+
+struct List<'a> {
+    recursive: bool,
+    filter: Filter,
+    max: usize,
+    room: usize,
+    entries: Vec<Listed>,
+    complete: bool,
+    unreadable: usize,
+    cx: &'a ToolCx,
+}
+
+struct Listed {
+    path: String,
+    kind: Kind,
+    size: Option<u64>,
+}
+
+impl List<'_> {
+    /// Walks depth first and by name, so that what is shown of a long list is always the same.
+    fn fill(&mut self, folder: Folder) -> Result<(), ToolError> {
+        let mut stack = Vec::new();
+        stack.push(self.open(folder));
+        while let Some((folder, mut entries)) = stack.pop() {
+            alive(self.cx)?;
+            while let Some(entry) = entries.next() {
+                let path = folder.dir.path_of(&entry.name);
+                if self.filter.wants(&path, &entry.name) && !self.add(&folder, path, &entry) {
+                    return Ok(());
+                }
+                let goes_on = self.recursive && entry.kind == Kind::Dir && folder.may_go_deeper();
+                if goes_on && let Ok(inner) = folder.enter(&entry.name) {
+                    stack.push((folder, entries));
+                    stack.push(self.open(inner));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, mut folder: Folder) -> (Folder, std::vec::IntoIter<levity_sandbox::Entry>) {
+        let listing = folder.list(&self.filter).unwrap_or_default();
+        self.complete &= !listing.truncated;
+        self.unreadable += listing.unreadable;
+        (folder, listing.entries.into_iter())
+    }
+
+    /// Adds an entry; false if there is no room for it.
+    fn add(&mut self, folder: &Folder, path: String, entry: &levity_sandbox::Entry) -> bool {
+        let cost = path.len() + 24;
+        if self.entries.len() >= self.max || cost > self.room {
+            self.complete = false;
+            return false;
+        }
+        self.room -= cost;
+        let look = || folder.dir.metadata(&entry.name).ok().map(|meta| meta.size());
+        let size = if entry.kind == Kind::File { look() } else { None };
+        self.entries.push(Listed { path, kind: entry.kind, size });
+        true
+    }
+
+    fn told(self) -> ToolOutput {
+        let mut text: String = self.entries.iter().map(Listed::line).collect();
+        if self.entries.is_empty() {
+            text.push_str("[nothing to list; hidden and ignored files are left out unless asked for]\n");
+        }
+        if !self.complete {
+            let count = self.entries.len();
+            text.push_str(&format!(
+                "[the first {count} entries; there are more: list a folder of them, or use `glob`]\n"
+            ));
+        }
+        if self.unreadable > 0 {
+            text.push_str(&format!("[{} have a name that is no UTF-8, and are left out]\n", self.unreadable));
+        }
+        let entry = |listed: &Listed| match listed.size {
+            Some(size) => json!({"path": listed.path, "kind": listed.kind.to_string(), "size": size}),
+            None => json!({"path": listed.path, "kind": listed.kind.to_string()}),
+        };
+        let entries: Vec<_> = self.entries.iter().map(entry).collect();
+        let mut output = ToolOutput::text(text);
+        output.value = Some(json!({"entries": entries, "complete": self.complete}));
+        output
+    }
+}
+
+impl Listed {
+    fn line(&self) -> String {
+        let path = shown::path(&self.path);
+        match (self.kind, self.size) {
+            (Kind::Dir, _) => format!("{path}/\n"),
+            (Kind::Link, _) => format!("{path} (link)\n"),
+            (_, Some(size)) => format!("{path} ({size})\n"),
+            _ => format!("{path} (special)\n"),
+        }
+    }
+}
+
+fn spec() -> ToolSpec {
+    let about = "Lists the files and folders of a folder of the workspace, or of all folders below it. What `.gitignore` \
+                 names is left out, and so are hidden files. Folders end in `/`; behind a file is its size in bytes.";
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The folder, relative to the workspace; default: the workspace itself."},
+            "recursive": {"type": "boolean", "description": "Whether to list folders below it, too; default: only with `glob`."},
+            "glob": {"type": "string", "description": "Only what matches, such as `*.rs`, `src/**/*.ts` or `!*.lock`."},
+            "hidden": {"type": "boolean", "description": "Whether to list names that begin with a dot; default false."},
+            "ignored": {"type": "boolean", "description": "Whether to list what `.gitignore` names; default false."},
+            "max": {"type": "integer", "minimum": 1, "maximum": MAX, "description": "How many entries to list; default 500."},
+        },
+        "additionalProperties": false,
+    });
+    let entry = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "kind": {"enum": ["file", "folder", "link", "other"]},
+            "size": {"type": "integer"},
+        },
+        "required": ["path", "kind"],
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "entries": {"type": "array", "items": entry},
+            "complete": {"type": "boolean", "description": "Whether these are all."},
+        },
+        "required": ["entries", "complete"],
+    });
+    let hints = Hints::new().read_only().blocking().max_output(3 * MAX_TEXT);
+    ToolSpec::new("list_files", about).with_input(input).with_output(output).with_hints(hints)
+}
+
+#[async_trait]
+impl Tool for ListFiles {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.run(&parse(args)?, cx)
+    }
+}

@@ -1,0 +1,224 @@
+use std::fs::File;
+use std::io::{self, Read};
+
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_sandbox::Workspace;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::args::{alive, parse, refused};
+use super::decode::{Encoding, HEAD};
+use super::lines::Window;
+use super::shown;
+
+/// Reads a text file of a workspace, whole or in parts: `read_file`.
+#[derive(Debug)]
+pub struct ReadFile {
+    spec: ToolSpec,
+    space: Workspace,
+    max_read: usize,
+}
+
+/// How much of a file is looked at to count its lines.
+const MAX_SCAN: u64 = 256 << 20;
+/// How much of a file in UTF-16 is read.
+const MAX_WIDE: u64 = 16 << 20;
+
+#[derive(Deserialize)]
+struct Args {
+    path: String,
+    #[serde(default = "one")]
+    start_line: u64,
+    lines: Option<u64>,
+    #[serde(default)]
+    numbers: bool,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl ReadFile {
+    /// How many bytes of a file are shown at once, unless told otherwise.
+    pub const MAX_READ: usize = 100_000;
+
+    /// The tool for the files of this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { spec: spec(Self::MAX_READ), space: workspace, max_read: Self::MAX_READ }
+    }
+
+    /// How many bytes of a file are shown at once; 100 KB by default.
+    #[must_use]
+    pub fn max_read(mut self, bytes: usize) -> Self {
+        self.max_read = bytes.max(1);
+        self.spec = spec(self.max_read);
+        self
+    }
+
+    fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let file = self.space.open_file(&args.path).map_err(refused)?;
+        let (path, size) = (file.path().to_owned(), file.metadata().size());
+        let failed = |error| ToolError::failed(format!("`{path}` cannot be read")).with_source(error);
+        let mut file = file.into_file();
+        let mut head = Vec::with_capacity(HEAD);
+        (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(failed)?;
+        let Some(encoding) = Encoding::of(&head) else { return Ok(binary(&path, size)) };
+
+        let last =
+            args.lines.map_or(u64::MAX, |lines| args.start_line.saturating_add(lines).saturating_sub(1));
+        let mut window = Window::new(args.start_line, last, self.max_read, args.numbers);
+        let text = head.strip_prefix(encoding.mark()).unwrap_or(&head);
+        let scanned = match encoding.is_wide() {
+            true => wide(&mut window, encoding, text, &mut file).map_err(failed)?,
+            false => scan(&mut window, text, &mut file, cx, failed)?,
+        };
+        let total = window.finish();
+        Part { path, size, total, scanned, first: args.start_line, window }.told()
+    }
+}
+
+/// Feeds the window; false if the file goes on beyond what is looked at.
+fn scan(
+    window: &mut Window,
+    head: &[u8],
+    file: &mut File,
+    cx: &ToolCx,
+    failed: impl Fn(io::Error) -> ToolError,
+) -> Result<bool, ToolError> {
+    window.feed(head);
+    let (mut buffer, mut left) = (vec![0; 64 << 10], MAX_SCAN);
+    while left > 0 {
+        alive(cx)?;
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(true),
+            Ok(count) => {
+                window.feed(&buffer[..count]);
+                left = left.saturating_sub(count as u64);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(false)
+}
+
+fn wide(window: &mut Window, encoding: Encoding, head: &[u8], file: &mut File) -> io::Result<bool> {
+    let mut bytes = head.to_vec();
+    file.take(MAX_WIDE).read_to_end(&mut bytes)?;
+    window.feed(&encoding.decode(&bytes));
+    Ok((bytes.len() as u64) < MAX_WIDE)
+}
+
+/// What was read of a file.
+struct Part {
+    path: String,
+    size: u64,
+    total: u64,
+    /// Whether the whole file was looked at, so that `total` is right.
+    scanned: bool,
+    first: u64,
+    window: Window,
+}
+
+impl Part {
+    fn told(self) -> Result<ToolOutput, ToolError> {
+        let kept = &self.window.kept;
+        if kept.last == 0 && self.total > 0 {
+            let (path, lines) = (shown::path(&self.path), shown::count(self.total, "line"));
+            return Err(ToolError::failed(format!("`{path}` has {lines}; ask for lines within them")));
+        }
+        let complete = self.first <= 1 && kept.last == self.total && self.scanned;
+        let mut text = kept.text.clone();
+        if let Some(note) = self.note(complete) {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&note);
+        }
+        let mut output = ToolOutput::text(text);
+        output.value = Some(json!({
+            "path": self.path, "content": kept.text, "first_line": self.first, "last_line": kept.last,
+            "total_lines": self.total, "bytes": self.size, "complete": complete && !kept.cut, "binary": false,
+        }));
+        Ok(output)
+    }
+
+    /// What the model is told beside the text; nothing when it has seen all of it.
+    fn note(&self, complete: bool) -> Option<String> {
+        let kept = &self.window.kept;
+        if self.total == 0 {
+            return Some("[the file is empty]".to_owned());
+        }
+        if complete {
+            return None;
+        }
+        let more = if self.scanned { "" } else { "more than " };
+        let seen =
+            format!("lines {}-{} of {more}{} ({} bytes)", self.first, kept.last, self.total, self.size);
+        match kept.last < self.total {
+            true => Some(format!("[{seen}; read on with start_line {}]", kept.last + 1)),
+            false => Some(format!("[{seen}]")),
+        }
+    }
+}
+
+fn binary(path: &str, size: u64) -> ToolOutput {
+    let shown = shown::path(path);
+    let text = format!("[`{shown}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
+    let mut output = ToolOutput::text(text);
+    output.value = Some(json!({
+        "path": path, "content": "", "first_line": 1, "last_line": 0, "total_lines": 0, "bytes": size,
+        "complete": false, "binary": true,
+    }));
+    output
+}
+
+fn spec(max_read: usize) -> ToolSpec {
+    let about = format!(
+        "Reads a text file of the workspace. Shows up to {max_read} bytes at once and, if that is not the whole file, \
+         how to read on. Use `start_line` and `lines` for a part of a long file.",
+    );
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
+            "start_line": {"type": "integer", "minimum": 1, "description": "The first line to read, from 1; default 1."},
+            "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; default: all that fit."},
+            "numbers": {"type": "boolean", "description": "Whether each line begins with its number and a tab."},
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "content": {"type": "string"},
+            "first_line": {"type": "integer"},
+            "last_line": {"type": "integer"},
+            "total_lines": {"type": "integer"},
+            "bytes": {"type": "integer"},
+            "complete": {"type": "boolean", "description": "Whether `content` is the whole file."},
+            "binary": {"type": "boolean"},
+        },
+        "required": ["path", "content", "first_line", "last_line", "total_lines", "bytes", "complete", "binary"],
+    });
+    // The value repeats the text as JSON, where a char may take several bytes.
+    let most = max_read.saturating_mul(2).saturating_add(4 << 10);
+    ToolSpec::new("read_file", about)
+        .with_input(input)
+        .with_output(output)
+        .with_hints(Hints::new().read_only().blocking().max_output(most))
+}
+
+#[async_trait]
+impl Tool for ReadFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.run(&parse(args)?, cx)
+    }
+}

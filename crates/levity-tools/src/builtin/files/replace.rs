@@ -1,0 +1,187 @@
+//! Exact replacement, whatever ends the lines.
+
+use std::borrow::Cow;
+
+/// Text with another text in it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Replaced {
+    pub(super) text: Vec<u8>,
+    /// First and last line of each new piece.
+    pub(super) lines: Vec<(usize, usize)>,
+}
+
+/// Why nothing was replaced.
+#[derive(Debug, PartialEq)]
+pub(super) enum Miss {
+    /// The text is not there.
+    None,
+    /// It is there more than once, in these lines.
+    Several(Vec<usize>),
+}
+
+/// Replaces `old`, which must be there once, or every `old`.
+///
+/// Where lines end in CRLF, those of `old` and `new` may end in LF; what is written ends its lines as what it replaces.
+pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Miss> {
+    let style = Style::of(text);
+    let spellings = [Cow::Borrowed(old), Cow::Owned(to_crlf(old)), Cow::Owned(to_lf(old))];
+    for (tried, spelling) in spellings.iter().enumerate() {
+        let found = find_all(text, spelling.as_bytes());
+        if found.len() > 1 && !all {
+            return Err(Miss::Several(line_numbers(text, &found)));
+        }
+        if !found.is_empty() {
+            let new = fitting(new, Style::of(spelling.as_bytes()).or(style), tried > 0);
+            return Ok(put(text, &found, spelling.len(), new.as_bytes()));
+        }
+    }
+    Err(Miss::None)
+}
+
+/// What ends most lines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Style {
+    None,
+    Lf,
+    Crlf,
+}
+
+impl Style {
+    fn of(text: &[u8]) -> Self {
+        let all = text.iter().filter(|&&byte| byte == b'\n').count();
+        let crlf = text.windows(2).filter(|pair| pair == b"\r\n").count();
+        match (all, crlf) {
+            (0, _) => Self::None,
+            (all, crlf) if crlf * 2 > all => Self::Crlf,
+            _ => Self::Lf,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        if self == Self::None { other } else { self }
+    }
+}
+
+/// The new text with the ends of lines of the old one. Ends that were written on purpose are kept, unless those of the
+/// old text had to be changed to find it.
+fn fitting(new: &str, style: Style, changed: bool) -> Cow<'_, str> {
+    match style {
+        Style::Crlf if changed || !new.contains('\r') => Cow::Owned(to_crlf(new)),
+        Style::Lf if changed => Cow::Owned(to_lf(new)),
+        _ => Cow::Borrowed(new),
+    }
+}
+
+fn to_lf(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+fn to_crlf(text: &str) -> String {
+    to_lf(text).replace('\n', "\r\n")
+}
+
+fn put(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replaced {
+    let mut whole = Vec::with_capacity(text.len() + found.len() * new.len().saturating_sub(old));
+    let (mut from, mut line, mut lines) = (0, 1, Vec::new());
+    let ends = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
+    for &at in found {
+        whole.extend_from_slice(&text[from..at]);
+        whole.extend_from_slice(new);
+        line += ends(&text[from..at]);
+        let more = ends(new);
+        // A last end of line belongs to the line before it.
+        let last = line + more - usize::from(more > 0 && new.ends_with(b"\n"));
+        lines.push((line, last));
+        line += more;
+        from = at + old;
+    }
+    whole.extend_from_slice(&text[from..]);
+    Replaced { text: whole, lines }
+}
+
+fn line_numbers(text: &[u8], found: &[usize]) -> Vec<usize> {
+    let (mut line, mut from) = (1, 0);
+    let number = |&at: &usize| {
+        line += text[from..at].iter().filter(|&&byte| byte == b'\n').count();
+        from = at;
+        line
+    };
+    found.iter().map(number).collect()
+}
+
+/// Where `wanted` is, one behind the other. Takes time in proportion to both, whatever they hold (Knuth, Morris, Pratt).
+fn find_all(text: &[u8], wanted: &[u8]) -> Vec<usize> {
+    if wanted.is_empty() || wanted.len() > text.len() {
+        return Vec::new();
+    }
+    let borders = borders(wanted);
+    let (mut found, mut matched) = (Vec::new(), 0);
+    for (at, &byte) in text.iter().enumerate() {
+        while matched > 0 && wanted[matched] != byte {
+            matched = borders[matched - 1];
+        }
+        matched += usize::from(wanted[matched] == byte);
+        if matched == wanted.len() {
+            found.push(at + 1 - matched);
+            matched = 0;
+        }
+    }
+    found
+}
+
+/// For each beginning of `wanted`, how much of its start is at its end, too.
+fn borders(wanted: &[u8]) -> Vec<usize> {
+    let mut borders = vec![0; wanted.len()];
+    let mut length = 0;
+    for at in 1..wanted.len() {
+        while length > 0 && wanted[length] != wanted[at] {
+            length = borders[length - 1];
+        }
+        length += usize::from(wanted[length] == wanted[at]);
+        borders[at] = length;
+    }
+    borders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, (old, new): (&str, &str), expected: &str, lines: &[(usize, usize)]) {
+        let replaced = replace(text.as_bytes(), old, new, true).unwrap();
+        assert_eq!((std::str::from_utf8(&replaced.text).unwrap(), &*replaced.lines), (expected, lines));
+    }
+
+    #[test]
+    fn text_is_replaced() {
+        check("a\nb\nc\n", ("b", "x"), "a\nx\nc\n", &[(2, 2)]);
+        check("a\nb\nc\n", ("b\n", "x\ny\n"), "a\nx\ny\nc\n", &[(2, 3)]);
+        check("a\nb\nc\n", ("b\n", ""), "a\nc\n", &[(2, 2)]);
+        check("aaaa", ("aa", "b"), "bb", &[(1, 1), (1, 1)]);
+        check("x\nx\n", ("x", "1\n2"), "1\n2\n1\n2\n", &[(1, 2), (3, 4)]);
+        check("abcabcabd", ("abcabd", "!"), "abc!", &[(1, 1)]);
+    }
+
+    #[test]
+    fn ends_of_lines_stay_as_they_are() {
+        check("a\r\nb\r\nc\r\n", ("a\nb\n", "x\ny\nz\n"), "x\r\ny\r\nz\r\nc\r\n", &[(1, 3)]);
+        check("a\r\nb\r\n", ("b", "x\ny"), "a\r\nx\r\ny\r\n", &[(2, 3)]);
+        check("a\nb\n", ("a\r\nb", "x\r\ny"), "x\ny\n", &[(1, 2)]);
+        check("a\nb\n", ("a\n", "a\r\n"), "a\r\nb\n", &[(1, 1)]);
+        check("a\nb\r\nc\r\n", ("a\nb", "x\ny"), "x\ny\r\nc\r\n", &[(1, 2)]);
+    }
+
+    #[test]
+    fn what_is_not_there_once_is_told() {
+        assert_eq!(replace(b"a\nb", "c", "d", false), Err(Miss::None));
+        assert_eq!(replace(b"a\nb\na a", "a", "d", false), Err(Miss::Several(vec![1, 3, 3])));
+        assert_eq!(replace(b"", "c", "d", true), Err(Miss::None));
+    }
+
+    #[test]
+    fn hostile_text_takes_no_longer() {
+        let (text, wanted) = (vec![b'a'; 4 << 20], "a".repeat(1 << 20) + "b");
+        assert_eq!(replace(&text, &wanted, "", false), Err(Miss::None));
+    }
+}

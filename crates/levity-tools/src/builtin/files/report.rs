@@ -1,0 +1,77 @@
+//! What a model is told of a search.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use levity_core::ToolOutput;
+use serde_json::{Value, json};
+
+use super::hits::{FileHits, Line, overhead};
+use super::search::MAX_TEXT;
+use super::shown;
+
+/// The first `max` matches in words and as a value.
+pub(super) fn report(
+    files: BTreeMap<String, FileHits>,
+    max: usize,
+    searched: u64,
+    failed: u64,
+) -> ToolOutput {
+    let mut report = Report { max, ..Report::default() };
+    let complete = files.iter().all(|(path, hits)| report.file(path, &hits.lines));
+    let mut text = report.text;
+    let (matches, in_files) = (report.matches.len() as u64, report.files);
+    text.push_str(&match (complete, matches) {
+        (true, 0) => {
+            let files = shown::count(searched, "file");
+            format!("[no match in {files}; hidden, ignored and binary files are left out]")
+        }
+        (true, _) => format!("[{}, in {}]", several(matches), shown::count(in_files, "file")),
+        (false, _) => {
+            format!("[the first {}; there are more: narrow `pattern`, `path` or `glob`]", several(matches))
+        }
+    });
+    if failed > 0 {
+        let _ = write!(text, "\n[{} could not be searched]", shown::count(failed, "file"));
+    }
+    let mut output = ToolOutput::text(text);
+    output.value = Some(json!({"matches": report.matches, "complete": complete}));
+    output
+}
+
+fn several(matches: u64) -> String {
+    if matches == 1 { "1 match".to_owned() } else { format!("{matches} matches") }
+}
+
+#[derive(Default)]
+struct Report {
+    text: String,
+    matches: Vec<Value>,
+    files: u64,
+    bytes: usize,
+    max: usize,
+}
+
+impl Report {
+    /// Adds a file; false if there is no room for all of it.
+    fn file(&mut self, path: &str, lines: &[Line]) -> bool {
+        for (at, line) in lines.iter().enumerate() {
+            self.bytes += line.text.len() + overhead(path);
+            if (line.matches && self.matches.len() == self.max) || self.bytes > MAX_TEXT {
+                return false;
+            }
+            if at == 0 {
+                self.files += 1;
+                let _ = writeln!(self.text, "{}", shown::path(path));
+            }
+            let gap = if line.gap { "--\n" } else { "" };
+            let mark = if line.matches { ':' } else { '-' };
+            let _ = writeln!(self.text, "{gap}{}{mark} {}", line.number, line.text);
+            if line.matches {
+                self.matches.push(json!({"path": path, "line": line.number, "text": line.text}));
+            }
+        }
+        self.text.push('\n');
+        true
+    }
+}

@@ -1,0 +1,127 @@
+//! What of a tree is listed and searched.
+
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+use levity_core::{ToolError, ToolErrorKind};
+use levity_sandbox::{Dir, Entry, Kind, Listing, PathError, Workspace};
+
+use super::args::refused;
+use super::ignored::Ignored;
+
+/// How many entries of one folder are looked at.
+const MAX_ENTRIES: usize = 200_000;
+/// How deep a tree is walked; each step may hold a folder open.
+const MAX_DEPTH: usize = 100;
+
+/// A folder that is walked, with the rules that hold in it.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) dir: Arc<Dir>,
+    ignored: Ignored,
+    depth: usize,
+}
+
+/// What is walked over.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    /// Whether names that begin with a dot are left out.
+    pub(super) no_hidden: bool,
+    /// Whether what `.gitignore` and `.ignore` name is left out.
+    pub(super) no_ignored: bool,
+    pub(super) glob: Option<Glob>,
+}
+
+impl Folder {
+    /// Opens a folder to begin with. Rules of the folders above it hold as well.
+    pub(super) fn open(space: &Workspace, path: &str) -> Result<Self, ToolError> {
+        let dir = space.dir(path).map_err(refused)?;
+        let mut ignored = Ignored::default();
+        let ends = dir.path().match_indices('/').map(|(at, _)| at);
+        let above = [0].into_iter().filter(|_| !dir.path().is_empty()).chain(ends);
+        for end in above {
+            let path = if end == 0 { "." } else { &dir.path()[..end] };
+            // The way was open a moment ago; whatever has changed since then has no say.
+            if let Ok(dir) = space.dir(path) {
+                ignored = ignored.enter(&dir, &rule_files(&dir));
+            }
+        }
+        Ok(Self { dir: Arc::new(dir), ignored, depth: 0 })
+    }
+
+    /// Opens a folder in this one.
+    pub(super) fn enter(&self, name: &str) -> Result<Self, PathError> {
+        let dir = Arc::new(self.dir.dir(name)?);
+        Ok(Self { dir, ignored: self.ignored.clone(), depth: self.depth + 1 })
+    }
+
+    /// The entries that are not left out, by name. The rules of this folder hold from now on.
+    pub(super) fn list(&mut self, filter: &Filter) -> Result<Listing, PathError> {
+        let mut listing = self.dir.entries(MAX_ENTRIES)?;
+        if filter.no_ignored {
+            self.ignored = self.ignored.enter(&self.dir, &listing.entries);
+        }
+        let (dir, ignored) = (&self.dir, filter.no_ignored.then_some(&self.ignored));
+        listing.entries.retain(|entry| {
+            let is_hidden = filter.no_hidden && entry.name.starts_with('.');
+            let is_ignored =
+                |ignored: &Ignored| ignored.leaves_out(&dir.path_of(&entry.name), entry.kind == Kind::Dir);
+            !is_hidden && !ignored.is_some_and(is_ignored)
+        });
+        Ok(listing)
+    }
+
+    /// Whether folders in this one are walked, too.
+    pub(super) fn may_go_deeper(&self) -> bool {
+        self.depth < MAX_DEPTH
+    }
+}
+
+fn rule_files(dir: &Dir) -> Vec<Entry> {
+    dir.entries(MAX_ENTRIES).map(|listing| listing.entries).unwrap_or_default()
+}
+
+/// A glob that a model wrote.
+#[derive(Clone, Debug)]
+pub(super) struct Glob {
+    matcher: GlobMatcher,
+    /// Whether it speaks of names, and not of paths.
+    is_name: bool,
+    negated: bool,
+    /// How much of a path leads to the folder that is walked.
+    start: usize,
+}
+
+impl Glob {
+    /// A glob without `/` matches names at any depth, any other paths: from the workspace or from `base`. With `!` before
+    /// it, it matches all others.
+    pub(super) fn new(glob: &str, base: &str) -> Result<Self, ToolError> {
+        let (text, negated) = glob.strip_prefix('!').map_or((glob, false), |text| (text, true));
+        let text = text.trim_start_matches("./").trim_start_matches('/');
+        let built = GlobBuilder::new(text).literal_separator(true).build();
+        let matcher = built.map_err(|error| {
+            let text = format!("the glob `{glob}` does not parse; try one like `*.rs` or `src/**/*.ts`");
+            ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
+        })?;
+        let start = if base.is_empty() { 0 } else { base.len() + 1 };
+        Ok(Self { matcher: matcher.compile_matcher(), is_name: !text.contains('/'), negated, start })
+    }
+
+    pub(super) fn matches(&self, path: &str, name: &str) -> bool {
+        let found = match self.is_name {
+            true => self.matcher.is_match(name),
+            false => {
+                let relative = path.get(self.start..).unwrap_or(path);
+                self.matcher.is_match(path) || (self.start > 0 && self.matcher.is_match(relative))
+            }
+        };
+        found != self.negated
+    }
+}
+
+impl Filter {
+    /// Whether an entry is among those that were asked for.
+    pub(super) fn wants(&self, path: &str, name: &str) -> bool {
+        self.glob.as_ref().is_none_or(|glob| glob.matches(path, name))
+    }
+}

@@ -1,0 +1,86 @@
+use async_trait::async_trait;
+use levity_core::{FileChange, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_sandbox::{Workspace, WriteOptions};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::args::{alive, parse, refused};
+use super::shown;
+
+/// Writes a file of a workspace whole: `write_file`.
+#[derive(Debug)]
+pub struct WriteFile {
+    spec: ToolSpec,
+    space: Workspace,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    path: String,
+    content: String,
+}
+
+impl WriteFile {
+    /// The tool for the files of this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { spec: spec(), space: workspace }
+    }
+
+    fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        alive(cx)?;
+        let bytes = args.content.as_bytes();
+        let written =
+            self.space.write_with(&args.path, bytes, WriteOptions::new().parents()).map_err(refused)?;
+        cx.progress.changed(&FileChange::written(&*written.path));
+        let lines = args.content.lines().count() as u64;
+        let (verb, path) = (if written.created { "made" } else { "replaced" }, shown::path(&written.path));
+        let text = format!(
+            "{verb} `{path}`: {}, {}",
+            shown::count(lines, "line"),
+            shown::count(bytes.len() as u64, "byte")
+        );
+        let mut output = ToolOutput::text(text);
+        output.value = Some(json!({
+            "path": written.path, "created": written.created, "lines": lines, "bytes": bytes.len(),
+        }));
+        Ok(output)
+    }
+}
+
+fn spec() -> ToolSpec {
+    let about = "Writes a file of the workspace whole, in place of what was there; folders that are missing are made. \
+                 To change a part of a file, use `edit_file`.";
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
+            "content": {"type": "string", "description": "All that the file shall hold."},
+        },
+        "required": ["path", "content"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "created": {"type": "boolean", "description": "Whether there was no such file before."},
+            "lines": {"type": "integer"},
+            "bytes": {"type": "integer"},
+        },
+        "required": ["path", "created", "lines", "bytes"],
+    });
+    // The same content again changes nothing more.
+    let hints = Hints::new().idempotent().blocking();
+    ToolSpec::new("write_file", about).with_input(input).with_output(output).with_hints(hints)
+}
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.run(&parse(args)?, cx)
+    }
+}
