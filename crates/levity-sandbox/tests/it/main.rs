@@ -1,2 +1,5 @@
 //! One binary for all tests of the crate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[cfg(all(feature = "commands", target_os = "linux"))]
+mod commands;
