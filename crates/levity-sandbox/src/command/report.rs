@@ -48,7 +48,7 @@ pub enum How {
     Rlimit,
     /// Somebody who looks at the command's processes many times a second.
     Watcher,
-    /// A process group, which a process can leave.
+    /// A process group. A process can leave it, unless seccomp keeps it there.
     ProcessGroup,
 }
 

@@ -47,10 +47,14 @@ impl Census {
         number(name).and_then(|pid| i32::try_from(pid).ok()).ok_or(Errno::INVAL)
     }
 
-    /// Looks at all processes, and finds those below `root`.
-    pub(super) fn take(&mut self, root: i32) -> Result<Sum, Errno> {
-        self.list()?;
-        self.mark(root);
+    /// Looks at all processes, and finds those below `root`. `meet` is called with each of them as soon as it is
+    /// found.
+    ///
+    /// The system lists processes in the order of their numbers, and those that begin meanwhile at the end. So what
+    /// is stopped when it is met cannot run away: the list is read faster than processes are made.
+    pub(super) fn take(&mut self, root: i32, meet: fn(i32)) -> Result<Sum, Errno> {
+        self.list(root, meet)?;
+        self.mark(root, meet);
         let mut sum = Sum::default();
         for seen in self.all.iter().filter(|seen| seen.ours) {
             sum.count += u32::from(seen.alive);
@@ -66,13 +70,18 @@ impl Census {
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(|seen| seen.pid)
     }
 
+    /// How many tasks those that were found have.
+    pub(super) fn tasks(&self) -> u32 {
+        self.all.iter().filter(|seen| seen.ours).map(|seen| seen.threads).sum()
+    }
+
     /// The memory of those that were found; what they share is counted once, where the system tells.
     pub(super) fn memory(&self) -> u64 {
         let of = |seen: &Seen| share(seen.pid).unwrap_or(seen.pages * self.page);
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
     }
 
-    fn list(&mut self) -> Result<(), Errno> {
+    fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
         self.all.clear();
         let folder =
             openat(CWD, c"/proc", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -84,23 +93,25 @@ impl Census {
                 continue;
             };
             // One that has ended since is not missed.
-            if let Some(seen) = look(pid)
-                && self.all.len() < MOST
-            {
-                self.all.push(seen);
+            let Some(mut seen) = look(pid).filter(|_| self.all.len() < MOST) else { continue };
+            seen.ours = seen.parent == root || self.is_ours(seen.parent);
+            if seen.ours {
+                meet(pid);
             }
+            self.all.push(seen);
         }
         Ok(())
     }
 
-    /// Whose parent is ours is ours; the list is in the order of pids, so that few rounds are needed.
-    fn mark(&mut self, root: i32) {
+    /// Whose parent is ours is ours, also when the parent's number is the higher one.
+    fn mark(&mut self, root: i32, meet: fn(i32)) {
         loop {
             let mut changed = false;
             for at in 0..self.all.len() {
                 let seen = self.all[at];
                 if !seen.ours && (seen.parent == root || self.is_ours(seen.parent)) {
                     self.all[at].ours = true;
+                    meet(seen.pid);
                     changed = true;
                 }
             }

@@ -19,9 +19,12 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let denied = denied(means, network)?;
-    let missing = missing();
+    let mut kinds = vec![(denied, libc::EACCES), (calls(&MISSING), libc::ENOSYS)];
+    if !means.is_apart() {
+        kinds.push((calls(&PRETENDED), 0));
+    }
     let mut programs = Vec::new();
-    for (rules, errno) in [(denied, libc::EACCES), (missing, libc::ENOSYS)] {
+    for (rules, errno) in kinds {
         let action = SeccompAction::Errno(errno as u32);
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).ok()?;
         programs.push(with_one_abi(BpfProgram::try_from(filter).ok()?));
@@ -60,25 +63,12 @@ fn with_one_abi(program: BpfProgram) -> BpfProgram {
     all
 }
 
-/// What programs have another way for, if it seems not to be there.
-fn missing() -> Rules {
-    let calls = [
-        // Its flags are behind a pointer, which a filter cannot follow.
-        libc::SYS_clone3,
-        // It does what other calls do, past their filters.
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_uring_enter,
-        libc::SYS_io_uring_register,
-        // Memory that belongs to no process is counted for none.
-        libc::SYS_memfd_create,
-        libc::SYS_memfd_secret,
-        libc::SYS_shmget,
-    ];
-    calls.into_iter().map(|call| (call, Vec::new())).collect()
+fn calls(calls: &[c_long]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
 fn denied(means: &Means, network: Network) -> Option<Rules> {
-    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules = calls(&ALWAYS);
     sockets(&mut rules, means, network)?;
     namespaces(&mut rules)?;
     // Limits of other processes, and characters typed into a terminal.
@@ -164,6 +154,24 @@ fn signals(rules: &mut Rules) -> Option<()> {
     rules.insert(libc::SYS_rt_tgsigqueueinfo, Vec::new());
     Some(())
 }
+
+/// What programs have another way for, if it seems not to be there.
+const MISSING: [c_long; 7] = [
+    // Its flags are behind a pointer, which a filter cannot follow.
+    libc::SYS_clone3,
+    // It does what other calls do, past their filters.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Memory that belongs to no process is counted for none.
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    libc::SYS_shmget,
+];
+
+/// What is said to be done and is not: without a namespace of its own, a command stays in one process group, which
+/// the kernel stops and kills at once, however fast it grows.
+const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
 /// What no command needs, and some would use to get out, or to get at others.
 const ALWAYS: [c_long; 47] = [

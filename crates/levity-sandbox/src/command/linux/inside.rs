@@ -63,6 +63,7 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     } else {
         must(job, Step::Orphans, launch::adopt_orphans());
     }
+    job.yields = !launch::hurry() && job.is_unbounded;
     let _ = launch::hide_memory();
     let _ = setsid();
     let children = must(job, Step::Fork, launch::children());
@@ -180,11 +181,10 @@ fn limits(job: &Job) -> Sys<()> {
     limit(Resource::Nofile, 4096)?;
     limit(Resource::Memlock, 8 << 20)?;
     limit(Resource::Msgqueue, 0)?;
-    if job.means.apart == Apart::UserNamespaces {
-        // Counted for the user in this namespace, so only the command's own processes and threads count.
-        limit(Resource::Nproc, u64::from(job.processes) * watch::THREADS)?;
+    if job.yields {
+        rustix::process::setpriority_process(None, 10)?;
     }
-    Ok(())
+    limit(Resource::Nproc, job.tasks)
 }
 
 /// Sets a limit, or leaves it where it is lower already.

@@ -70,6 +70,12 @@ pub(super) struct Job {
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
     pub(super) processes: u32,
+    /// How many processes and threads the kernel lets the user have.
+    pub(super) tasks: u64,
+    /// Whether the kernel does not keep that limit: it lets root have as many as it likes.
+    pub(super) is_unbounded: bool,
+    /// Whether the command lets others go first, so that the watcher is not outrun.
+    pub(super) yields: bool,
     pub(super) file_size: u64,
     pub(super) root: CString,
     pub(super) dir: CString,

@@ -210,14 +210,17 @@ fn network(setup: &Setup, means: &Means, tried: Tried) -> Guard {
 }
 
 fn processes(means: &Means, tried: Tried) -> Guard {
-    let how = if means.is_apart() { How::ProcessNamespace } else { How::Adoption };
+    let mut by = vec![if means.is_apart() { How::ProcessNamespace } else { How::Adoption }];
+    if !means.is_apart() && means.seccomp {
+        by.push(How::ProcessGroup);
+    }
     if !tried.killed_whole {
-        return Guard::open([how], "a process that detaches itself lives on");
+        return Guard::open(by, "a process that detaches itself lives on");
     }
     if !means.is_apart() && !tried.has(found::SIGNALS_HELD) {
-        return Guard::open([how], "a command can kill what watches it");
+        return Guard::open(by, "a command can kill what watches it");
     }
-    Guard::held([how])
+    Guard::held(by)
 }
 
 fn others(means: &Means, tried: Tried) -> Guard {

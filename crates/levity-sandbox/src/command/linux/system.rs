@@ -1,5 +1,5 @@
 use std::ffi::{CString, OsStr};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,7 +13,7 @@ use super::census::Census;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
 use super::job::{Apart, Job, Means, Probe, Record, Step};
 use super::places::Places;
-use super::watch::limit;
+use super::watch::{THREADS, limit};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
 use crate::command::builder::Setup;
@@ -21,6 +21,7 @@ use crate::command::captured::Stream;
 use crate::command::error::{CommandError, SandboxError};
 use crate::command::finished::{Exit, Finished, Limit};
 use crate::command::launch::{self, Strings};
+use crate::command::limits::Limits;
 use crate::command::private::Private;
 use crate::command::report::Report;
 use crate::command::run::{Control, Order};
@@ -96,11 +97,7 @@ impl System {
         if self.means.hidden {
             job.covers = hide::covers(&self.workspace);
         }
-        job.time_ms = millis(order.limits.time);
-        job.cpu_ms = millis(order.limits.cpu_time);
-        job.memory = order.limits.memory;
-        job.processes = order.limits.processes;
-        job.file_size = order.limits.file_size;
+        job.limit(&order.limits);
         (job.dir, job.programs, job.argv, job.envp) = (dir, programs, argv, envp);
         Ok((job, pipes.host))
     }
@@ -124,6 +121,9 @@ impl System {
             cpu_ms: 0,
             memory: 0,
             processes: 0,
+            tasks: 0,
+            is_unbounded: rustix::process::geteuid().is_root(),
+            yields: false,
             file_size: 0,
             root: self.root.clone(),
             dir: self.root.clone(),
@@ -141,18 +141,13 @@ impl System {
     }
 
     /// A job that tries what the means are worth.
-    pub(super) fn probe(
-        &self,
-        probe: Probe,
-        limits: &crate::command::limits::Limits,
-    ) -> io::Result<Vec<Record>> {
+    pub(super) fn probe(&self, probe: Probe, limits: &Limits) -> io::Result<Vec<Record>> {
         let (control, _alive) = io::pipe()?;
         let pipes = Pipes::new(Vec::new(), 0)?;
         let mut job = self.job(control, pipes.child)?;
         job.probe = Some(probe);
+        job.limit(limits);
         job.time_ms = 5000;
-        job.cpu_ms = millis(limits.cpu_time);
-        (job.memory, job.processes, job.file_size) = (limits.memory, limits.processes, limits.file_size);
         // To hide something is tried on what no workspace has.
         job.covers = vec![super::job::Cover::Folder(self.empty.clone())];
         let (records, ..) = perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
@@ -167,6 +162,25 @@ impl System {
         }
         c_path(&self.workspace.root().join(dir)).ok_or_else(outside)
     }
+}
+
+impl Job {
+    fn limit(&mut self, limits: &Limits) {
+        self.time_ms = millis(limits.time);
+        self.cpu_ms = millis(limits.cpu_time);
+        (self.memory, self.processes, self.file_size) = (limits.memory, limits.processes, limits.file_size);
+        // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the user has, which is
+        // at most what there is. Root has no limit.
+        let before = if self.means.apart == Apart::UserNamespaces { 0 } else { all_tasks() };
+        self.tasks = before + u64::from(limits.processes) * THREADS;
+    }
+}
+
+/// How many processes and threads the system has; more than enough where it does not say.
+fn all_tasks() -> u64 {
+    let told = fs::read_to_string("/proc/loadavg").ok();
+    let total = told.as_deref().and_then(|text| text.split(['/', ' ']).nth(4)?.parse().ok());
+    total.unwrap_or(1 << 22)
 }
 
 /// Starts the job, serves it and waits for its end.

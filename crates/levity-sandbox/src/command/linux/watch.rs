@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::census::Census;
+use super::census::{Census, Sum};
 use super::inside::tell;
 use super::job::{Job, Record, found};
 use crate::command::launch;
@@ -18,6 +18,8 @@ pub(super) const THREADS: u64 = 16;
 
 /// How often the processes are looked at, in milliseconds.
 const TICK: u64 = 25;
+/// How often is looked whether the system has suddenly more of them.
+const GLANCE: u64 = 4;
 /// How long a command has to end after it was asked to.
 const GRACE: u64 = 500;
 /// How long is tried to kill what will not die.
@@ -40,6 +42,8 @@ struct Watch<'a> {
     /// This process, as `/proc` calls it.
     own: Option<i32>,
     apart: bool,
+    /// How many tasks the system has beside the command's.
+    others: u16,
 }
 
 pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
@@ -48,8 +52,9 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
     keep.sort_unstable();
     launch::close_all_but(&keep);
     let apart = job.means.is_apart();
-    let mut watch = Watch { job, command, status: None, own: Census::own_pid().ok(), apart };
-    if watch.job.probe.is_some() && watch.census().is_some() {
+    let mut watch =
+        Watch { job, command, status: None, own: Census::own_pid().ok(), apart, others: launch::tasks() };
+    if watch.job.probe.is_some() && watch.census(|_| {}).is_some() {
         tell(watch.job, Record::Found(found::COUNTED));
     }
     let limit = watch.until_end(children);
@@ -64,19 +69,23 @@ impl Watch<'_> {
     fn until_end(&mut self, children: &OwnedFd) -> u8 {
         let start = launch::millis();
         let end = start.saturating_add(self.job.time_ms);
-        let mut killed_at = None;
-        let mut next = start + TICK / 2;
+        let mut kill_at = None;
+        let mut next = start + TICK;
         loop {
             let now = launch::millis();
-            if killed_at.is_none() && now >= end {
+            if kill_at.is_none() && now >= end {
                 self.ask_to_end();
-                killed_at = Some(now.saturating_add(GRACE));
+                kill_at = Some(now.saturating_add(GRACE));
             }
-            if killed_at.is_some_and(|at| now >= at) {
+            if kill_at.is_some_and(|at| now >= at) {
                 return limit::TIME;
             }
+            let passed = if self.is_crowded() { self.passed_while_frozen() } else { limit::NONE };
+            if passed != limit::NONE {
+                return passed;
+            }
             if now >= next {
-                let passed = self.passed();
+                let passed = self.passed(|_| {});
                 if passed != limit::NONE {
                     return passed;
                 }
@@ -84,19 +93,50 @@ impl Watch<'_> {
                 let took = launch::millis().saturating_sub(now);
                 next = now + TICK.max(took * 20);
             }
-            let wake = next.min(killed_at.unwrap_or(end)).saturating_sub(launch::millis());
+            let wake = kill_at.unwrap_or(end).saturating_sub(launch::millis()).min(GLANCE);
             let gone = wait(&[&self.job.control, children], wake);
             drain(children);
             self.reap();
             if self.status.is_some() || gone {
-                return if killed_at.is_some() { limit::TIME } else { limit::NONE };
+                return if kill_at.is_some() { limit::TIME } else { limit::NONE };
             }
         }
     }
 
+    /// Whether the system has so many more tasks that the command may have too many.
+    fn is_crowded(&self) -> bool {
+        let more = launch::tasks().wrapping_sub(self.others);
+        // Fewer than before look like very many.
+        more < u16::MAX / 2 && u32::from(more) > self.job.processes
+    }
+
+    /// Which limit is passed, found out while nothing moves: a fork bomb is faster than anybody who counts.
+    fn passed_while_frozen(&mut self) -> u8 {
+        let passed = if self.apart {
+            stop(-1);
+            self.passed(|_| {})
+        } else {
+            // Most bombs stay in the command's group, which the kernel stops at once.
+            stop(-self.command);
+            self.passed(stop)
+        };
+        if passed != limit::NONE {
+            return passed;
+        }
+        let ours = self.job.census.tasks().min(u32::from(u16::MAX)) as u16;
+        self.others = launch::tasks().wrapping_sub(ours);
+        if self.apart {
+            go_on(-1);
+        } else {
+            self.job.census.alive().for_each(go_on);
+            go_on(-self.command);
+        }
+        limit::NONE
+    }
+
     /// Which limit is passed.
-    fn passed(&mut self) -> u8 {
-        let Some(sum) = self.census() else { return limit::NONE };
+    fn passed(&mut self, meet: fn(i32)) -> u8 {
+        let Some(sum) = self.census(meet) else { return limit::NONE };
         let job = &self.job;
         if sum.count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
@@ -110,8 +150,8 @@ impl Watch<'_> {
         limit::NONE
     }
 
-    fn census(&mut self) -> Option<super::census::Sum> {
-        self.job.census.take(self.own?).ok()
+    fn census(&mut self, meet: fn(i32)) -> Option<Sum> {
+        self.job.census.take(self.own?, meet).ok()
     }
 
     /// Waits for children that have ended; whether there are any left.
@@ -128,13 +168,10 @@ impl Watch<'_> {
 
     fn ask_to_end(&mut self) {
         if self.apart {
-            let _ = launch::kill(-1, libc::SIGTERM);
+            ask(-1);
             return;
         }
-        let _ = self.census();
-        for pid in self.job.census.alive() {
-            let _ = launch::kill(pid, libc::SIGTERM);
-        }
+        let _ = self.census(ask);
     }
 
     /// Kills all that is left, and says how many live on.
@@ -143,7 +180,7 @@ impl Watch<'_> {
         while self.reap() {
             if self.apart {
                 // The kernel sends it to all of the namespace at once, and none can start another meanwhile.
-                let _ = launch::kill(-1, libc::SIGKILL);
+                kill(-1);
             } else {
                 self.kill_below();
             }
@@ -151,35 +188,43 @@ impl Watch<'_> {
                 break;
             }
             if launch::millis() >= end {
-                return self.census().map_or(u32::MAX, |sum| sum.count);
+                return self.census(|_| {}).map_or(u32::MAX, |sum| sum.count);
             }
             let _ = poll(&mut [], Some(&time(1)));
         }
         0
     }
 
-    /// Stops every descendant until no new one is found, and then kills them: what is stopped starts no other.
+    /// Stops every descendant as it is found, and then kills them: what is stopped starts no other.
     fn kill_below(&mut self) {
         if self.own.is_none() {
             // Blind: the group is all that is known.
-            let _ = launch::kill(-self.command, libc::SIGKILL);
+            kill(-self.command);
             return;
         }
-        let mut before = u32::MAX;
-        for _ in 0..64 {
-            let Some(sum) = self.census() else { break };
-            for pid in self.job.census.alive() {
-                let _ = launch::kill(pid, libc::SIGSTOP);
-            }
-            if sum.count == before {
-                break;
-            }
-            before = sum.count;
-        }
-        for pid in self.job.census.alive() {
-            let _ = launch::kill(pid, libc::SIGKILL);
-        }
+        stop(-self.command);
+        let _ = self.census(stop);
+        self.job.census.alive().for_each(kill);
     }
+}
+
+// Whoever cannot be signalled has ended. Where processes are in a namespace, the numbers that `/proc` has for them may
+// be other ones than the namespace's, so there all are signalled at once, by -1, and none by its number.
+
+fn stop(pid: i32) {
+    let _ = launch::kill(pid, libc::SIGSTOP);
+}
+
+fn go_on(pid: i32) {
+    let _ = launch::kill(pid, libc::SIGCONT);
+}
+
+fn ask(pid: i32) {
+    let _ = launch::kill(pid, libc::SIGTERM);
+}
+
+fn kill(pid: i32) {
+    let _ = launch::kill(pid, libc::SIGKILL);
 }
 
 fn time(millis: u64) -> Timespec {

@@ -1,0 +1,116 @@
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::RUNGS;
+use super::arena::{Arena, assert_gone, marked};
+
+/// Ways to stay behind.
+const DAEMONS: &[(&str, &str)] = &[
+    ("a background job", "sleep 1000 &"),
+    ("a job that holds the output", "sleep 1000 & echo hello"),
+    ("nohup", "nohup sleep 1000 >/dev/null 2>&1 &"),
+    ("setsid", "setsid sleep 1000 &"),
+    ("setsid and fork", "setsid -f sleep 1000"),
+    ("an orphan of an orphan", "(sh -c 'sleep 1000 &' &) & "),
+    ("a session of an orphan", "(setsid sh -c '(setsid sleep 1000 &) &' &) &"),
+    ("disown", "bash -c 'sleep 1000 & disown -a' || sleep 1000 &"),
+    ("closed streams", "setsid sleep 1000 <&- >&- 2>&- &"),
+    ("deaf to signals", "trap '' TERM HUP INT QUIT; setsid sleep 1000 &"),
+    (
+        "a daemon by the book",
+        "perl -MPOSIX -e 'fork && exit; setsid(); fork && exit; chdir \"/\"; POSIX::close($_) for 0..255; sleep 1000'",
+    ),
+    ("a stopped process", "sh -c 'kill -STOP $$; sleep 1000' &"),
+    ("a chain", "sh -c 'sh -c \"sh -c \\\"sleep 1000 & sleep 1000\\\" & sleep 1000\" & sleep 1000' &"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_stays_behind() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !arena.sandbox.report().processes.holds {
+            println!("without {rung:?} not tried: {}", arena.sandbox.report().processes);
+            continue;
+        }
+        for (name, line) in DAEMONS {
+            let finished = arena.shell(line).await.unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
+            // When `run` has returned there is nothing left to wait for.
+            assert_eq!(arena.left_running(), [], "without {rung:?}, `{name}` stays: {finished:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_the_future_kills_all() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !arena.sandbox.report().processes.holds {
+            continue;
+        }
+        let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let line = "setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000; sleep 1000";
+        let command = arena.sandbox.shell(line).on_output(move |_, _| begun.send(()).unwrap());
+        tokio::select! {
+            finished = command.run() => panic!("it ended: {finished:?}"),
+            _ = heard.recv() => {}
+        }
+        arena.assert_empty();
+    }
+}
+
+/// Not a test: the host that the next one kills.
+#[tokio::test]
+#[ignore = "only the next one runs it"]
+async fn host_to_be_killed() {
+    let rung = std::env::var("LEVITY_RUNG").unwrap().parse::<usize>().unwrap();
+    let arena = Arena::new(RUNGS[rung], |builder| builder);
+    println!("MARK {}", arena.mark());
+    let command = arena.sandbox.shell("setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000");
+    command.on_output(|_, _| println!("BEGUN")).run().await.unwrap();
+}
+
+#[test]
+fn killing_the_host_kills_all() {
+    for rung in 0..RUNGS.len() {
+        if !Arena::new(RUNGS[rung], |builder| builder).sandbox.report().processes.holds {
+            continue;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let mut host = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "commands::life::host_to_be_killed", "--nocapture"])
+            .env("LEVITY_RUNG", rung.to_string())
+            .env("TMPDIR", temp.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut mark = None;
+        for line in std::io::BufRead::lines(std::io::BufReader::new(host.stdout.take().unwrap())) {
+            let line = line.unwrap();
+            mark = line.split_once("MARK ").map(|(_, mark)| mark.to_owned()).or(mark);
+            if line.contains("BEGUN") {
+                break;
+            }
+        }
+        let mark = mark.unwrap();
+        assert!(!marked(&mark).is_empty(), "nothing runs");
+        host.kill().unwrap();
+        host.wait().unwrap();
+        assert_gone(&mark);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_commands_run_side_by_side() {
+    let arena = Arena::new(&[], |builder| builder);
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..24 {
+        let command = arena.sandbox.shell(format!("sleep 0.05; echo {number}")).time(Duration::from_secs(20));
+        running.spawn(async move { (number, command.run().await.unwrap()) });
+    }
+    while let Some(done) = running.join_next().await {
+        let (number, finished) = done.unwrap();
+        assert_eq!(finished.stdout.text, format!("{number}\n"));
+    }
+    arena.assert_empty();
+}

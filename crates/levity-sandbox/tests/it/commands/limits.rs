@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use levity_sandbox::{Exit, Limit, SandboxBuilder};
+
+use super::RUNGS;
+use super::arena::Arena;
+
+/// Runs a line on every rung where trees are killed whole; all of it must be gone.
+async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str, expected: &[Exit]) {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, &settings);
+        if !arena.sandbox.report().processes.holds {
+            println!("without {rung:?} not tried: {}", arena.sandbox.report().processes);
+            continue;
+        }
+        let finished = arena.shell(line).await.unwrap_or_else(|error| panic!("without {rung:?}: {error:?}"));
+        assert!(expected.contains(&finished.exit), "without {rung:?}: {finished:?}");
+        arena.assert_empty();
+    }
+}
+
+const PROCESSES: Exit = Exit::Limit(Limit::Processes);
+const MEMORY: Exit = Exit::Limit(Limit::Memory);
+const TIME: Exit = Exit::Limit(Limit::Time);
+const CPU: Exit = Exit::Limit(Limit::CpuTime);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_ends() {
+    on_all(|builder| builder.processes(40), "bomb() { bomb | bomb & }; bomb; sleep 1000", &[PROCESSES]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bomb_of_processes_that_detach_ends() {
+    // Each generation leaves its parent behind at once, in a session of its own.
+    let line = "cat > b.sh <<'E'\nsetsid sh b.sh & setsid sh b.sh &\nE\nsh b.sh; sleep 1000";
+    on_all(|builder| builder.processes(40), line, &[PROCESSES]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_children_end_it() {
+    let line = "i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done; wait";
+    on_all(|builder| builder.processes(100), line, &[PROCESSES]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_children_one_after_the_other_are_fine() {
+    let line = "i=0; while [ $i -lt 1000 ]; do (exit 0); i=$((i+1)); done";
+    on_all(|builder| builder.processes(8), line, &[Exit::Code(0)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_ends_what_ignores_the_end() {
+    let line = "trap '' TERM INT HUP; while :; do sleep 1000; done";
+    on_all(|builder| builder.time(Duration::from_millis(200)), line, &[TIME]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_ends_what_has_stopped_itself() {
+    on_all(|builder| builder.time(Duration::from_millis(200)), "kill -STOP $$", &[TIME]).await;
+}
+
+#[tokio::test]
+async fn a_command_is_asked_to_end_first() {
+    let arena = Arena::new(&[], |builder| builder.time(Duration::from_millis(300)));
+    let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
+    let finished = arena.shell(line).await.unwrap();
+    assert_eq!((finished.exit, finished.stdout.text.as_str()), (TIME, "asked\n"));
+    arena.assert_empty();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cpu_time_of_all_together_is_limited() {
+    let line = "for i in 1 2 3; do while :; do :; done & done; wait";
+    on_all(|builder| builder.cpu_time(Duration::from_secs(1)), line, &[CPU]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_one_process_is_limited() {
+    // The kernel refuses it before the watcher sees it; what a program makes of that is its own affair.
+    let line = "head -c 1000000000 /dev/zero | tail -n 1 > /dev/null; test $? -eq 0 && echo ESCAPED; exit 0";
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder.memory(64 << 20));
+        let finished = arena.shell(line).await.unwrap();
+        assert!(!finished.stdout.text.contains("ESCAPED"), "without {rung:?}: {finished:?}");
+        arena.assert_empty();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_all_together_is_limited() {
+    let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & done; wait";
+    on_all(|builder| builder.memory(80 << 20), line, &[MEMORY]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_size_of_a_file_is_limited() {
+    for line in
+        ["exec head -c 100000000 /dev/zero > big", "exec dd if=/dev/zero of=big bs=1M count=1 seek=500"]
+    {
+        let arena = Arena::new(&[], |builder| builder.file_size(1 << 20));
+        let finished = arena.shell(line).await.unwrap();
+        assert!(!finished.is_success(), "{finished:?}");
+        let size = std::fs::metadata(arena.work().join("big")).map_or(0, |it| it.len());
+        assert!(size <= 1 << 20, "it has {size} bytes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_gigabytes_of_output_are_bounded() {
+    let arena = Arena::new(&[], |builder| builder.output(10_000).time(Duration::from_secs(3)));
+    let finished = arena.shell("yes 0123456789 | head -c 10000000000; yes error >&2").await.unwrap();
+    assert_eq!(finished.exit, TIME);
+    assert!(
+        finished.stdout.text.len() < 10_100 && finished.stdout.is_cut(),
+        "{}",
+        finished.stdout.text.len()
+    );
+    assert!(finished.stdout.text.starts_with("0123456789\n"));
+    assert!(finished.stderr.text.len() < 10_100);
+    arena.assert_empty();
+}
