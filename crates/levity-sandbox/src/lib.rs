@@ -11,5 +11,10 @@ mod net;
 mod policy;
 mod workspace;
 
+#[cfg(feature = "net")]
+pub use net::{
+    AddressError, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard, NetGuardBuilder, Reply,
+    Resolver, Resolving, SystemResolver,
+};
 pub use policy::{CommandPolicy, Line, Ruling};
 pub use workspace::{PathError, Workspace};
