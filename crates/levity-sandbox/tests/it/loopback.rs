@@ -1,4 +1,5 @@
 //! Web servers on loopback that say what they are told to, and names that lead where a test wants.
+#![allow(clippy::disallowed_methods, reason = "a server is aborted when it is dropped")]
 
 use std::collections::HashMap;
 use std::io;
@@ -134,7 +135,10 @@ async fn serve(
 
 /// Names that lead where a test says: each question gets the next answer, and the last one for ever.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Mutex<HashMap<String, (usize, Vec<Vec<IpAddr>>)>>>);
+pub(crate) struct Names(Arc<Mutex<HashMap<String, Asked>>>);
+
+/// How often a name was asked for, and what is said of it.
+type Asked = (usize, Vec<Vec<IpAddr>>);
 
 impl Names {
     pub(crate) fn add(&self, name: &str, answers: &[&[&str]]) {
