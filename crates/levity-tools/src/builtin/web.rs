@@ -1,1 +1,3 @@
+//! Tools that fetch pages and search the web.
 
+mod html;
