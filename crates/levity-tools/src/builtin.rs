@@ -6,3 +6,6 @@ mod command;
 mod files;
 #[cfg(feature = "web")]
 mod web;
+
+#[cfg(feature = "web")]
+pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};

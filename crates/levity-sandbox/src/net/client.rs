@@ -63,9 +63,9 @@ impl GuardedClient {
     ///
     /// # Errors
     /// When the guard refuses the URL.
-    pub fn get(&self, url: &str) -> Result<GuardedGet<'_>, AddressError> {
+    pub fn get(&self, url: &str) -> Result<GuardedGet, AddressError> {
         let url = self.guard.check_url(url)?;
-        Ok(GuardedGet { client: self, url, headers: HeaderMap::new(), problem: None })
+        Ok(GuardedGet { client: self.clone(), url, headers: HeaderMap::new(), problem: None })
     }
 
     async fn once(&self, url: &CheckedUrl, own: &HeaderMap) -> Result<Response, NetError> {
@@ -77,14 +77,14 @@ impl GuardedClient {
 /// A request that is about to be sent.
 #[must_use]
 #[derive(Debug)]
-pub struct GuardedGet<'a> {
-    client: &'a GuardedClient,
+pub struct GuardedGet {
+    client: GuardedClient,
     url: CheckedUrl,
     headers: HeaderMap,
     problem: Option<String>,
 }
 
-impl GuardedGet<'_> {
+impl GuardedGet {
     /// Adds a header. It is left out when a redirect leads to another server.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -111,7 +111,7 @@ impl GuardedGet<'_> {
             reason = "how long a server may take is a matter of the real clock"
         )]
         let clock = Clock { end: Instant::now() + limit, limit };
-        let (url, redirects, response) = clock.within(follow(self.client, self.url, self.headers)).await?;
+        let (url, redirects, response) = clock.within(follow(&self.client, self.url, self.headers)).await?;
         Ok(Reply { url, redirects, response, clock })
     }
 }

@@ -18,8 +18,8 @@ mod tests;
 
 use url::Url;
 
-pub(super) use entities::decode;
-use entities::decode_attr;
+pub(super) use entities::visible;
+use entities::{decode, decode_attr};
 use names::{Attr, Name};
 use tree::{Doc, Id};
 
@@ -41,12 +41,12 @@ pub(super) struct Extract {
 }
 
 /// Takes the main content out of a page; at most `max` bytes of it.
-pub(super) fn extract(page: &str, url: &Url, max: usize) -> Extract {
+pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     let doc = Doc::parse(page, MAX_NODES);
-    let base = base(&doc, url);
+    let base = base(&doc, Url::parse(url).ok());
     let best = main::LEVELS.iter().map(|level| {
         let content = main::find(&doc, *level);
-        markdown::render(&doc, &content, &base, max)
+        markdown::render(&doc, &content, base.as_ref(), max)
     });
     // What is strict is good enough once it finds something; what is less strict must find much more.
     let mut found = markdown::Text::default();
@@ -73,9 +73,14 @@ pub(super) fn plain(piece: &str) -> String {
 }
 
 /// What addresses in the page are relative to.
-fn base(doc: &Doc<'_>, url: &Url) -> Url {
+fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
     let href = doc.find(Name::Base).and_then(|node| doc.attr(node, Attr::Href));
-    href.and_then(|href| url.join(decode_attr(href).trim()).ok()).unwrap_or_else(|| url.clone())
+    let own = href.and_then(|href| join(url.as_ref(), decode_attr(href).trim()));
+    own.or(url)
+}
+
+fn join(base: Option<&Url>, href: &str) -> Option<Url> {
+    base.map_or_else(|| Url::parse(href), |base| base.join(href)).ok()
 }
 
 fn title(doc: &Doc<'_>) -> Option<String> {
@@ -115,4 +120,29 @@ fn one_line(text: &str, max: usize) -> String {
         line.push_str(word);
     }
     line
+}
+
+/// The character set that the beginning of a page names.
+pub(super) fn declared(head: &str) -> Option<String> {
+    if let Some(rest) = head.trim_start().strip_prefix("<?xml") {
+        let own = rest.split("?>").next().unwrap_or_default();
+        let label = own.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();
+        let quote = label.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        return label[1..].split(quote).next().map(str::to_owned);
+    }
+    let mut tokens = tokens::Tokens::new(head);
+    while let Some(token) = tokens.next() {
+        if !matches!(token, tokens::Token::Start(name) if name.eq_ignore_ascii_case("meta")) {
+            continue;
+        }
+        let value = |wanted: &str| tokens.attrs().iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        if let Some((_, charset)) = value("charset") {
+            return Some((*charset).to_owned());
+        }
+        let is_type = value("http-equiv").is_some_and(|(_, name)| name.eq_ignore_ascii_case("content-type"));
+        if let (true, Some((_, content))) = (is_type, value("content")) {
+            return super::kind::charset(content).map(str::to_owned);
+        }
+    }
+    None
 }

@@ -11,7 +11,7 @@ static NAMES: LazyLock<Vec<(&'static str, &'static str)>> =
 const LONGEST: usize = 32;
 
 /// What a text says, without characters that nobody sees: they serve to hide words from people.
-pub(crate) fn decode(text: &str) -> Cow<'_, str> {
+pub(super) fn decode(text: &str) -> Cow<'_, str> {
     read(text, false)
 }
 
@@ -39,13 +39,20 @@ fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text without what nobody sees of it.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    seen(text, &mut out);
+    out
+}
+
 /// Adds what can be seen of `text`.
 fn seen(text: &str, out: &mut String) {
     out.extend(text.chars().filter(|c| !is_hidden(*c)));
 }
 
 /// Whether a character shows nothing: controls, marks that turn the direction of text around, tags.
-pub(crate) fn is_hidden(c: char) -> bool {
+pub(super) fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' | '\r' | '\x0c' => false,
         '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' => true,

@@ -225,7 +225,7 @@ impl Counts {
             match best {
                 // A paragraph alone is no content, however long it is.
                 Some(best) if u64::from(self.good[best]) * 100 >= enough && !is_line(doc.name(best)) => {
-                    root = best
+                    root = best;
                 }
                 _ => break,
             }

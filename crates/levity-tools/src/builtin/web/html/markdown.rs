@@ -26,7 +26,7 @@ pub(super) struct Text {
 }
 
 /// Writes down the content, up to `max` bytes.
-pub(super) fn render(doc: &Doc<'_>, content: &Content, base: &Url, max: usize) -> Text {
+pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: usize) -> Text {
     let shapes = Shapes::of(doc);
     let mut writer = Writer {
         doc,
@@ -79,7 +79,7 @@ enum Leave {
 struct Writer<'d, 'p> {
     doc: &'d Doc<'p>,
     content: &'d Content,
-    base: &'d Url,
+    base: Option<&'d Url>,
     shapes: &'d Shapes,
     out: Out,
     /// Elements that are open: where they end, and what is done then.
@@ -246,7 +246,7 @@ impl Writer<'_, '_> {
         if href.is_empty() || href.starts_with('#') {
             return None;
         }
-        let url = self.base.join(href).ok()?;
+        let url = super::join(self.base, href)?;
         let known = matches!(url.scheme(), "http" | "https" | "mailto" | "tel" | "ftp");
         (known && url.as_str().len() <= MAX_URL).then(|| url.as_str().replace('(', "%28").replace(')', "%29"))
     }
@@ -298,7 +298,7 @@ impl Writer<'_, '_> {
                 Name::Br => code.push('\n'),
                 // Some write every line as an element of its own.
                 Name::Div | Name::P | Name::Li if !code.is_empty() && !code.ends_with('\n') => {
-                    code.push('\n')
+                    code.push('\n');
                 }
                 _ => {}
             }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn page(html: &str) -> Extract {
-    extract(html, &Url::parse("https://example.org/dir/page").unwrap(), 1 << 20)
+    extract(html, "https://example.org/dir/page", 1 << 20)
 }
 
 #[track_caller]

@@ -137,7 +137,7 @@ fn tags_and_text_are_those_of_a_browser() {
         "&",
         ";",
         "&#65;",
-        "&#x4",
+        "&#x41",
         "&#",
         "é",
         "日",
