@@ -35,8 +35,8 @@ fn own(bytes: &[u8]) -> Option<&'static Encoding> {
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
-        // It may have been cut off within a character.
-        Err(error) if error.error_len().is_none() => UTF_8,
+        // It may have been cut off within a character, behind others that could be nothing else.
+        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => UTF_8,
         Err(_) => WINDOWS_1252,
     }
 }
@@ -78,7 +78,8 @@ mod tests {
         // The bytes.
         check("déjà".as_bytes(), None, "déjà");
         check(b"d\xe9j\xe0 \x80", None, "déjà €");
-        check(b"caf\xc3", None, "caf\u{fffd}");
+        check(b"\xc3\xa9 caf\xc3", None, "é caf\u{fffd}");
+        check(b"caf\xe9", None, "café");
         check(b"", None, "");
     }
 

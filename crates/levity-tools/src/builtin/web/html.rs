@@ -14,6 +14,8 @@ mod tree;
 mod words;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 use url::Url;

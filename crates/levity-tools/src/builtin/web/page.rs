@@ -80,7 +80,7 @@ impl Page {
             Some(half + found + gap.len())
         });
         let end = cut.unwrap_or(most);
-        (&rest[..end], Some(start + end))
+        (&rest[..end], (end < rest.len()).then_some(start + end))
     }
 }
 

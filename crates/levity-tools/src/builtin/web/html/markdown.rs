@@ -172,7 +172,9 @@ impl Writer<'_, '_> {
             _ => 2,
         };
         self.out.block(breaks);
-        self.then(id, Leave::Block(breaks));
+        // A paragraph that is all of an item does not keep the next item away.
+        let in_item = matches!(self.doc.name(self.doc.parent(id)), Name::Li | Name::Dd);
+        self.then(id, Leave::Block(if name == Name::P && in_item { 1 } else { breaks }));
     }
 
     fn formatted(&mut self, id: Id, name: Name) {
@@ -315,7 +317,7 @@ impl Writer<'_, '_> {
 
     /// The language of a code block, by its own classes, those around it or those of the code in it.
     fn language(&self, id: Id) -> Option<&str> {
-        let around = self.doc.parent(id);
+        let around = std::iter::successors(Some(id), |id| Some(self.doc.parent(*id))).take(8);
         let inside = self.doc.children(id).find(|child| self.doc.name(*child) == Name::Code);
         let named = |id: Id| {
             let lang = self.doc.attr(id, Attr::DataLang).or_else(|| self.doc.attr(id, Attr::DataLanguage));
@@ -323,7 +325,7 @@ impl Writer<'_, '_> {
                 lang.filter(|lang| lang.len() <= 24 && lang.chars().all(|c| c.is_ascii_alphanumeric()));
             lang.or_else(|| self.doc.attr(id, Attr::Class).and_then(words::language))
         };
-        [Some(id), inside, Some(around)].into_iter().flatten().find_map(named)
+        inside.into_iter().chain(around).find_map(named)
     }
 
     /// A table of short cells is one; any other is there for the layout, and its cells are shown in turn.
@@ -333,9 +335,9 @@ impl Writer<'_, '_> {
             return self.layout(id);
         }
         let rows: Vec<_> = (id..end).filter(|id| self.doc.name(*id) == Name::Tr).collect();
-        let is_cell = |id: &Id| matches!(self.doc.name(*id), Name::Td | Name::Th);
-        let columns = rows.iter().map(|row| self.doc.children(*row).filter(is_cell).take(2).count()).max();
-        if rows.len() < 2 || columns.unwrap_or(0) < 2 {
+        // Rows of one cell that come first are headings or pictures.
+        let lone = rows.iter().take_while(|row| self.cells(**row).take(2).count() < 2).count();
+        if rows.len() < 2 || lone == rows.len() {
             return self.layout(id);
         }
         if let Some(caption) = self.doc.children(id).find(|child| self.doc.name(*child) == Name::Caption) {
@@ -343,10 +345,24 @@ impl Writer<'_, '_> {
             self.out.block(2);
             self.out.flow(&caption);
         }
+        for row in &rows[..lone] {
+            let text: Vec<_> = self.cells(*row).map(|cell| self.cell(cell)).collect();
+            self.out.block(2);
+            self.out.flow(&text.concat());
+        }
+        self.rows(&rows[lone..]);
+        end
+    }
+
+    fn cells(&self, row: Id) -> impl Iterator<Item = Id> {
+        self.doc.children(row).filter(|id| matches!(self.doc.name(*id), Name::Td | Name::Th))
+    }
+
+    fn rows(&mut self, rows: &[Id]) {
         self.out.block(2);
         for (at, row) in rows.iter().enumerate() {
-            let cells: Vec<_> = self.doc.children(*row).filter(is_cell).take(MAX_COLUMNS).collect();
-            let cells: Vec<_> = cells.into_iter().map(|cell| self.cell(cell).replace('|', "\\|")).collect();
+            let cells = self.cells(*row).take(MAX_COLUMNS);
+            let cells: Vec<_> = cells.map(|cell| self.cell(cell).replace('|', "\\|")).collect();
             if self.out.is_full() {
                 break;
             }
@@ -356,7 +372,6 @@ impl Writer<'_, '_> {
             }
         }
         self.out.block(2);
-        end
     }
 
     fn layout(&mut self, id: Id) -> Id {

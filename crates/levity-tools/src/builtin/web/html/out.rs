@@ -61,6 +61,8 @@ pub(super) struct Out {
     prefixes: Vec<Prefix>,
     /// Prefixes beyond the most that are shown.
     beyond: usize,
+    /// How many prefixes the last line has in common with the next.
+    shared: usize,
     marks: Vec<(Mark, State)>,
     /// Line breaks and a space that come before the next word.
     breaks: usize,
@@ -77,6 +79,7 @@ impl Out {
             is_full: false,
             prefixes: Vec::new(),
             beyond: 0,
+            shared: 0,
             marks: Vec::new(),
             breaks: 0,
             space: false,
@@ -175,7 +178,10 @@ impl Out {
 
     pub(super) fn pop_prefix(&mut self) {
         match self.beyond {
-            0 => drop(self.prefixes.pop()),
+            0 => {
+                self.prefixes.pop();
+                self.shared = self.shared.min(self.prefixes.len());
+            }
             _ => self.beyond -= 1,
         }
     }
@@ -229,12 +235,7 @@ impl Out {
         if !begins {
             if breaks > 1 {
                 self.push("\n");
-                let empty: String = self
-                    .prefixes
-                    .iter()
-                    .filter(|prefix| prefix.first.is_none())
-                    .map(|prefix| &*prefix.rest)
-                    .collect();
+                let empty: String = self.prefixes[..self.shared].iter().map(|prefix| &*prefix.rest).collect();
                 self.push(empty.trim_end());
             }
             self.push("\n");
@@ -246,6 +247,7 @@ impl Out {
                 None => line.push_str(&prefix.rest),
             }
         }
+        self.shared = self.prefixes.len();
         self.push(&line);
     }
 

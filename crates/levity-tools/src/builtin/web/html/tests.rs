@@ -50,6 +50,11 @@ fn blocks() {
     check("<ul><li></li><li>a</li></ul>", "- a");
     check("<dl><dt>Term<dd>It is.<dt>Other<dd>So.</dl>", "Term\n: It is.\nOther\n: So.");
     check("<ul><li><blockquote>q</blockquote></ul>", "- > q");
+    check(
+        "a<blockquote>b</blockquote>c<blockquote><blockquote>d</blockquote>e</blockquote>",
+        "a\n\n> b\n\nc\n\n> > d\n>\n> e",
+    );
+    check("<ul><li><p>a</p></li><li><p>b</p><p>c</p></li><li>d</ul>", "- a\n- b\n\n  c\n- d");
 }
 
 #[test]
@@ -70,6 +75,10 @@ fn tables() {
     check(
         "<table><caption>Cap</caption><tr><th>A<th>B</tr><tr><td>1|2<td><b>3</b></table>",
         "Cap\n\n| A | B |\n| --- | --- |\n| 1\\|2 | **3** |",
+    );
+    check(
+        "<table><tr><td colspan=2>Head<tr><th>A<td>1<tr><th>B<td>2</table>",
+        "Head\n\n| A | 1 |\n| --- | --- |\n| B | 2 |",
     );
     check("<table><tr><td><p>a</p><p>b</p></td></tr></table>", "a\n\nb");
     check(

@@ -63,6 +63,20 @@ impl<'a> Doc<'a> {
         self.nodes.len()
     }
 
+    /// How many nodes and attributes are kept.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.nodes.len(), self.attrs.len())
+    }
+
+    /// How deep the deepest node lies.
+    #[cfg(test)]
+    pub(super) fn depth(&self) -> usize {
+        let mut depths = vec![0; self.len()];
+        (1..self.len()).for_each(|id| depths[id] = depths[self.parent(id)] + 1);
+        depths.into_iter().max().unwrap_or(0)
+    }
+
     pub(super) fn name(&self, id: Id) -> Name {
         self.nodes[id].name
     }
