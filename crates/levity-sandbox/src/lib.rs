@@ -16,6 +16,11 @@ pub use command::{
     Captured, Command, CommandError, Exit, Finished, Guard, How, Level, Limit, Network, Report, Sandbox,
     SandboxBuilder, SandboxError, Stream,
 };
+#[cfg(feature = "net")]
+pub use net::{
+    AddressError, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard, NetGuardBuilder, Reply,
+    Resolver, Resolving, SystemResolver,
+};
 pub use policy::{CommandPolicy, Line, Ruling};
 pub use workspace::{
     Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,

@@ -1,1 +1,15 @@
+//! HTTP to addresses that were looked at, and to no others.
 
+mod address;
+mod builder;
+mod client;
+mod error;
+mod guard;
+mod host;
+mod resolve;
+
+pub use builder::NetGuardBuilder;
+pub use client::{Body, GuardedClient, GuardedGet, Reply};
+pub use error::{AddressError, NetError};
+pub use guard::{CheckedUrl, NetGuard};
+pub use resolve::{Resolver, Resolving, SystemResolver};

@@ -11,3 +11,5 @@ mod web;
 pub use now::Now;
 #[cfg(feature = "files")]
 pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
+#[cfg(feature = "web")]
+pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};

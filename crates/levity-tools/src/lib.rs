@@ -79,6 +79,8 @@ mod text;
 pub use builtin::Now;
 #[cfg(feature = "files")]
 pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
+#[cfg(feature = "web")]
+pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};

@@ -5,7 +5,13 @@
 mod commands;
 #[cfg(unix)]
 mod escape;
+#[cfg(feature = "net")]
+mod fetch;
+#[cfg(feature = "net")]
+mod loopback;
 #[cfg(unix)]
 mod shell;
+#[cfg(feature = "net")]
+mod ssrf;
 #[cfg(unix)]
 mod workspace;

@@ -6,3 +6,5 @@ mod files;
 mod folder;
 #[cfg(all(feature = "commands", unix))]
 mod manifest;
+#[cfg(feature = "web")]
+mod web;

@@ -1,0 +1,120 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::NetError;
+use super::guard::{NetGuard, Rules};
+use super::host::Pattern;
+use super::resolve::{Resolver, SystemResolver};
+
+/// Makes a [`NetGuard`].
+#[must_use]
+#[derive(Debug)]
+pub struct NetGuardBuilder {
+    pub(super) rules: Rules,
+    problem: Option<(&'static str, String)>,
+}
+
+impl Default for NetGuardBuilder {
+    fn default() -> Self {
+        let rules = Rules {
+            http: false,
+            ports: Vec::new(),
+            allowed: Vec::new(),
+            denied: Vec::new(),
+            addresses: Vec::new(),
+            time_limit: Duration::from_secs(30),
+            max_redirects: 5,
+            user_agent: concat!("levity/", env!("CARGO_PKG_VERSION")).to_owned(),
+            resolver: Arc::new(SystemResolver),
+        };
+        Self { rules, problem: None }
+    }
+}
+
+impl NetGuardBuilder {
+    /// Allows plain `http`, and port 80.
+    pub fn allow_http(mut self) -> Self {
+        self.rules.http = true;
+        self
+    }
+
+    /// Allows a further port.
+    pub fn allow_port(mut self, port: u16) -> Self {
+        self.rules.ports.push(port);
+        self
+    }
+
+    /// Allows this host, and none that is not allowed so: `example.org`, or `*.example.org` for all names below it.
+    ///
+    /// A local name may be reached if it, or what it ends in, is named here. `*` stands for every host that would
+    /// be allowed anyway. Where a name leads is looked at all the same: see [`allow_address`](Self::allow_address).
+    pub fn allow_host(mut self, pattern: impl AsRef<str>) -> Self {
+        match Pattern::parse(pattern.as_ref()) {
+            Some(pattern) => self.rules.allowed.push(pattern),
+            None => self.problem("allow_host", pattern.as_ref(), "a host, or `*.` and a name"),
+        }
+        self
+    }
+
+    /// Denies this host, whatever allows it: `example.org`, or `*.example.org` for all names below it.
+    pub fn deny_host(mut self, pattern: impl AsRef<str>) -> Self {
+        match Pattern::parse(pattern.as_ref()) {
+            Some(pattern) => self.rules.denied.push(pattern),
+            None => self.problem("deny_host", pattern.as_ref(), "a host, or `*.` and a name"),
+        }
+        self
+    }
+
+    /// Allows addresses that are not public, as an address or a range: `10.1.0.0/16`, `fd00::/8`.
+    ///
+    /// Everything there is then within a model's reach, so make the range small.
+    pub fn allow_address(mut self, range: impl AsRef<str>) -> Self {
+        match range.as_ref().parse() {
+            Ok(range) => self.rules.addresses.push(range),
+            Err(()) => {
+                self.problem("allow_address", range.as_ref(), "an address or a range such as `10.1.0.0/16`");
+            }
+        }
+        self
+    }
+
+    /// How long a request may take, with its redirects and its body; 30 seconds by default.
+    pub fn time_limit(mut self, time: Duration) -> Self {
+        self.rules.time_limit = time;
+        self
+    }
+
+    /// How many redirects are followed; 5 by default, 20 at most.
+    pub fn max_redirects(mut self, redirects: usize) -> Self {
+        self.rules.max_redirects = redirects.min(20);
+        self
+    }
+
+    /// What the client calls itself; `levity/` and its version by default.
+    pub fn user_agent(mut self, name: impl Into<String>) -> Self {
+        self.rules.user_agent = name.into();
+        self
+    }
+
+    /// Who finds the addresses of a name; the operating system by default.
+    pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
+        self.rules.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// The guard.
+    ///
+    /// # Errors
+    /// When a pattern or a range cannot be read.
+    pub fn build(self) -> Result<NetGuard, NetError> {
+        match self.problem {
+            Some((setting, problem)) => Err(NetError::Setting { setting, problem }),
+            None => Ok(NetGuard::of(self.rules)),
+        }
+    }
+
+    fn problem(&mut self, setting: &'static str, given: &str, wanted: &str) {
+        let given: String = given.chars().take(80).collect();
+        self.problem.get_or_insert((setting, format!("`{given}` is not {wanted}")));
+    }
+}

@@ -1,0 +1,255 @@
+use std::error::Error;
+use std::future::Future;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Response, StatusCode, redirect, retry};
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{AddressError, NetError};
+use super::guard::{CheckedUrl, NetGuard};
+use super::resolve::Checked;
+
+/// An HTTP client that reaches only what its [`NetGuard`] allows.
+///
+/// # Promises
+/// - Every address of a name is looked at, and the connection goes to one of those: the name is not resolved again.
+/// - Every redirect is looked at like the first URL.
+/// - Proxies of the environment are not used: they would connect to addresses that nobody looked at.
+/// - No cookies, no `Referer`, no compression; headers that were set go to the first server only.
+/// - Nothing is kept between two requests.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), levity_sandbox::NetError> {
+/// let client = levity_sandbox::NetGuard::default().client()?;
+/// let mut reply = client.get("https://example.org/")?.send().await?;
+/// let body = reply.read(1024 * 1024).await?;
+/// println!("{}: {} bytes", reply.url(), body.bytes.len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct GuardedClient {
+    guard: NetGuard,
+    client: Client,
+}
+
+impl GuardedClient {
+    pub(super) fn new(guard: NetGuard) -> Result<Self, NetError> {
+        // Another part of the program may have chosen one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .dns_resolver(Checked(guard.clone()))
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .retry(retry::never())
+            .http1_max_headers(100)
+            .http2_max_header_list_size(64 * 1024)
+            // A connection belongs to the runtime that opened it, and a client may outlive one.
+            .pool_max_idle_per_host(0)
+            .user_agent(guard.user_agent())
+            .build()
+            .map_err(|error| NetError::Setting { setting: "client", problem: causes(&error) })?;
+        Ok(Self { guard, client })
+    }
+
+    /// The guard.
+    pub fn guard(&self) -> &NetGuard {
+        &self.guard
+    }
+
+    /// Begins a request; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the guard refuses the URL.
+    pub fn get(&self, url: &str) -> Result<GuardedGet, AddressError> {
+        let url = self.guard.check_url(url)?;
+        Ok(GuardedGet { client: self.clone(), url, headers: HeaderMap::new(), problem: None })
+    }
+
+    async fn once(&self, url: &CheckedUrl, own: &HeaderMap) -> Result<Response, NetError> {
+        let request = self.client.get(url.0.clone()).header(ACCEPT_ENCODING, "identity").headers(own.clone());
+        request.send().await.map_err(|error| failed(&error))
+    }
+}
+
+/// A request that is about to be sent.
+#[must_use]
+#[derive(Debug)]
+pub struct GuardedGet {
+    client: GuardedClient,
+    url: CheckedUrl,
+    headers: HeaderMap,
+    problem: Option<String>,
+}
+
+impl GuardedGet {
+    /// Adds a header. It is left out when a redirect leads to another server.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            (Ok(name), Ok(mut value)) => {
+                value.set_sensitive(true);
+                self.headers.insert(name, value);
+            }
+            _ => self.problem = Some(name.chars().take(64).collect()),
+        }
+        self
+    }
+
+    /// Sends it, and follows redirects.
+    ///
+    /// # Errors
+    /// When an address is refused, nothing can be reached, or the time is up.
+    pub async fn send(self) -> Result<Reply, NetError> {
+        if let Some(name) = self.problem {
+            return Err(NetError::Header(name));
+        }
+        let limit = self.client.guard.time_limit();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "how long a server may take is a matter of the real clock"
+        )]
+        let clock = Clock { end: Instant::now() + limit, limit };
+        let (url, redirects, response) = clock.within(follow(&self.client, self.url, self.headers)).await?;
+        Ok(Reply { url, redirects, response, clock })
+    }
+}
+
+/// Goes where redirects lead, and looks before each step.
+async fn follow(
+    client: &GuardedClient,
+    mut url: CheckedUrl,
+    mut headers: HeaderMap,
+) -> Result<(CheckedUrl, usize, Response), NetError> {
+    let mut seen = vec![url.clone()];
+    loop {
+        let response = client.once(&url, &headers).await?;
+        let Some(location) = location(&response) else { return Ok((url, seen.len() - 1, response)) };
+        let next = client.guard.check_redirect(&url, &location)?;
+        if seen.len() > client.guard.max_redirects() {
+            return Err(NetError::TooManyRedirects(client.guard.max_redirects()));
+        }
+        if seen.contains(&next) {
+            return Err(NetError::Circle);
+        }
+        if !next.same_origin(&url) {
+            headers.clear();
+        }
+        seen.push(next.clone());
+        url = next;
+    }
+}
+
+/// Where a reply sends us, if it does.
+fn location(response: &Response) -> Option<String> {
+    let moved = matches!(
+        response.status(),
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    let location = response.headers().get(LOCATION).filter(|_| moved)?;
+    Some(String::from_utf8_lossy(location.as_bytes()).trim().to_owned())
+}
+
+/// A reply whose body has not been read.
+#[derive(Debug)]
+pub struct Reply {
+    url: CheckedUrl,
+    redirects: usize,
+    response: Response,
+    clock: Clock,
+}
+
+impl Reply {
+    /// Where it came from, behind all redirects.
+    pub fn url(&self) -> &CheckedUrl {
+        &self.url
+    }
+
+    /// How many redirects were followed.
+    pub fn redirects(&self) -> usize {
+        self.redirects
+    }
+
+    /// The status, such as 200.
+    pub fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// A header, if it is there and is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// Reads the body, up to `max` bytes of it; the rest is not downloaded.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the time of the whole request is up.
+    pub async fn read(&mut self, max: usize) -> Result<Body, NetError> {
+        // Its length is what the server says, so it does not decide how much room is made.
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.clock.within(chunk(&mut self.response)).await? {
+            let room = max - bytes.len();
+            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.len() > room {
+                return Ok(Body { bytes, is_cut: true });
+            }
+        }
+        Ok(Body { bytes, is_cut: false })
+    }
+}
+
+async fn chunk(
+    response: &mut Response,
+) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, NetError> {
+    response.chunk().await.map_err(|error| failed(&error))
+}
+
+/// What was read of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Body {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Whether there was more.
+    pub is_cut: bool,
+}
+
+/// When the time of a request is up.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    end: Instant,
+    limit: Duration,
+}
+
+impl Clock {
+    async fn within<T>(&self, work: impl Future<Output = Result<T, NetError>>) -> Result<T, NetError> {
+        timeout_at(self.end, work).await.unwrap_or(Err(NetError::Timeout(self.limit)))
+    }
+}
+
+/// What went wrong, without the words of the client: they name addresses.
+fn failed(error: &reqwest::Error) -> NetError {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        if let Some(refused) = cause.downcast_ref::<AddressError>() {
+            return refused.clone().into();
+        }
+        next = cause.source();
+    }
+    if error.is_connect() { NetError::Connect } else { NetError::Transfer }
+}
+
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

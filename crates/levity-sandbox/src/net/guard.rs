@@ -1,0 +1,216 @@
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::{Host, Url};
+
+use super::address::{Cidr, objection};
+use super::builder::NetGuardBuilder;
+use super::client::GuardedClient;
+use super::error::{AddressError, NetError};
+use super::host::{Pattern, is_local, normal};
+use super::resolve::Resolver;
+
+/// The longest URL that is read.
+const MAX_URL: usize = 8 * 1024;
+
+/// Says which addresses may be reached. Cloning costs nothing.
+///
+/// By default: `https` on port 443, to public addresses, under public names.
+///
+/// ```
+/// use levity_sandbox::{AddressError, NetGuard};
+///
+/// let guard = NetGuard::default();
+/// assert!(guard.check_url("https://example.org/page").is_ok());
+/// assert_eq!(guard.check_url("http://example.org/"), Err(AddressError::Http));
+/// assert!(guard.check_url("https://0x7f.1/").is_err());
+/// ```
+#[derive(Clone)]
+pub struct NetGuard(Arc<Rules>);
+
+pub(super) struct Rules {
+    pub(super) http: bool,
+    pub(super) ports: Vec<u16>,
+    pub(super) allowed: Vec<Pattern>,
+    pub(super) denied: Vec<Pattern>,
+    pub(super) addresses: Vec<Cidr>,
+    pub(super) time_limit: Duration,
+    pub(super) max_redirects: usize,
+    pub(super) user_agent: String,
+    pub(super) resolver: Arc<dyn Resolver>,
+}
+
+impl NetGuard {
+    /// Begins a guard that differs from the default.
+    pub fn builder() -> NetGuardBuilder {
+        NetGuardBuilder::default()
+    }
+
+    pub(super) fn of(rules: Rules) -> Self {
+        Self(Arc::new(rules))
+    }
+
+    /// Looks at a URL. A name in it is not resolved: that is done, and looked at, when it is connected to.
+    ///
+    /// # Errors
+    /// Which rule it breaks.
+    pub fn check_url(&self, url: &str) -> Result<CheckedUrl, AddressError> {
+        // The parser leaves out line breaks and tabs, which an honest URL does not have.
+        if url.len() > MAX_URL || url.trim().chars().any(char::is_control) {
+            return Err(AddressError::NotAUrl);
+        }
+        self.check(Url::parse(url.trim()).map_err(unread)?)
+    }
+
+    /// Looks at where a redirect leads from `from`: a whole URL or a part of one.
+    ///
+    /// # Errors
+    /// Which rule it breaks, as [`AddressError::Redirect`].
+    pub fn check_redirect(&self, from: &CheckedUrl, location: &str) -> Result<CheckedUrl, AddressError> {
+        let check = || {
+            if location.len() > MAX_URL || location.chars().any(char::is_control) {
+                return Err(AddressError::NotAUrl);
+            }
+            self.check(from.0.join(location).map_err(unread)?)
+        };
+        check().map_err(|error| AddressError::Redirect(Box::new(error)))
+    }
+
+    /// A client that reaches only what this guard allows.
+    ///
+    /// # Errors
+    /// When the client cannot be made, for want of the system's certificates for instance.
+    pub fn client(&self) -> Result<GuardedClient, NetError> {
+        GuardedClient::new(self.clone())
+    }
+
+    /// How long a request may take, with its redirects and its body.
+    pub fn time_limit(&self) -> Duration {
+        self.0.time_limit
+    }
+
+    /// How many redirects are followed.
+    pub fn max_redirects(&self) -> usize {
+        self.0.max_redirects
+    }
+
+    pub(super) fn user_agent(&self) -> &str {
+        &self.0.user_agent
+    }
+
+    pub(super) fn resolver(&self) -> &dyn Resolver {
+        &*self.0.resolver
+    }
+
+    fn check(&self, mut url: Url) -> Result<CheckedUrl, AddressError> {
+        match url.scheme() {
+            "https" => {}
+            "http" if self.0.http => {}
+            "http" => return Err(AddressError::Http),
+            other => return Err(AddressError::Scheme(other.chars().take(32).collect())),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(AddressError::Userinfo);
+        }
+        let host = self.check_host(&url)?;
+        let port = url.port_or_known_default().unwrap_or(0);
+        let usual = port == 443 || (port == 80 && self.0.http);
+        if !usual && !self.0.ports.contains(&port) {
+            return Err(AddressError::Port(port));
+        }
+        // From here on nobody can read the host in another way than it was looked at.
+        url.set_host(Some(&host)).map_err(|_| AddressError::Host)?;
+        url.set_fragment(None);
+        Ok(CheckedUrl(url))
+    }
+
+    fn check_host(&self, url: &Url) -> Result<String, AddressError> {
+        let host = url.host().ok_or(AddressError::Host)?;
+        let name = normal(&host).ok_or(AddressError::Host)?;
+        let found = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(&name));
+        let allowed = self.0.allowed.is_empty() || found(&self.0.allowed);
+        if !allowed || found(&self.0.denied) {
+            return Err(AddressError::Denied(name));
+        }
+        let by_name = self.0.allowed.iter().any(|one| *one != Pattern::Any && one.matches(&name));
+        match host {
+            Host::Domain(_) if is_local(&name) && !by_name => return Err(AddressError::LocalName(name)),
+            Host::Domain(_) => {}
+            Host::Ipv4(address) => self.check_address(&name, address.into())?,
+            Host::Ipv6(address) => self.check_address(&name, address.into())?,
+        }
+        Ok(name)
+    }
+
+    pub(super) fn check_address(&self, host: &str, address: IpAddr) -> Result<(), AddressError> {
+        if self.0.addresses.iter().any(|range| range.contains(address)) {
+            return Ok(());
+        }
+        match objection(address) {
+            Some(range) => Err(AddressError::Address { host: host.to_owned(), range }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unread(error: url::ParseError) -> AddressError {
+    match error {
+        url::ParseError::RelativeUrlWithoutBase => AddressError::NotAUrl,
+        _ => AddressError::Host,
+    }
+}
+
+impl Default for NetGuard {
+    fn default() -> Self {
+        Self::of(NetGuardBuilder::default().rules)
+    }
+}
+
+impl fmt::Debug for NetGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("NetGuard");
+        shown.field("http", &self.http).field("ports", &self.ports);
+        shown.field("allowed", &self.allowed).field("denied", &self.denied);
+        shown.field("addresses", &self.addresses).field("time_limit", &self.time_limit);
+        shown.field("max_redirects", &self.max_redirects).finish_non_exhaustive()
+    }
+}
+
+/// A URL that a [`NetGuard`] has looked at, in the form in which it is used: without a fragment, its host in ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedUrl(pub(super) Url);
+
+impl CheckedUrl {
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Its host: a name in ASCII, or an address.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    /// Its port, whether it was written or not.
+    pub fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or_default()
+    }
+
+    pub(super) fn same_origin(&self, other: &Self) -> bool {
+        self.0.origin() == other.0.origin()
+    }
+}
+
+impl fmt::Display for CheckedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,125 @@
+//! Names of hosts: which are local, and patterns of names.
+
+use url::Host;
+
+/// Names that end so belong to a local network or to one machine.
+const LOCAL: &[&str] = &[
+    "corp",
+    "domain",
+    "home",
+    "home.arpa",
+    "internal",
+    "intranet",
+    "invalid",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "onion",
+    "private",
+    "svc",
+    "test",
+    "workgroup",
+];
+
+/// Names of services that tell a machine in a cloud about itself, beside those that end as above.
+const METADATA: &[&str] = &["metadata.goog", "metadata.azure.com", "metadata.tencentyun.com"];
+
+/// Whether a name, in lower case and without a dot at its end, is one that public DNS does not know.
+pub(super) fn is_local(name: &str) -> bool {
+    let ends = |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
+    !name.contains('.')
+        || LOCAL.iter().any(ends)
+        || METADATA.iter().any(|known| name == *known || ends(known))
+}
+
+/// A name, or all names below one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// `*`
+    Any,
+    /// `example.org`
+    Exact(String),
+    /// `*.example.org`, kept with its dot.
+    Below(String),
+}
+
+impl Pattern {
+    /// Reads a pattern in any spelling that a URL may have.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Any);
+        }
+        let (below, name) = match text.strip_prefix("*.") {
+            Some(name) => (true, name),
+            None => (false, text),
+        };
+        let name = normal(&Host::parse(name).ok()?)?;
+        let is_name = name.parse::<std::net::Ipv4Addr>().is_err() && !name.starts_with('[');
+        match below {
+            true => is_name.then(|| Self::Below(format!(".{name}"))),
+            false => Some(Self::Exact(name)),
+        }
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(own) => own == name,
+            Self::Below(end) => name.ends_with(end.as_str()) && name.len() > end.len(),
+        }
+    }
+}
+
+/// A host in the one form that is compared: ASCII, lower case, no dot at its end. `None` when a part is empty.
+pub(super) fn normal<S: AsRef<str>>(host: &Host<S>) -> Option<String> {
+    let Host::Domain(name) = host else { return Some(host.to_string()) };
+    let name = name.as_ref().to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let sound = |part: &str| (1..=63).contains(&part.len()) && part.chars().all(plain);
+    (name.len() <= 253 && name.split('.').all(sound)).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pattern: &str, yes: &[&str], no: &[&str]) {
+        let pattern = Pattern::parse(pattern).expect("a pattern");
+        yes.iter().for_each(|name| assert!(pattern.matches(name), "{name}"));
+        no.iter().for_each(|name| assert!(!pattern.matches(name), "{name}"));
+    }
+
+    #[test]
+    fn patterns_are_compared_in_one_form() {
+        check("*", &["a.org", "127.0.0.1"], &[]);
+        check("Example.ORG.", &["example.org"], &["www.example.org", "example.orgs", "badexample.org"]);
+        check("*.example.org", &["www.example.org", "a.b.example.org"], &["example.org", "badexample.org"]);
+        check("bücher.example", &["xn--bcher-kva.example"], &["bucher.example"]);
+        check("*.Bücher.example", &["a.xn--bcher-kva.example"], &["xn--bcher-kva.example"]);
+        check("0x7f.1", &["127.0.0.1"], &["0x7f.1"]);
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for text in ["", "*.", "*.*.org", "a..b", "https://a.org", "a b", "*.127.0.0.1", "a.org/x", "a@b.org"]
+        {
+            assert_eq!(Pattern::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn local_names_are_known() {
+        for name in ["localhost", "intranet", "a.localhost", "printer.local", "metadata.google.internal"] {
+            assert!(is_local(name), "{name}");
+        }
+        for name in ["kubernetes.default.svc", "metadata.goog", "router.home.arpa", "x.metadata.goog"] {
+            assert!(is_local(name), "{name}");
+        }
+        for name in ["example.org", "local.example.org", "mylocal.org", "localhost.org", "notlocalhost.net"] {
+            assert!(!is_local(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! HTML as text: the main content of a page, in Markdown.
+//!
+//! Pages are written by strangers, so every step takes time and room in proportion to the page, whatever is in it:
+//! tags become nodes of a flat tree in the order of the page ([`tree`]), noise and navigation are marked and the main
+//! part is found by counting text ([`main`]), and that part is written down in one pass ([`markdown`]).
+
+mod entities;
+mod main;
+mod markdown;
+mod names;
+mod out;
+mod tokens;
+mod tree;
+mod words;
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod tests;
+
+use url::Url;
+
+pub(super) use entities::visible;
+use entities::{decode, decode_attr};
+use names::{Attr, Name};
+use tree::{Doc, Id};
+
+/// The most nodes that are kept of a page.
+const MAX_NODES: usize = 250_000;
+
+/// Less than this is little text, and other ways to find more are tried.
+const LITTLE: usize = 200;
+
+/// What was found in a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extract {
+    pub(super) title: Option<String>,
+    pub(super) text: String,
+    /// Whether the page was too large to be taken in whole.
+    pub(super) is_cut: bool,
+    /// Whether there is hardly any text, as in a page that is made by scripts.
+    pub(super) is_thin: bool,
+}
+
+/// Takes the main content out of a page; at most `max` bytes of it.
+pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
+    let doc = Doc::parse(page, MAX_NODES);
+    let base = base(&doc, Url::parse(url).ok());
+    let best = main::LEVELS.iter().map(|level| {
+        let content = main::find(&doc, *level);
+        markdown::render(&doc, &content, base.as_ref(), max)
+    });
+    // What is strict is good enough once it finds something; what is less strict must find much more.
+    let mut found = markdown::Text::default();
+    for text in best {
+        if found.text.len() < LITTLE && text.text.len() > found.text.len() * 2 {
+            found = text;
+        }
+        if found.text.len() >= LITTLE {
+            break;
+        }
+    }
+    let is_thin = found.text.len() < LITTLE;
+    if is_thin {
+        add_description(&doc, &mut found.text);
+    }
+    Extract { title: title(&doc), text: found.text, is_cut: doc.is_cut || found.is_cut, is_thin }
+}
+
+/// Plain text of a piece of HTML, such as a snippet with a few tags in it.
+pub(super) fn plain(piece: &str) -> String {
+    let doc = Doc::parse(piece, 1000);
+    let text: Vec<_> = doc.texts(Doc::ROOT).map(decode).collect();
+    one_line(&text.concat(), 2000)
+}
+
+/// What addresses in the page are relative to.
+fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
+    let href = doc.find(Name::Base).and_then(|node| doc.attr(node, Attr::Href));
+    let own = href.and_then(|href| join(url.as_ref(), decode_attr(href).trim()));
+    own.or(url)
+}
+
+fn join(base: Option<&Url>, href: &str) -> Option<Url> {
+    base.map_or_else(|| Url::parse(href), |base| base.join(href)).ok()
+}
+
+fn title(doc: &Doc<'_>) -> Option<String> {
+    let shared = meta(doc, Attr::Property, "og:title").map(|text| one_line(&decode_attr(text), 300));
+    let own = || {
+        let node = doc.find(Name::Title)?;
+        Some(one_line(&doc.texts(node).map(decode).collect::<String>(), 300))
+    };
+    shared.filter(|title| !title.is_empty()).or_else(own).filter(|title| !title.is_empty())
+}
+
+/// Says what a page says of itself, when it says nothing else.
+fn add_description(doc: &Doc<'_>, text: &mut String) {
+    let found = meta(doc, Attr::Name, "description").or_else(|| meta(doc, Attr::Property, "og:description"));
+    let Some(found) = found.map(|found| one_line(&decode_attr(found), 1000)) else { return };
+    if !found.is_empty() && !text.contains(&found) {
+        let own = std::mem::take(text);
+        *text = format!("{found}\n\n{own}").trim_end().to_owned();
+    }
+}
+
+fn meta<'a>(doc: &Doc<'a>, key: Attr, wanted: &str) -> Option<&'a str> {
+    let is_it = |node: &Id| doc.attr(*node, key).is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+    doc.all(Name::Meta).find(is_it).and_then(|node| doc.attr(node, Attr::Content))
+}
+
+/// All white space as single spaces, and no more than `max` bytes.
+fn one_line(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() + word.len() >= max {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// The character set that the beginning of a page names.
+pub(super) fn declared(head: &str) -> Option<String> {
+    if let Some(rest) = head.trim_start().strip_prefix("<?xml") {
+        let own = rest.split("?>").next().unwrap_or_default();
+        let label = own.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();
+        let quote = label.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        return label[1..].split(quote).next().map(str::to_owned);
+    }
+    let mut tokens = tokens::Tokens::new(head);
+    while let Some(token) = tokens.next() {
+        if !matches!(token, tokens::Token::Start(name) if name.eq_ignore_ascii_case("meta")) {
+            continue;
+        }
+        let value = |wanted: &str| tokens.attrs().iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        if let Some((_, charset)) = value("charset") {
+            return Some((*charset).to_owned());
+        }
+        let is_type = value("http-equiv").is_some_and(|(_, name)| name.eq_ignore_ascii_case("content-type"));
+        if let (true, Some((_, content))) = (is_type, value("content")) {
+            return super::kind::charset(content).map(str::to_owned);
+        }
+    }
+    None
+}

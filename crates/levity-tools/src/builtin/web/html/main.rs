@@ -1,0 +1,295 @@
+//! Which part of a page is its content.
+//!
+//! The text of every element is counted, links apart. The content is the smallest element that holds most of the text
+//! that reads like sentences, once what surrounds content on most pages is put aside. Should that leave next to
+//! nothing, less is put aside.
+
+use super::names::{Attr, Name};
+use super::tree::{Doc, Id};
+use super::words;
+
+/// How much is put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// All that is not shown, navigation, and what its name calls noise; then the main part is looked for.
+    Strict,
+    /// What is not shown and navigation; then the main part is looked for.
+    Fair,
+    /// What is not shown.
+    All,
+}
+
+pub(super) const LEVELS: [Level; 3] = [Level::Strict, Level::Fair, Level::All];
+
+/// A line of text shorter than this says little about where the content is.
+const SENTENCE: u32 = 25;
+
+/// The content of a page.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// The element that holds it.
+    pub(super) root: Id,
+    /// What of it is left out, by node.
+    left_out: Vec<bool>,
+}
+
+impl Content {
+    pub(super) fn leaves_out(&self, id: Id) -> bool {
+        self.left_out[id]
+    }
+}
+
+/// Finds the content.
+pub(super) fn find(doc: &Doc<'_>, level: Level) -> Content {
+    let all = Counts::of(doc, &vec![false; doc.len()]);
+    let mut left_out = vec![false; doc.len()];
+    for id in 1..doc.len() {
+        left_out[id] = left_out[doc.parent(id)] || is_left_out(doc, id, level, &all);
+    }
+    let counts = Counts::of(doc, &left_out);
+    let root = if level == Level::All { Doc::ROOT } else { counts.main(doc, &left_out) };
+    if level == Level::Strict {
+        counts.drop_lists_of_links(doc, root, &mut left_out);
+    }
+    Content { root, left_out }
+}
+
+fn is_left_out(doc: &Doc<'_>, id: Id, level: Level, all: &Counts) -> bool {
+    let name = doc.name(id);
+    if name == Name::Text {
+        return false;
+    }
+    if is_unread(name) || is_hidden(doc, id) {
+        return true;
+    }
+    // What holds most of the text is no ornament, whatever it is called.
+    let is_most = all.text[id] * 2 > all.text[Doc::ROOT];
+    if level == Level::All || is_most || matches!(name, Name::Main | Name::Article) {
+        return false;
+    }
+    is_around(doc, id, name) || (level == Level::Strict && is_noise(doc, id, name))
+}
+
+/// Elements whose content is no text of the page.
+fn is_unread(name: Name) -> bool {
+    use Name::{
+        Audio, Base, Button, Canvas, Datalist, Embed, Iframe, Input, Link, Meta, Noembed, Noframes, Noscript,
+        Object, Script, Select, Style, Svg, Template, Textarea, Title, Video,
+    };
+    matches!(
+        name,
+        Audio
+            | Base
+            | Button
+            | Canvas
+            | Datalist
+            | Embed
+            | Iframe
+            | Input
+            | Link
+            | Meta
+            | Noembed
+            | Noframes
+            | Noscript
+            | Object
+            | Script
+            | Select
+            | Style
+            | Svg
+            | Template
+            | Textarea
+            | Title
+            | Video
+    )
+}
+
+fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
+    let is =
+        |attr, value: &str| doc.attr(id, attr).is_some_and(|found| found.trim().eq_ignore_ascii_case(value));
+    let hidden = doc.attr(id, Attr::Hidden).is_some_and(|value| !value.eq_ignore_ascii_case("until-found"));
+    hidden
+        || is(Attr::AriaHidden, "true")
+        || doc.attr(id, Attr::Class).is_some_and(words::is_hidden)
+        || doc.attr(id, Attr::Style).is_some_and(style_hides)
+        || (doc.name(id) == Name::Dialog && doc.attr(id, Attr::Open).is_none())
+}
+
+fn style_hides(style: &str) -> bool {
+    let style = style.bytes().filter(|byte| !byte.is_ascii_whitespace()).take(512);
+    let style = String::from_utf8_lossy(&style.collect::<Vec<_>>()).to_ascii_lowercase();
+    let rules =
+        style.trim_end_matches("!important").split(';').map(|rule| rule.trim_end_matches("!important"));
+    let hides = ["display:none", "visibility:hidden", "opacity:0", "font-size:0", "font-size:0px"];
+    rules.into_iter().any(|rule| hides.contains(&rule))
+}
+
+/// Navigation and the like, by what the element is.
+fn is_around(doc: &Doc<'_>, id: Id, name: Name) -> bool {
+    let role = doc.attr(id, Attr::Role).unwrap_or_default().trim().to_ascii_lowercase();
+    let roles = [
+        "navigation",
+        "banner",
+        "contentinfo",
+        "complementary",
+        "search",
+        "dialog",
+        "alertdialog",
+        "menu",
+        "menubar",
+        "toolbar",
+        "tablist",
+    ];
+    if roles.contains(&&*role) {
+        return true;
+    }
+    match name {
+        Name::Nav | Name::Footer | Name::Search | Name::Menu => true,
+        Name::Aside => !doc.attr(id, Attr::Class).is_some_and(words::is_remark),
+        // An article has a heading of its own; that of the page says where one is.
+        Name::Header => !is_within_content(doc, id),
+        _ => false,
+    }
+}
+
+fn is_within_content(doc: &Doc<'_>, id: Id) -> bool {
+    let is_it = |id: Id| matches!(doc.name(id), Name::Main | Name::Article) || has_role_main(doc, id);
+    ancestors(doc, id).any(is_it)
+}
+
+/// What an element lies in, from the inside out; there are never more than the tree is deep.
+fn ancestors(doc: &Doc<'_>, id: Id) -> impl Iterator<Item = Id> {
+    std::iter::successors(Some(id), |id| (*id != Doc::ROOT).then(|| doc.parent(*id))).skip(1)
+}
+
+fn has_role_main(doc: &Doc<'_>, id: Id) -> bool {
+    doc.attr(id, Attr::Role).is_some_and(|role| role.trim().eq_ignore_ascii_case("main"))
+}
+
+/// Noise, by what it is called.
+fn is_noise(doc: &Doc<'_>, id: Id, name: Name) -> bool {
+    if name.is_heading() || matches!(name, Name::Pre | Name::Code) {
+        return false;
+    }
+    [Attr::Class, Attr::Id].into_iter().any(|attr| doc.attr(id, attr).is_some_and(words::is_noise))
+}
+
+/// How much text is in each element, in characters; of scripts without spaces each counts as two.
+struct Counts {
+    text: Vec<u32>,
+    /// In links.
+    links: Vec<u32>,
+    /// In lines that read like sentences.
+    good: Vec<u32>,
+}
+
+impl Counts {
+    fn of(doc: &Doc<'_>, left_out: &[bool]) -> Self {
+        let zero = || vec![0_u32; doc.len()];
+        let (mut text, mut links, mut own, mut own_links) = (zero(), zero(), zero(), zero());
+        // The element whose line a node is in, and whether it is in a link.
+        let mut line = vec![Doc::ROOT as u32; doc.len()];
+        let mut linked = vec![false; doc.len()];
+        for id in 1..doc.len() {
+            let (parent, name) = (doc.parent(id), doc.name(id));
+            line[id] = if name.is_block() { id as u32 } else { line[parent] };
+            linked[id] = linked[parent] || name == Name::A;
+            if name == Name::Text && !left_out[id] {
+                let length = length(doc.text(id));
+                text[id] = length;
+                own[line[id] as usize] += length;
+                if linked[id] {
+                    links[id] = length;
+                    own_links[line[id] as usize] += length;
+                }
+            }
+        }
+        let sentence = |id: usize| own[id] >= SENTENCE && own_links[id] * 2 < own[id];
+        let mut good: Vec<_> = (0..doc.len()).map(|id| if sentence(id) { own[id] } else { 0 }).collect();
+        // A node comes before what is in it, so that from behind every sum is whole before it is passed on.
+        for id in (1..doc.len()).rev() {
+            let parent = doc.parent(id);
+            text[parent] += text[id];
+            links[parent] += links[id];
+            good[parent] += good[id];
+        }
+        Self { text, links, good }
+    }
+
+    /// The smallest element that holds most of the good text.
+    fn main(&self, doc: &Doc<'_>, left_out: &[bool]) -> Id {
+        let start = self.named_main(doc, left_out).unwrap_or(Doc::ROOT);
+        let enough = u64::from(self.good[start]) * 85;
+        let mut root = start;
+        while !matches!(doc.name(root), Name::Article | Name::Table) {
+            let best = doc.children(root).max_by_key(|child| self.good[*child]);
+            match best {
+                // A paragraph alone is no content, however long it is.
+                Some(best) if u64::from(self.good[best]) * 100 >= enough && !is_line(doc.name(best)) => {
+                    root = best;
+                }
+                _ => break,
+            }
+            if self.good[root] == 0 {
+                return start;
+            }
+        }
+        root
+    }
+
+    /// What the page itself calls its content.
+    fn named_main(&self, doc: &Doc<'_>, left_out: &[bool]) -> Option<Id> {
+        let total = self.good[Doc::ROOT];
+        let largest = |is_it: &dyn Fn(Id) -> bool, within: Id| {
+            (within..doc.end(within))
+                .filter(|id| !left_out[*id] && is_it(*id))
+                .max_by_key(|id| self.good[*id])
+        };
+        let is_main = |id| doc.name(id) == Name::Main || has_role_main(doc, id);
+        let is_article =
+            |id| doc.name(id) == Name::Article || doc.attr(id, Attr::Itemprop) == Some("articleBody");
+        let main = largest(&is_main, Doc::ROOT).filter(|id| self.good[*id] * 5 >= total * 2 && total > 0);
+        let within = main.unwrap_or(Doc::ROOT);
+        // Several articles are a list of them, and belong together.
+        let article = largest(&is_article, within)
+            .filter(|id| self.good[*id] * 5 >= self.good[within] * 3 && total > 0);
+        article.or(main)
+    }
+
+    /// In a text, lists that are nearly all links lead elsewhere.
+    fn drop_lists_of_links(&self, doc: &Doc<'_>, root: Id, left_out: &mut [bool]) {
+        let (text, links) = (self.text[root], self.links[root]);
+        if links * 10 > text * 4 {
+            return;
+        }
+        let is_list = |id: Id| {
+            let name = doc.name(id);
+            let holds = matches!(name, Name::Div | Name::Ul | Name::Ol | Name::Section);
+            holds && self.links[id] * 4 > self.text[id] * 3 && self.text[id] * 4 < text && self.good[id] == 0
+        };
+        for id in root + 1..doc.end(root) {
+            left_out[id] |= (doc.parent(id) != root && left_out[doc.parent(id)])
+                || (is_list(id) && self.is_long(doc, id));
+        }
+    }
+
+    /// Whether there are more than a few links in it.
+    fn is_long(&self, doc: &Doc<'_>, id: Id) -> bool {
+        (id..doc.end(id)).filter(|id| doc.name(*id) == Name::A).take(4).count() == 4
+    }
+}
+
+fn is_line(name: Name) -> bool {
+    use Name::{A, Blockquote, Dd, Dt, Li, P, Pre, Span, Td, Th, Tr};
+    name.is_heading()
+        || matches!(name, A | Blockquote | Dd | Dt | Li | P | Pre | Span | Td | Th | Tr | Name::Text)
+}
+
+/// How long a text is, without its white space.
+fn length(text: &str) -> u32 {
+    let count = |c: char| match c {
+        '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{20000}'..='\u{3ffff}' => 2,
+        c if c.is_whitespace() => 0,
+        _ => 1,
+    };
+    text.chars().map(count).sum()
+}

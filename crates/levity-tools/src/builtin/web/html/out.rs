@@ -1,0 +1,278 @@
+//! Writes Markdown: white space, the beginnings of lines, and marks around words.
+
+use std::borrow::Cow;
+
+/// How deep quotes and lists are shown.
+const MAX_PREFIXES: usize = 12;
+
+/// Something around words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Strong,
+    Emphasis,
+    Struck,
+    Code,
+    /// With its address.
+    Link(String),
+}
+
+impl Mark {
+    fn opening(&self) -> &str {
+        match self {
+            Self::Strong => "**",
+            Self::Emphasis => "*",
+            Self::Struck => "~~",
+            Self::Code => "`",
+            Self::Link(_) => "[",
+        }
+    }
+
+    fn closing(&self) -> Cow<'_, str> {
+        match self {
+            Self::Link(url) => Cow::Owned(format!("]({url})")),
+            other => Cow::Borrowed(other.opening()),
+        }
+    }
+}
+
+/// How far a mark is. It is written with the first word behind it, so that none is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waits,
+    Written,
+    /// A link that a line break has ended; it is not taken up again.
+    Over,
+}
+
+/// What a line begins with.
+#[derive(Clone, Debug)]
+struct Prefix {
+    /// The first line of a list's item, until it is written.
+    first: Option<String>,
+    rest: String,
+}
+
+/// A text in the making, of at most so many bytes.
+#[derive(Debug)]
+pub(super) struct Out {
+    text: String,
+    max: usize,
+    is_full: bool,
+    prefixes: Vec<Prefix>,
+    /// Prefixes beyond the most that are shown.
+    beyond: usize,
+    /// How many prefixes the last line has in common with the next.
+    shared: usize,
+    marks: Vec<(Mark, State)>,
+    /// Line breaks and a space that come before the next word.
+    breaks: usize,
+    space: bool,
+    /// Whether everything goes on one line, as in a heading or a cell.
+    one_line: bool,
+}
+
+impl Out {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            text: String::new(),
+            max,
+            is_full: false,
+            prefixes: Vec::new(),
+            beyond: 0,
+            shared: 0,
+            marks: Vec::new(),
+            breaks: 0,
+            space: false,
+            one_line: false,
+        }
+    }
+
+    /// The same for a text of one line.
+    pub(super) fn line(max: usize) -> Self {
+        Self { one_line: true, ..Self::new(max) }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.max.saturating_sub(self.text.len())
+    }
+
+    pub(super) fn finish(mut self) -> (String, bool) {
+        self.close_marks(0);
+        (self.text, self.is_full)
+    }
+
+    pub(super) fn set_one_line(&mut self, one_line: bool) -> bool {
+        std::mem::replace(&mut self.one_line, one_line)
+    }
+
+    pub(super) fn is_one_line(&self) -> bool {
+        self.one_line
+    }
+
+    /// Text whose white space means nothing.
+    pub(super) fn flow(&mut self, text: &str) {
+        let mut words = text.split(is_space);
+        if let Some(first) = words.next() {
+            self.word(first);
+        }
+        for word in words {
+            self.space = true;
+            self.word(word);
+        }
+    }
+
+    /// Lines break here; two breaks make an empty line.
+    pub(super) fn block(&mut self, breaks: usize) {
+        if self.one_line {
+            self.space = true;
+            return;
+        }
+        self.close_marks(0);
+        // What comes first in an item goes right behind its marker.
+        let is_first = self.prefixes.last().is_some_and(|prefix| prefix.first.is_some());
+        self.breaks = self.breaks.max(if is_first { breaks.min(1) } else { breaks });
+        self.space = false;
+    }
+
+    /// A line breaks within a paragraph; a second one ends it.
+    pub(super) fn line_break(&mut self) {
+        let breaks = (self.breaks + 1).min(2);
+        self.block(breaks);
+    }
+
+    pub(super) fn open(&mut self, mark: Mark) {
+        self.marks.push((mark, State::Waits));
+    }
+
+    pub(super) fn has(&self, mark: &Mark) -> bool {
+        self.marks.iter().any(|(open, _)| open == mark)
+    }
+
+    pub(super) fn in_code(&self) -> bool {
+        self.has(&Mark::Code)
+    }
+
+    pub(super) fn in_link(&self) -> bool {
+        self.marks.iter().any(|(open, _)| matches!(open, Mark::Link(_)))
+    }
+
+    /// Closes the mark that was opened last.
+    pub(super) fn close(&mut self) {
+        if let Some((mark, State::Written)) = self.marks.pop() {
+            self.push(&mark.closing());
+        }
+    }
+
+    /// Begins lines that belong together; the first of them may begin in its own way.
+    pub(super) fn push_prefix(&mut self, first: Option<&str>, rest: &str) {
+        if self.one_line || self.prefixes.len() >= MAX_PREFIXES {
+            self.beyond += 1;
+            return;
+        }
+        self.prefixes.push(Prefix { first: first.map(str::to_owned), rest: rest.to_owned() });
+    }
+
+    pub(super) fn pop_prefix(&mut self) {
+        match self.beyond {
+            0 => {
+                self.prefixes.pop();
+                self.shared = self.shared.min(self.prefixes.len());
+            }
+            _ => self.beyond -= 1,
+        }
+    }
+
+    /// Lines as they are, between two fences.
+    pub(super) fn fenced(&mut self, language: &str, code: &str) {
+        let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest.clamp(2, 63) + 1);
+        self.block(2);
+        self.raw_line(&format!("{fence}{language}"));
+        code.lines().for_each(|line| self.raw_line(line));
+        self.raw_line(&fence);
+        self.block(2);
+    }
+
+    /// A whole line as it is.
+    pub(super) fn raw_line(&mut self, line: &str) {
+        if self.is_full {
+            return;
+        }
+        self.break_lines();
+        self.push(line);
+        self.breaks = 1;
+    }
+
+    fn word(&mut self, word: &str) {
+        if word.is_empty() || self.is_full {
+            return;
+        }
+        self.break_lines();
+        if std::mem::take(&mut self.space) && !self.text.is_empty() && !self.text.ends_with([' ', '\n']) {
+            self.push(" ");
+        }
+        for at in 0..self.marks.len() {
+            if self.marks[at].1 == State::Waits {
+                self.marks[at].1 = State::Written;
+                let opening = self.marks[at].0.opening().to_owned();
+                self.push(&opening);
+            }
+        }
+        self.push(word);
+    }
+
+    /// Writes the breaks that are due, and what the line begins with.
+    fn break_lines(&mut self) {
+        let breaks = std::mem::take(&mut self.breaks);
+        let begins = self.text.is_empty();
+        if breaks == 0 && !begins {
+            return;
+        }
+        if !begins {
+            if breaks > 1 {
+                self.push("\n");
+                let empty: String = self.prefixes[..self.shared].iter().map(|prefix| &*prefix.rest).collect();
+                self.push(empty.trim_end());
+            }
+            self.push("\n");
+        }
+        let mut line = String::new();
+        for prefix in &mut self.prefixes {
+            match prefix.first.take() {
+                Some(first) => line.push_str(&first),
+                None => line.push_str(&prefix.rest),
+            }
+        }
+        self.shared = self.prefixes.len();
+        self.push(&line);
+    }
+
+    /// Closes the marks from `at` on where they are written.
+    fn close_marks(&mut self, at: usize) {
+        for mark in (at..self.marks.len()).rev() {
+            if self.marks[mark].1 == State::Written {
+                let closing = self.marks[mark].0.closing().into_owned();
+                self.push(&closing);
+                let is_link = matches!(self.marks[mark].0, Mark::Link(_));
+                self.marks[mark].1 = if is_link { State::Over } else { State::Waits };
+            }
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        if self.is_full || text.len() > self.room() {
+            self.is_full = true;
+            return;
+        }
+        self.text.push_str(text);
+    }
+}
+
+/// White space that a browser does not show as such; a space that keeps words together is one.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{a0}' || c == '\u{202f}'
+}

@@ -1,0 +1,234 @@
+//! Tags and text, one after the other, as browsers tell them apart.
+//!
+//! Nothing is copied, every byte is looked at a fixed number of times, and only the first attributes of a tag are kept.
+
+/// The most attributes of one tag that are kept.
+const MAX_ATTRS: usize = 64;
+
+/// A piece of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// A tag, whose attributes are in [`Tokens::attrs`].
+    Start(&'a str),
+    /// A closing tag.
+    End(&'a str),
+    /// Text from here to there in the page.
+    Text(usize, usize),
+}
+
+/// How the content of an element is read that has no tags in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raw {
+    /// Up to its closing tag.
+    Text,
+    /// Likewise, but with the rules of scripts, in which comments can hide a closing tag.
+    Script,
+    /// Up to the end of the page.
+    Rest,
+}
+
+/// Reads a page.
+pub(super) struct Tokens<'a> {
+    page: &'a str,
+    at: usize,
+    attrs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Tokens<'a> {
+    pub(super) fn new(page: &'a str) -> Self {
+        Self { page, at: 0, attrs: Vec::new() }
+    }
+
+    /// Names and values of the tag that was read last; values are not decoded.
+    pub(super) fn attrs(&self) -> &[(&'a str, &'a str)] {
+        &self.attrs
+    }
+
+    pub(super) fn next(&mut self) -> Option<Token<'a>> {
+        while self.at < self.page.len() {
+            let start = self.at;
+            if self.byte(0) != Some(b'<') {
+                self.at = self.find(start, '<');
+                return Some(Token::Text(start, self.at));
+            }
+            match (self.byte(1), self.byte(2)) {
+                (Some(b'!'), _) => self.declaration(),
+                (Some(b'/'), Some(b'>')) => self.at += 3,
+                (Some(b'/'), Some(c)) if c.is_ascii_alphabetic() => {
+                    return self.tag(2).map(Token::End);
+                }
+                (Some(b'?'), _) | (Some(b'/'), Some(_)) => self.skip_past('>'),
+                (Some(c), _) if c.is_ascii_alphabetic() => return self.tag(1).map(Token::Start),
+                _ => {
+                    self.at += 1;
+                    return Some(Token::Text(start, self.at));
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads what an element holds that has just been opened, and returns where it is.
+    pub(super) fn raw(&mut self, name: &str, kind: Raw) -> (usize, usize) {
+        let start = self.at;
+        self.at = match kind {
+            Raw::Rest => self.page.len(),
+            Raw::Text => self.closing(start, name),
+            Raw::Script => self.script(start),
+        };
+        (start, self.at)
+    }
+
+    fn byte(&self, ahead: usize) -> Option<u8> {
+        self.page.as_bytes().get(self.at + ahead).copied()
+    }
+
+    /// Where `c` is, or the end of the page.
+    fn find(&self, from: usize, c: char) -> usize {
+        self.page[from..].find(c).map_or(self.page.len(), |found| from + found)
+    }
+
+    fn skip_past(&mut self, c: char) {
+        self.at = (self.find(self.at, c) + 1).min(self.page.len());
+    }
+
+    /// A comment, or something else that begins with `<!`.
+    fn declaration(&mut self) {
+        let rest = &self.page[self.at..];
+        let Some(comment) = rest.strip_prefix("<!--") else { return self.skip_past('>') };
+        let start = self.at + 4;
+        if comment.starts_with('>') {
+            self.at = start + 1;
+        } else if comment.starts_with("->") {
+            self.at = start + 2;
+        } else {
+            self.at = start + end_of_comment(comment);
+        }
+    }
+
+    /// A tag whose name begins `ahead` bytes from here. A tag that the end of the page cuts off is none.
+    fn tag(&mut self, ahead: usize) -> Option<&'a str> {
+        let (page, start) = (self.page, self.at + ahead);
+        self.at = start;
+        self.attrs.clear();
+        self.skip(|byte| !is_space(byte) && byte != b'/' && byte != b'>');
+        let name = &page[start..self.at];
+        loop {
+            self.skip(|byte| is_space(byte) || byte == b'/');
+            match self.byte(0) {
+                None => return None,
+                Some(b'>') => break,
+                Some(_) => self.attribute(),
+            }
+        }
+        self.at += 1;
+        Some(name)
+    }
+
+    fn attribute(&mut self) {
+        let (page, start) = (self.page, self.at);
+        // An equals sign that comes first belongs to the name.
+        self.at += usize::from(self.byte(0) == Some(b'='));
+        self.skip(|byte| !is_space(byte) && !matches!(byte, b'/' | b'>' | b'='));
+        let name = &page[start..self.at];
+        self.skip(is_space);
+        let mut value = "";
+        if self.byte(0) == Some(b'=') {
+            self.at += 1;
+            self.skip(is_space);
+            value = self.value();
+        }
+        if self.attrs.len() < MAX_ATTRS {
+            self.attrs.push((name, value));
+        }
+    }
+
+    fn value(&mut self) -> &'a str {
+        let page = self.page;
+        if let Some(quote @ (b'"' | b'\'')) = self.byte(0) {
+            let start = self.at + 1;
+            let end = self.find(start, char::from(quote));
+            self.at = (end + 1).min(page.len());
+            return &page[start..end];
+        }
+        let start = self.at;
+        self.skip(|byte| !is_space(byte) && byte != b'>');
+        &page[start..self.at]
+    }
+
+    fn skip(&mut self, while_it: impl Fn(u8) -> bool) {
+        let bytes = &self.page.as_bytes()[self.at..];
+        self.at += bytes.iter().position(|byte| !while_it(*byte)).unwrap_or(bytes.len());
+    }
+
+    /// Where the closing tag of `name` is, or the end of the page.
+    fn closing(&self, from: usize, name: &str) -> usize {
+        let mut at = self.find(from, '<');
+        while at < self.page.len() && !self.closes(at, name) {
+            at = self.find(at + 1, '<');
+        }
+        at
+    }
+
+    fn closes(&self, at: usize, name: &str) -> bool {
+        self.page[at..].starts_with("</") && self.names(at + 2, name)
+    }
+
+    /// Whether a tag's name is here, and ends.
+    fn names(&self, at: usize, name: &str) -> bool {
+        let bytes = &self.page.as_bytes()[at..];
+        let here = bytes.get(..name.len()).is_some_and(|here| here.eq_ignore_ascii_case(name.as_bytes()));
+        here && bytes.get(name.len()).is_some_and(|byte| is_space(*byte) || matches!(byte, b'/' | b'>'))
+    }
+
+    /// Where a script ends. In a comment, a script may have scripts in it, which end in between.
+    fn script(&self, from: usize) -> usize {
+        let (mut commented, mut inner) = (false, false);
+        let bytes = self.page.as_bytes();
+        let mut at = from;
+        while let Some(found) = bytes[at..].iter().position(|byte| matches!(byte, b'<' | b'-')) {
+            at += found;
+            let rest = &self.page[at..];
+            if rest.starts_with("-->") {
+                (commented, inner) = (false, false);
+            } else if !commented && rest.starts_with("<!--") {
+                commented = true;
+                // Its two dashes may be those of its end.
+                at += 1;
+            } else if self.closes(at, "script") {
+                if !inner {
+                    return at;
+                }
+                inner = false;
+            } else if commented && rest.starts_with('<') && self.names(at + 1, "script") {
+                inner = true;
+            }
+            at += 1;
+        }
+        self.page.len()
+    }
+}
+
+/// How far a comment goes, with its end.
+fn end_of_comment(comment: &str) -> usize {
+    let mut at = 0;
+    while let Some(found) = comment[at..].find("--") {
+        at += found;
+        let rest = &comment[at + 2..];
+        if rest.starts_with('>') {
+            return at + 3;
+        }
+        if rest.starts_with("!>") {
+            return at + 4;
+        }
+        at += 1;
+    }
+    comment.len()
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! What providers have in common: one request, JSON back, a key that nobody sees.
+
+use std::fmt;
+
+use levity_core::ToolError;
+use levity_sandbox::AddressError;
+use serde_json::Value;
+use url::Url;
+
+use super::super::client::Client;
+use super::super::failure;
+
+/// The most of a reply that is read.
+const MAX_REPLY: usize = 4 * 1024 * 1024;
+
+/// A key that nothing prints.
+#[derive(Clone)]
+pub(super) struct Key(String);
+
+impl Key {
+    pub(super) fn new(key: &str) -> Self {
+        Self(key.trim().to_owned())
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(***)")
+    }
+}
+
+/// How a provider is reached.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) base: String,
+    pub(super) client: Client,
+}
+
+impl Remote {
+    pub(super) fn new(base: impl Into<String>) -> Self {
+        Self { base: base.into(), client: Client::default() }
+    }
+
+    /// Asks, and returns the JSON that comes back.
+    pub(super) async fn ask(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        key: Option<(&str, &Key)>,
+    ) -> Result<Value, ToolError> {
+        let url = self.url(path, query)?;
+        let client = self.client.get()?;
+        let mut get =
+            client.get(url.as_str()).map_err(|error| refused(&error))?.header("accept", "application/json");
+        if let Some((name, key)) = key {
+            get = get.header(name, key.expose());
+        }
+        let mut reply = get.send().await.map_err(failure::net)?;
+        check(reply.status())?;
+        let body = reply.read(MAX_REPLY).await.map_err(failure::net)?;
+        serde_json::from_slice(&body.bytes)
+            .map_err(|_| ToolError::failed("the search service did not answer in JSON; go on without it"))
+    }
+
+    fn url(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, ToolError> {
+        let base = format!("{}{path}", self.base.trim_end_matches('/'));
+        let unread =
+            |_| ToolError::failed("the address of the search service cannot be read; go on without it");
+        Url::parse_with_params(&base, query).map_err(unread)
+    }
+}
+
+fn check(status: u16) -> Result<(), ToolError> {
+    let (text, may_pass) = match status {
+        200 => return Ok(()),
+        401 | 403 => {
+            ("the search service does not accept the key, or refuses this use; go on without it", false)
+        }
+        400 | 422 => ("the search service does not understand the query; write it in another way", false),
+        429 => ("the search service wants fewer requests; go on without it for a while", false),
+        500..=599 => ("the search service is in trouble; try again later", true),
+        _ => ("the search service did not answer as it should; go on without it", false),
+    };
+    Err(ToolError::failed(format!("{text} (status {status})")).with_retryable(may_pass))
+}
+
+fn refused(error: &AddressError) -> ToolError {
+    ToolError::failed(format!(
+        "the program does not allow its own search service, so go on without it: {error}"
+    ))
+}
