@@ -93,14 +93,19 @@ pub(crate) fn run(job: Job, cancel: &CancelToken) -> Stretch {
     let limits = job.limits;
     let mut writer = Writer { printed: job.printed.clone(), most: limits.output, cancel };
     let end = {
-        let stretch = AssertUnwindSafe(|| watch::watched(limits, || Run::new(&job, &mut writer).go(job.from.clone())));
+        let stretch =
+            AssertUnwindSafe(|| watch::watched(limits, || Run::new(&job, &mut writer).go(job.from.clone())));
         catch_unwind(stretch).unwrap_or_else(|_| {
             Err(Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way"))
         })
     };
     let end = if cancel.is_cancelled() { Err(Fault::cancelled()) } else { end };
     writer.printed.settle(limits.output);
-    Stretch { end: end.unwrap_or_else(End::Failed), printed: writer.printed, time: now().duration_since(began) }
+    Stretch {
+        end: end.unwrap_or_else(End::Failed),
+        printed: writer.printed,
+        time: now().duration_since(began),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long it took is reported and decides nothing")]
@@ -135,7 +140,8 @@ impl<'a, 'w> Run<'a, 'w> {
                 RunProgress::NameLookup(lookup) => self.look_up(lookup),
                 RunProgress::OsCall(call) => self.refuse(call),
                 RunProgress::FunctionCall(call) if call.object_id.is_some() => {
-                    let none = MontyException::new(ExcType::AttributeError, Some("no such method".to_owned()));
+                    let none =
+                        MontyException::new(ExcType::AttributeError, Some("no such method".to_owned()));
                     call.resume(ExtFunctionResult::Error(none), self.print())
                 }
                 RunProgress::FunctionCall(call) => match self.call(call)? {
@@ -156,7 +162,8 @@ impl<'a, 'w> Run<'a, 'w> {
     fn start(&mut self, file: &str, code: String, inputs: &Map<String, Value>) -> Result<RunProgress, Fault> {
         let limits = self.job.limits;
         if code.len() > limits.source {
-            let message = format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
+            let message =
+                format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
             return Err(Fault::new(FaultKind::Size, message));
         }
         self.awaits = awaits::uses_await(&code);
@@ -171,8 +178,14 @@ impl<'a, 'w> Run<'a, 'w> {
             .map_err(|exception| Fault::raised(&exception))
     }
 
-    fn resume(&mut self, state: &str, awaits: bool, answers: Vec<(u32, Answer)>) -> Result<RunProgress, Fault> {
-        let broken = |what: &str| Fault::new(FaultKind::Crashed, format!("the paused program cannot be read: {what}"));
+    fn resume(
+        &mut self,
+        state: &str,
+        awaits: bool,
+        answers: Vec<(u32, Answer)>,
+    ) -> Result<RunProgress, Fault> {
+        let broken =
+            |what: &str| Fault::new(FaultKind::Crashed, format!("the paused program cannot be read: {what}"));
         let bytes = BASE64_STANDARD.decode(state).map_err(|_| broken("its state is no base64"))?;
         let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
         let Session::Running(progress) = dump.state else { return Err(broken("it is not paused")) };
@@ -204,7 +217,9 @@ impl<'a, 'w> Run<'a, 'w> {
     fn look_up(&mut self, lookup: NameLookup) -> Step {
         let known = lookup.object_id().is_none() && self.job.functions.iter().any(|f| f.name == lookup.name);
         let answer = match known {
-            true => NameLookupResult::Value(MontyObject::Function { name: lookup.name.clone(), docstring: None }),
+            true => {
+                NameLookupResult::Value(MontyObject::Function { name: lookup.name.clone(), docstring: None })
+            }
             false => NameLookupResult::Undefined,
         };
         lookup.resume(answer, self.print())
@@ -291,7 +306,10 @@ fn bounded(value: Value, most: usize) -> Value {
         return value;
     }
     let shown = &text[..floor(&text, most)];
-    Value::String(format!("{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]", text.len()))
+    Value::String(format!(
+        "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
+        text.len()
+    ))
 }
 
 /// Takes what is printed, and looks now and then whether the result is still wanted.

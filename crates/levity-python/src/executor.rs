@@ -29,7 +29,8 @@ impl PythonExecutor {
             ToolError::failed("a stretch of code cannot be read; it was written by another version")
         })?;
         let stretch = self.python.stretch(job).await;
-        let stretch = stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
+        let stretch =
+            stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
         serde_json::to_value(stretch)
             .map(ToolOutput::value)
             .map_err(|_| ToolError::failed("what came of the code cannot be written down"))
@@ -40,7 +41,11 @@ impl PythonExecutor {
 impl Executor for PythonExecutor {
     fn prepare(&self, effect: &Effect) -> Prepared {
         // Code touches nothing, so what was cut off is run again from where it had begun.
-        if self.is_stretch(effect) { Prepared::new(EffectClass::ReadOnly) } else { self.caller.prepare(effect) }
+        if self.is_stretch(effect) {
+            Prepared::new(EffectClass::ReadOnly)
+        } else {
+            self.caller.prepare(effect)
+        }
     }
 
     fn worst(&self, effect: &Effect) -> Option<Worst> {

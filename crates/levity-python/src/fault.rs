@@ -88,7 +88,8 @@ fn small(exception: &MontyException) -> MontyException {
     let frames = exception.traceback();
     let skipped = frames.len().saturating_sub(2 * FRAMES);
     let shown = frames.iter().enumerate();
-    let shown = shown.filter(|(at, _)| *at < FRAMES || *at >= FRAMES + skipped).map(|(_, frame)| short(frame));
+    let shown =
+        shown.filter(|(at, _)| *at < FRAMES || *at >= FRAMES + skipped).map(|(_, frame)| short(frame));
     let message = exception.message().map(|message| shorten(message, MAX_TRACEBACK / 2));
     MontyException::with_traceback(exception.exc_type(), message, shown.collect())
 }
@@ -126,11 +127,28 @@ fn hint(exception: &MontyException) -> Option<&'static str> {
         }
         ExcType::MemoryError => Some("the memory is used up; hold less at a time"),
         ExcType::RecursionError => Some("use a loop in place of the recursion"),
-        ExcType::NotImplementedError | ExcType::SyntaxError if mentions(&["not supported", "not yet support", "Monty", "not implemented"]) => {
-            Some("this interpreter knows a part of Python only; write it in a simpler way")
+        ExcType::NotImplementedError | ExcType::SyntaxError if message.contains("support") => Some(
+            "this interpreter knows a part of Python only: there is no `yield`, `match`, `del`, inheritance or own \
+             exception class; write it in a simpler way",
+        ),
+        ExcType::TypeError if message.starts_with("unsupported operand type(s) for %: 'str'") => {
+            Some("there is no `%` formatting here: use an f-string")
         }
-        ExcType::NameError if mentions(&["'open'", "'eval'", "'exec'", "'compile'", "'input'", "'__import__'", "'globals'", "'locals'"]) => {
-            Some("this function does not exist here; files and the like are only reached through the functions you were told of")
+        ExcType::NameError
+            if mentions(&[
+                "'open'",
+                "'eval'",
+                "'exec'",
+                "'compile'",
+                "'input'",
+                "'__import__'",
+                "'globals'",
+                "'locals'",
+            ]) =>
+        {
+            Some(
+                "this function does not exist here; files and the like are only reached through the functions you were told of",
+            )
         }
         ExcType::TypeError if mentions(&["ExternalFuture", "coroutine", "external_future", "future"]) => {
             Some("in code that uses `await`, every call of a tool must be awaited")

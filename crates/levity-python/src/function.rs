@@ -44,7 +44,8 @@ impl Function {
             return Err(format!("{name}() takes {most} positional arguments but {given} were given"));
         }
         let convert = |param: &str, value: &MontyObject| {
-            argument(value, MAX_DEPTH).map_err(|what| format!("{name}() argument '{param}' is {what}, which is no JSON"))
+            argument(value, MAX_DEPTH)
+                .map_err(|what| format!("{name}() argument '{param}' is {what}, which is no JSON"))
         };
         let mut bound = Map::new();
         for (param, value) in self.params.iter().zip(args) {

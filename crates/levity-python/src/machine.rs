@@ -105,6 +105,11 @@ impl PythonMachine {
         Self { state }
     }
 
+    /// The name that stretches are performed under.
+    pub(crate) fn name(&self) -> &str {
+        &self.state.setup.name
+    }
+
     pub(crate) fn restore(saved: &Value) -> Option<Self> {
         State::deserialize(saved).ok().map(|state| Self { state })
     }
@@ -200,7 +205,8 @@ impl PythonMachine {
                 };
                 let calls: Vec<Pending> = calls.into_iter().enumerate().map(pending).collect();
                 self.state.calls += calls.len();
-                let runs: Vec<ToolRun> = calls.iter().map(|pending| ToolRun::new(pending.call.clone())).collect();
+                let runs: Vec<ToolRun> =
+                    calls.iter().map(|pending| ToolRun::new(pending.call.clone())).collect();
                 self.state.paused = Some(Paused { state, awaits, calls });
                 for (at, run) in runs.into_iter().enumerate() {
                     self.want(Waiting::Tool(at), |_| Effect::Tool(run), step);
@@ -360,3 +366,6 @@ fn answer(result: &ToolResult) -> Answer {
     let text = || Value::String(result.text().into_owned());
     Answer::Value(result.value.clone().unwrap_or_else(text))
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,7 +88,7 @@ impl Place {
                 Err(Lost::Before) if !fresh => continue,
                 Err(lost) => engine::End::Failed(lost.fault()),
             };
-            return Ok(Stretch { end, printed, time: job.limits.time.min(std::time::Duration::ZERO) });
+            return Ok(Stretch { end, printed, time: std::time::Duration::ZERO });
         }
     }
 
@@ -112,6 +112,8 @@ async fn in_thread(job: Job) -> Result<Stretch> {
     thread
         .spawn(move || drop(done.send(engine::run(job, &cancel))))
         .map_err(|error| Error::Worker(format!("there is no thread for it: {error}")))?;
-    let gone = |_| Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way").into();
+    let gone = |_| {
+        Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way").into()
+    };
     wait.await.map_err(gone)
 }

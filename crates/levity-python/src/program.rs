@@ -96,7 +96,11 @@ impl RunPython {
     ///
     /// # Errors
     /// When there is no such tool.
-    pub fn tools<N: AsRef<str>>(self, registry: &Registry, names: impl IntoIterator<Item = N>) -> Result<Self> {
+    pub fn tools<N: AsRef<str>>(
+        self,
+        registry: &Registry,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self> {
         let find = |name: N| {
             let name = name.as_ref();
             registry.get(name).map(|tool| tool.spec().clone()).ok_or_else(|| {
@@ -164,9 +168,10 @@ impl RunPython {
 
 const DESCRIPTION: &str = "Runs Python and returns the value of the last expression, what was printed, and the time it took. \
     End the code with an expression for the result: a dict, a list, a text or a number. \
-    It is a part of Python 3: functions, classes without inheritance tricks, comprehensions, f-strings, exceptions, \
-    dataclasses, async; and the modules asyncio, base64, collections, dataclasses, datetime, functools, itertools, \
-    json, math, re, typing and unicodedata. There are no other modules, no files, no network, no clock and no randomness.";
+    It is a part of Python 3: functions, lambdas, comprehensions, f-strings, exceptions, plain classes, dataclasses, async; \
+    and the modules asyncio, base64, collections, dataclasses, datetime, functools, itertools, json, math, re, typing \
+    and unicodedata. There is no `yield`, `match`, `del`, inheritance, own exception class or `%` formatting, and no other \
+    module, file, network, clock or randomness.";
 
 const FUNCTIONS: &str = "\nThese functions can be called in it. They return at once what the tool returned, and raise \
     RuntimeError when it failed. For several at a time, write async code: once there is an `await` in the code, all of \
@@ -206,7 +211,7 @@ fn output() -> Value {
 }
 
 /// The code of a call, and what is tried after it.
-fn variants(args: &Value) -> Result<Vec<String>, String> {
+pub(crate) fn variants(args: &Value) -> Result<Vec<String>, String> {
     let texts = |value: &Value| match value {
         Value::String(code) => Some(vec![code.clone()]),
         Value::Array(list) => list.iter().map(|code| code.as_str().map(str::to_owned)).collect(),
@@ -240,7 +245,8 @@ impl Program for RunPython {
                 ToolError::failed("the state of the code is not one that this version can read")
             })?,
         };
-        let executor = PythonExecutor { name: self.name.clone(), python: self.python.clone(), caller };
+        let executor =
+            PythonExecutor { name: machine.name().to_owned(), python: self.python.clone(), caller };
         let mut limits = levity_core::Limits::new();
         // The caller's limits hold, and the code has one of its own.
         limits.tool_calls = None;

@@ -85,17 +85,26 @@ impl Python {
     pub async fn run(&self, code: impl Into<String>, inputs: Value) -> Result<Ran> {
         let inputs = object(inputs)?;
         let stretch = self.stretch(self.job(FILE, code.into(), inputs, Vec::new())).await?;
-        match stretch.end {
-            End::Done { result } => Ok(Ran { result, output: stretch.printed.text(), time: stretch.time }),
-            End::Failed(fault) => Err(fault.into()),
-            End::Paused { .. } => {
-                Err(Fault::new(FaultKind::Crashed, "the program waits for a tool, and there is none").into())
-            }
-        }
+        ran(stretch)
+    }
+
+    /// As [`run`](Self::run), for programs that are not async: the thread waits.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_blocking(&self, code: impl Into<String>, inputs: Value) -> Result<Ran> {
+        let stretch = self.stretch_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
+        ran(stretch)
     }
 
     /// The first stretch of a program.
-    pub(crate) fn job(&self, file: &str, code: String, inputs: Map<String, Value>, functions: Vec<Function>) -> Job {
+    pub(crate) fn job(
+        &self,
+        file: &str,
+        code: String,
+        inputs: Map<String, Value>,
+        functions: Vec<Function>,
+    ) -> Job {
         Job {
             from: From::Source { file: file.to_owned(), code, inputs },
             functions,
@@ -108,11 +117,34 @@ impl Python {
     pub(crate) async fn stretch(&self, job: Job) -> Result<Stretch> {
         self.place.run(job).await
     }
+
+    /// Runs a stretch while the thread waits, in whatever the thread is in the middle of.
+    pub(crate) fn stretch_blocking(&self, job: Job) -> Result<Stretch> {
+        let place = self.place.clone();
+        let work = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let runtime = runtime.map_err(|error| Error::Worker(error.to_string()))?;
+            runtime.block_on(place.run(job))
+        };
+        let broken = || Error::Worker("there is no thread to wait in".to_owned());
+        let thread = std::thread::Builder::new().name("python wait".to_owned()).spawn(work);
+        thread.map_err(|_| broken())?.join().map_err(|_| broken())?
+    }
 }
 
 impl Default for Python {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+fn ran(stretch: Stretch) -> Result<Ran> {
+    match stretch.end {
+        End::Done { result } => Ok(Ran { result, output: stretch.printed.text(), time: stretch.time }),
+        End::Failed(fault) => Err(fault.into()),
+        End::Paused { .. } => {
+            Err(Fault::new(FaultKind::Crashed, "the program waits for a tool, and there is none").into())
+        }
     }
 }
 

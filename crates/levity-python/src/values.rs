@@ -69,7 +69,9 @@ fn json(value: &MontyObject, depth: usize) -> Value {
 fn object<'a>(pairs: impl Iterator<Item = (String, &'a MontyObject)>, depth: usize) -> Value {
     match depth {
         0 => Value::String("{...}".to_owned()),
-        depth => Value::Object(pairs.map(|(key, value)| (key, json(value, depth - 1))).collect::<Map<_, _>>()),
+        depth => {
+            Value::Object(pairs.map(|(key, value)| (key, json(value, depth - 1))).collect::<Map<_, _>>())
+        }
     }
 }
 
