@@ -88,13 +88,12 @@ pub(crate) struct Wanted {
 pub(crate) const FILE: &str = "program.py";
 
 /// Runs a stretch. A panic of the interpreter is a fault like any other.
-pub(crate) fn run(job: Job, cancel: &CancelToken) -> Stretch {
+pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
     let began = now();
     let limits = job.limits;
     let mut writer = Writer { printed: job.printed.clone(), most: limits.output, cancel };
     let end = {
-        let stretch =
-            AssertUnwindSafe(|| watch::watched(limits, || Run::new(&job, &mut writer).go(job.from.clone())));
+        let stretch = AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
         catch_unwind(stretch).unwrap_or_else(|_| {
             Err(Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way"))
         })
@@ -129,10 +128,10 @@ impl<'a, 'w> Run<'a, 'w> {
         Self { job, writer, made: Vec::new(), awaits: false }
     }
 
-    fn go(&mut self, from: From) -> Result<End, Fault> {
-        let mut progress = match from {
-            From::Source { file, code, inputs } => self.start(&file, code, &inputs),
-            From::Snapshot { state, awaits, answers } => self.resume(&state, awaits, answers),
+    fn go(&mut self) -> Result<End, Fault> {
+        let mut progress = match &self.job.from {
+            From::Source { file, code, inputs } => self.start(file, code, inputs),
+            From::Snapshot { state, awaits, answers } => self.resume(state, *awaits, answers),
         }?;
         loop {
             progress = match progress {
@@ -159,38 +158,33 @@ impl<'a, 'w> Run<'a, 'w> {
         }
     }
 
-    fn start(&mut self, file: &str, code: String, inputs: &Map<String, Value>) -> Result<RunProgress, Fault> {
+    fn start(&mut self, file: &str, code: &str, inputs: &Map<String, Value>) -> Result<RunProgress, Fault> {
         let limits = self.job.limits;
         if code.len() > limits.source {
             let message =
                 format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
             return Err(Fault::new(FaultKind::Size, message));
         }
-        self.awaits = awaits::uses_await(&code);
+        self.awaits = awaits::uses_await(code);
         let (names, values): (Vec<_>, Vec<_>) =
             inputs.iter().map(|(name, value)| (name.clone(), values::to_python(value))).unzip();
         let resources = ResourceLimits::default()
             .max_duration(limits.time)
             .max_memory(limits.memory)
             .max_recursion_depth(limits.recursion.min(Limits::MOST_RECURSION));
-        MontyRun::new(code, file, names, CompileOptions::default())
+        MontyRun::new(code.to_owned(), file, names, CompileOptions::default())
             .and_then(|program| program.start(values, ResourceTracker::new(resources), self.print()))
             .map_err(|exception| Fault::raised(&exception))
     }
 
-    fn resume(
-        &mut self,
-        state: &str,
-        awaits: bool,
-        answers: Vec<(u32, Answer)>,
-    ) -> Result<RunProgress, Fault> {
+    fn resume(&mut self, state: &str, awaits: bool, answers: &[(u32, Answer)]) -> Result<RunProgress, Fault> {
         let broken =
             |what: &str| Fault::new(FaultKind::Crashed, format!("the paused program cannot be read: {what}"));
         let bytes = BASE64_STANDARD.decode(state).map_err(|_| broken("its state is no base64"))?;
         let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
         let Session::Running(progress) = dump.state else { return Err(broken("it is not paused")) };
         self.awaits = awaits;
-        let mut answers = answers.into_iter().map(|(id, answer)| (id, answer_to_python(answer)));
+        let mut answers = answers.iter().map(|(id, answer)| (*id, answer_to_python(answer)));
         match *progress {
             RunProgress::FunctionCall(call) => {
                 let (_, answer) = answers.next().ok_or_else(|| broken("its call has no answer"))?;
@@ -290,11 +284,11 @@ impl Called {
     }
 }
 
-fn answer_to_python(answer: Answer) -> ExtFunctionResult {
+fn answer_to_python(answer: &Answer) -> ExtFunctionResult {
     match answer {
-        Answer::Value(value) => ExtFunctionResult::Return(values::to_python(&value)),
+        Answer::Value(value) => ExtFunctionResult::Return(values::to_python(value)),
         Answer::Error(message) => {
-            ExtFunctionResult::Error(MontyException::new(ExcType::RuntimeError, Some(message)))
+            ExtFunctionResult::Error(MontyException::new(ExcType::RuntimeError, Some(message.clone())))
         }
     }
 }

@@ -290,11 +290,12 @@ impl PythonMachine {
     fn done(&mut self, result: Value) {
         let state = &self.state;
         let mut value = json!({
-            "result": result,
+            "result": null,
             "output": state.printed.text(),
             "seconds": (state.time.as_secs_f64() * 1e6).round() / 1e6,
             "calls": state.calls,
         });
+        value["result"] = result;
         if state.setup.variants.len() > 1 {
             let reasons = state.failed.iter().map(|fault| shorten(&fault.traceback, MAX_REASON));
             value["variant"] = json!(state.variant + 1);

@@ -110,7 +110,7 @@ async fn in_thread(job: Job) -> Result<Stretch> {
     let (done, wait) = oneshot::channel();
     let thread = std::thread::Builder::new().name("python".to_owned()).stack_size(STACK);
     thread
-        .spawn(move || drop(done.send(engine::run(job, &cancel))))
+        .spawn(move || drop(done.send(engine::run(&job, &cancel))))
         .map_err(|error| Error::Worker(format!("there is no thread for it: {error}")))?;
     let gone = |_| {
         Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way").into()

@@ -99,13 +99,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(spec: ToolSpec, expected: &str) {
-        assert_eq!(signature(&spec, &Function::of(&spec)), expected);
+    fn check(spec: &ToolSpec, expected: &str) {
+        assert_eq!(signature(spec, &Function::of(spec)), expected);
     }
 
     #[test]
     fn schemas_become_hints() {
-        check(ToolSpec::new("now", "Tells the time."), "now() -> str  # Tells the time.");
+        check(&ToolSpec::new("now", "Tells the time."), "now() -> str  # Tells the time.");
         let input = json!({
             "type": "object",
             "properties": {
@@ -117,7 +117,7 @@ mod tests {
         });
         let output = json!({"type": "object", "properties": {"text": {"type": "string"}, "more": {"type": "boolean"}}});
         check(
-            ToolSpec::new("read-file", "Reads.\n\nMuch.").with_input(input).with_output(output),
+            &ToolSpec::new("read-file", "Reads.\n\nMuch.").with_input(input).with_output(output),
             "read_file(path: str, mode: Literal[\"a\", 1, None] = \"a\", lines: list[int | None] = ...) -> \
              {'text': str, 'more': bool}  # Reads.",
         );

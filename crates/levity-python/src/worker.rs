@@ -30,10 +30,9 @@ static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 /// no longer needed, and does not return.
 ///
 /// ```
-/// fn main() {
-///     levity_python::worker_main();
-///     // ..
-/// }
+/// # use levity_python::Python;
+/// levity_python::worker_main();
+/// assert!(Python::new().is_isolated());
 /// ```
 pub fn worker_main() {
     if std::env::var_os(MARK).is_some() {
@@ -59,7 +58,7 @@ fn serve_one() -> io::Result<()> {
     // Who started the worker is trusted with what it sends; memory for it is limited by the system all the same.
     let job: Job = serde_json::from_slice(&read_frame(&mut io::stdin().lock(), usize::MAX)?)?;
     limit_memory(job.limits.memory);
-    let stretch = engine::run(job, &CancelToken::new());
+    let stretch = engine::run(&job, &CancelToken::new());
     write_frame(&mut io::stdout().lock(), &serde_json::to_vec(&stretch)?)
 }
 

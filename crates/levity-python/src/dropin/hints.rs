@@ -165,6 +165,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "so that each case is one short line")]
     fn check(hint: &str, expected: Value) {
         let parsed = ruff_python_parser::parse_expression(hint).unwrap();
         let mut notes = Vec::new();
