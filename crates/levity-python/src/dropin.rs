@@ -1,0 +1,293 @@
+//! Functions in a Python file as tools.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{Content, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use ruff_python_ast::{Expr, ModModule, ParameterWithDefault, Stmt, StmtFunctionDef};
+use ruff_text_size::{Ranged, TextSize};
+use serde_json::{Map, Value, json};
+
+use crate::engine::End;
+use crate::error::{Error, Result};
+use crate::fault::FaultKind;
+use crate::python::Python;
+
+mod docs;
+mod hints;
+
+/// The tools of a Python file, and what is worth knowing about them.
+#[non_exhaustive]
+pub struct FileTools {
+    /// The tools, in the order of the file.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What was left out or not understood, each with its line.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Debug for FileTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.spec().name).collect();
+        f.debug_struct("FileTools").field("tools", &names).field("warnings", &self.warnings).finish()
+    }
+}
+
+/// Makes a tool of each public function of a Python file: top-level, with a name that does not begin with `_`.
+///
+/// Type hints become the schema, and the docstring becomes the description. Each call runs the file anew and then
+/// the function, in `python` and within its limits; nothing is kept from one call to the next.
+///
+/// ```
+/// use levity_core::ToolCx;
+/// use levity_python::{Python, tools_of};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = r#"
+/// def repeat(text: str, times: int = 2) -> str:
+///     """Repeats a text.
+///
+///     Args:
+///         text: What to repeat.
+///     """
+///     return _joined([text] * times)
+///
+/// def _joined(parts):
+///     return " ".join(parts)
+/// "#;
+/// let tools = tools_of("texts.py", source, &Python::new())?.tools;
+/// let repeat = &tools[0];
+/// assert_eq!(repeat.spec().name, "repeat");
+/// assert_eq!(repeat.spec().input["properties"]["text"], json!({"type": "string", "description": "What to repeat."}));
+/// assert_eq!(repeat.call(json!({"text": "ha"}), &ToolCx::detached()).await?.as_text(), "ha ha");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the file is no Python that the interpreter knows, or fails when it is run; the line is told.
+pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<FileTools> {
+    let wrong = |line, problem: String| Error::File { file: file.to_owned(), line, problem };
+    let most = python.limits().source;
+    if source.len() > most {
+        return Err(wrong(1, format!("it has {} bytes, and at most {most} are allowed", source.len())));
+    }
+    let lines = Lines(source);
+    let module = ruff_python_parser::parse_module(source)
+        .map_err(|error| wrong(lines.of(error.location.start()), error.error.to_string()))?
+        .into_syntax();
+    let code: Arc<str> = without_main(source, &module).into();
+    check(file, &code, python).map_err(|(line, problem)| wrong(line, problem))?;
+    let mut warnings = Vec::new();
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    for function in public(&module) {
+        let line = lines.of(function.name.start());
+        let mut notes = Vec::new();
+        let tool = FunctionTool::new(file, &code, function, python, &mut notes);
+        warnings.extend(notes.into_iter().map(|note| format!("{file}:{line}: `{}`: {note}", function.name)));
+        tools.push(Arc::new(tool));
+    }
+    Ok(FileTools { tools, warnings })
+}
+
+/// The functions that become tools; of two with one name, the last, as in Python.
+fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
+    let functions = module.body.iter().filter_map(Stmt::as_function_def_stmt);
+    let functions: Vec<_> = functions.filter(|function| !function.name.starts_with('_')).collect();
+    let is_last = |at: usize, name: &str| functions[at + 1..].iter().all(|later| &*later.name != name);
+    let last = functions.iter().enumerate().filter(|(at, function)| is_last(*at, &function.name));
+    last.map(|(_, function)| *function).collect()
+}
+
+/// Runs the file once, to see that it can be.
+fn check(file: &str, code: &Arc<str>, python: &Python) -> Result<(), (u32, String)> {
+    let job = python.job(file, code.to_string(), Map::new(), Vec::new());
+    match python.stretch_blocking(job) {
+        Err(error) => Err((1, error.to_string())),
+        Ok(stretch) => match stretch.end {
+            End::Failed(fault) => Err((fault.line.unwrap_or(1), fault.message)),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The source without what it does as a script of its own; all other lines stay where they are.
+fn without_main(source: &str, module: &ModModule) -> String {
+    let mut code = source.to_owned();
+    let is_main = |statement: &&Stmt| {
+        let test = statement.as_if_stmt().and_then(|statement| statement.test.as_compare_expr());
+        let name = test.and_then(|test| test.left.as_name_expr());
+        name.is_some_and(|name| name.id.as_str() == "__name__")
+    };
+    for statement in module.body.iter().filter(is_main) {
+        let range = usize::from(statement.start())..usize::from(statement.end());
+        let blank: String = source[range.clone()].chars().filter(|letter| *letter == '\n').collect();
+        // Blanks keep the places of what follows.
+        let blank = format!("{blank}{}", " ".repeat(range.len() - blank.len()));
+        code.replace_range(range, &blank);
+    }
+    code
+}
+
+/// Finds lines by places.
+struct Lines<'a>(&'a str);
+
+impl Lines<'_> {
+    fn of(&self, place: TextSize) -> u32 {
+        let before = self.0.as_bytes().iter().take(usize::from(place));
+        u32::try_from(before.filter(|byte| **byte == b'\n').count() + 1).unwrap_or(u32::MAX)
+    }
+}
+
+/// A function of a file.
+struct FunctionTool {
+    spec: ToolSpec,
+    file: String,
+    code: Arc<str>,
+    /// Parameters that have no name in a call.
+    positional: Vec<String>,
+    is_async: bool,
+    python: Python,
+}
+
+/// The variable that the arguments come in as.
+const ARGS: &str = "_levity_args";
+/// How much longer than the program the whole call may take.
+const EXTRA: Duration = Duration::from_secs(10);
+
+impl FunctionTool {
+    fn new(
+        file: &str,
+        code: &Arc<str>,
+        function: &StmtFunctionDef,
+        python: &Python,
+        notes: &mut Vec<String>,
+    ) -> Self {
+        let docs = docs::Docs::of(docstring(function));
+        if docs.description.is_empty() {
+            notes.push("it has no docstring, so a model is told nothing but its name".to_owned());
+        }
+        let input = input(function, &docs, notes);
+        let description = match docs.description.as_str() {
+            "" => format!("Runs the function `{}`.", function.name),
+            text => text.to_owned(),
+        };
+        let hints = Hints::new().read_only().timeout(python.limits().time + EXTRA);
+        let mut spec = ToolSpec::new(function.name.as_str(), description).with_input(input).with_hints(hints);
+        spec.output = function.returns.as_deref().and_then(hints::exact);
+        let names = |params: &[ParameterWithDefault]| {
+            params.iter().map(|param| param.parameter.name.to_string()).collect()
+        };
+        Self {
+            spec,
+            file: file.to_owned(),
+            code: code.clone(),
+            positional: names(&function.parameters.posonlyargs),
+            is_async: function.is_async,
+            python: python.clone(),
+        }
+    }
+
+    /// The line that calls the function with the arguments there are.
+    fn call_line(&self, args: &Map<String, Value>) -> String {
+        let value = |name: &str| format!("{ARGS}[{}]", Value::from(name));
+        let given = |name: &&String| args.contains_key(name.as_str());
+        let mut parts: Vec<String> =
+            self.positional.iter().take_while(given).map(|name| value(name)).collect();
+        let named = args.keys().filter(|name| !self.positional.contains(name));
+        parts.extend(named.map(|name| format!("{name}={}", value(name))));
+        let awaited = if self.is_async { "await " } else { "" };
+        format!("{awaited}{}({})", self.spec.name, parts.join(", "))
+    }
+}
+
+fn docstring(function: &StmtFunctionDef) -> String {
+    let first = function.body.first().and_then(Stmt::as_expr_stmt);
+    let text = first.and_then(|statement| statement.value.as_string_literal_expr());
+    text.map_or_else(String::new, |text| text.value.to_str().to_owned())
+}
+
+fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>) -> Value {
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    for param in function.parameters.iter_non_variadic_params() {
+        let name = param.parameter.name.as_str();
+        let mut schema = match param.parameter.annotation.as_deref() {
+            Some(hint) => hints::schema(hint, notes),
+            None => {
+                notes.push(format!("the parameter `{name}` has no type hint, so anything is taken"));
+                json!({})
+            }
+        };
+        if let Some(text) = docs.params.get(name) {
+            schema["description"] = json!(text);
+        }
+        match param.default.as_deref() {
+            None => required.push(json!(name)),
+            Some(default) => {
+                if let Some(default) = hints::literal(default) {
+                    schema["default"] = default;
+                }
+            }
+        }
+        properties.insert(name.to_owned(), schema);
+    }
+    if function.parameters.vararg.is_some() || function.parameters.kwarg.is_some() {
+        notes.push("`*args` and `**kwargs` are left out".to_owned());
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[async_trait]
+impl Tool for FunctionTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let Value::Object(args) = args else {
+            return Err(ToolError::new(ToolErrorKind::InvalidArgs, "the arguments are no object"));
+        };
+        let code = format!("{}\n{}\n", self.code, self.call_line(&args));
+        let inputs = Map::from_iter([(ARGS.to_owned(), Value::Object(args))]);
+        let mut job = self.python.job(&self.file, code, inputs, Vec::new());
+        // The file itself was measured when it was read.
+        job.limits.source = usize::MAX;
+        let stretch = self.python.stretch(job).await;
+        let stretch =
+            stretch.map_err(|error| ToolError::failed("the function was not run").with_source(error))?;
+        let printed = stretch.printed.text();
+        if !printed.is_empty() {
+            cx.progress.report(&printed);
+        }
+        match stretch.end {
+            End::Done { result } => Ok(output(result)),
+            End::Failed(fault) if fault.kind == FaultKind::Time => {
+                Err(ToolError::new(ToolErrorKind::Timeout, fault.traceback))
+            }
+            End::Failed(fault) => Err(ToolError::failed(fault.traceback)),
+            End::Paused { .. } => {
+                Err(ToolError::failed("the function waits for something that is not there"))
+            }
+        }
+    }
+}
+
+/// A text is shown as it is, all else as JSON.
+fn output(result: Value) -> ToolOutput {
+    let text = result.as_str().map(|text| Content::Text(text.to_owned()));
+    let mut output = ToolOutput::value(result);
+    output.content.extend(text);
+    output
+}
+
+/// Whether an expression is this name, also behind the name of a module.
+pub(crate) fn name_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Name(name) => Some(name.id.as_str()),
+        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
+}

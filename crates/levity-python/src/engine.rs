@@ -1,0 +1,339 @@
+//! Runs a program up to its next calls of tools, on the thread that it is called on.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use levity_core::CancelToken;
+use monty::{Dump, FunctionCall, MontyRun, NameLookup, OsCall, RunProgress, Session, SessionRef};
+use monty_types::{
+    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult, PrintWriter,
+    PrintWriterCallback, ResourceLimits, ResourceTracker,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::fault::{Fault, FaultKind};
+use crate::function::Function;
+use crate::limits::Limits;
+use crate::output::{Printed, floor};
+use crate::values;
+
+mod awaits;
+pub(crate) mod watch;
+
+/// A stretch of a program that is to be run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) from: From,
+    /// What the program may call.
+    pub(crate) functions: Vec<Function>,
+    pub(crate) limits: Limits,
+    /// How many calls of tools it may still make.
+    pub(crate) calls_left: usize,
+    /// What it has printed so far.
+    pub(crate) printed: Printed,
+}
+
+/// Where the stretch begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum From {
+    /// At the beginning of the source, with these variables.
+    Source { file: String, code: String, inputs: Map<String, Value> },
+    /// At the calls that the program waits for.
+    Snapshot { state: String, awaits: bool, answers: Vec<(u32, Answer)> },
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Value(Value),
+    Error(String),
+}
+
+/// How a stretch ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stretch {
+    pub(crate) end: End,
+    pub(crate) printed: Printed,
+    /// How long it took.
+    pub(crate) time: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum End {
+    /// The program waits for calls.
+    Paused { state: String, awaits: bool, calls: Vec<Wanted> },
+    /// It has come to its end.
+    Done { result: Value },
+    /// It failed.
+    Failed(Fault),
+}
+
+/// A call that the program waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// The number that the interpreter knows it by.
+    pub(crate) id: u32,
+    pub(crate) tool: String,
+    pub(crate) args: Map<String, Value>,
+}
+
+/// The name that tracebacks give to a program.
+pub(crate) const FILE: &str = "program.py";
+
+/// Runs a stretch. A panic of the interpreter is a fault like any other.
+pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
+    let began = now();
+    let limits = job.limits;
+    let mut writer = Writer { printed: job.printed.clone(), most: limits.output, cancel };
+    let end = {
+        let stretch = AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
+        catch_unwind(stretch).unwrap_or_else(|_| {
+            Err(Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way"))
+        })
+    };
+    let end = if cancel.is_cancelled() { Err(Fault::cancelled()) } else { end };
+    writer.printed.settle(limits.output);
+    Stretch {
+        end: end.unwrap_or_else(End::Failed),
+        printed: writer.printed,
+        time: now().duration_since(began),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long it took is reported and decides nothing")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// One stretch under way.
+struct Run<'a, 'w> {
+    job: &'a Job,
+    writer: &'a mut Writer<'w>,
+    /// Calls that the program has made and not waited for yet.
+    made: Vec<Wanted>,
+    awaits: bool,
+}
+
+type Step = Result<RunProgress, MontyException>;
+
+impl<'a, 'w> Run<'a, 'w> {
+    fn new(job: &'a Job, writer: &'a mut Writer<'w>) -> Self {
+        Self { job, writer, made: Vec::new(), awaits: false }
+    }
+
+    fn go(&mut self) -> Result<End, Fault> {
+        let mut progress = match &self.job.from {
+            From::Source { file, code, inputs } => self.start(file, code, inputs),
+            From::Snapshot { state, awaits, answers } => self.resume(state, *awaits, answers),
+        }?;
+        loop {
+            progress = match progress {
+                RunProgress::Complete(value) => return Ok(End::Done { result: self.result(&value) }),
+                RunProgress::NameLookup(lookup) => self.look_up(lookup),
+                RunProgress::OsCall(call) => self.refuse(call),
+                RunProgress::FunctionCall(call) if call.object_id.is_some() => {
+                    let none =
+                        MontyException::new(ExcType::AttributeError, Some("no such method".to_owned()));
+                    call.resume(ExtFunctionResult::Error(none), self.print())
+                }
+                RunProgress::FunctionCall(call) => match self.call(call)? {
+                    Called::On(step) => *step,
+                    Called::Paused(end) => return Ok(end),
+                },
+                RunProgress::ResolveFutures(ref waiting) => {
+                    let pending = waiting.pending_call_ids().to_vec();
+                    let made = std::mem::take(&mut self.made);
+                    let calls = made.into_iter().filter(|call| pending.contains(&call.id)).collect();
+                    return self.pause(&progress, calls);
+                }
+            }
+            .map_err(|exception| Fault::raised(&exception))?;
+        }
+    }
+
+    fn start(&mut self, file: &str, code: &str, inputs: &Map<String, Value>) -> Result<RunProgress, Fault> {
+        let limits = self.job.limits;
+        if code.len() > limits.source {
+            let message =
+                format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
+            return Err(Fault::new(FaultKind::Size, message));
+        }
+        self.awaits = awaits::uses_await(code);
+        let (names, values): (Vec<_>, Vec<_>) =
+            inputs.iter().map(|(name, value)| (name.clone(), values::to_python(value))).unzip();
+        let resources = ResourceLimits::default()
+            .max_duration(limits.time)
+            .max_memory(limits.memory)
+            .max_recursion_depth(limits.recursion.min(Limits::MOST_RECURSION));
+        MontyRun::new(code.to_owned(), file, names, CompileOptions::default())
+            .and_then(|program| program.start(values, ResourceTracker::new(resources), self.print()))
+            .map_err(|exception| Fault::raised(&exception))
+    }
+
+    fn resume(&mut self, state: &str, awaits: bool, answers: &[(u32, Answer)]) -> Result<RunProgress, Fault> {
+        let broken =
+            |what: &str| Fault::new(FaultKind::Crashed, format!("the paused program cannot be read: {what}"));
+        let bytes = BASE64_STANDARD.decode(state).map_err(|_| broken("its state is no base64"))?;
+        let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
+        let Session::Running(progress) = dump.state else { return Err(broken("it is not paused")) };
+        self.awaits = awaits;
+        let mut answers = answers.iter().map(|(id, answer)| (*id, answer_to_python(answer)));
+        match *progress {
+            RunProgress::FunctionCall(call) => {
+                let (_, answer) = answers.next().ok_or_else(|| broken("its call has no answer"))?;
+                call.resume(answer, self.print())
+            }
+            RunProgress::ResolveFutures(waiting) => {
+                let pending = waiting.pending_call_ids().to_vec();
+                let answers = answers.filter(|(id, _)| pending.contains(id)).collect();
+                waiting.resume(answers, self.print())
+            }
+            _ => return Err(broken("it waits for no call")),
+        }
+        .map_err(|exception| Fault::raised(&exception))
+    }
+
+    fn print(&mut self) -> PrintWriter<'_> {
+        PrintWriter::Callback(&mut *self.writer)
+    }
+
+    fn result(&self, value: &MontyObject) -> Value {
+        bounded(values::to_json(value), self.job.limits.result)
+    }
+
+    fn look_up(&mut self, lookup: NameLookup) -> Step {
+        let known = lookup.object_id().is_none() && self.job.functions.iter().any(|f| f.name == lookup.name);
+        let answer = match known {
+            true => {
+                NameLookupResult::Value(MontyObject::Function { name: lookup.name.clone(), docstring: None })
+            }
+            false => NameLookupResult::Undefined,
+        };
+        lookup.resume(answer, self.print())
+    }
+
+    /// Files, the environment and the clock are not there.
+    fn refuse(&mut self, call: OsCall) -> Step {
+        let name = call.function_call.name();
+        let message = format!(
+            "`{name}` is not available: this Python has no files, no environment and no clock; \
+             what is needed comes in as variables or through the functions you were told of"
+        );
+        let error = MontyException::new(ExcType::PermissionError, Some(message));
+        call.resume(ExtFunctionResult::Error(error), self.print())
+    }
+
+    fn call(&mut self, call: FunctionCall) -> Result<Called, Fault> {
+        let Some(function) = self.job.functions.iter().find(|f| f.name == call.function_name) else {
+            let missing = ExtFunctionResult::NotFound(call.function_name.clone());
+            return Ok(Called::on(call.resume(missing, self.print())));
+        };
+        let args = match function.bind(&call.args, &call.kwargs) {
+            Ok(args) => args,
+            Err(message) => {
+                let error = MontyException::new(ExcType::TypeError, Some(message));
+                return Ok(Called::on(call.resume(ExtFunctionResult::Error(error), self.print())));
+            }
+        };
+        if self.made.len() >= self.job.calls_left {
+            let message = format!("at most {} calls of tools are allowed", self.job.limits.calls);
+            let error = MontyException::new(ExcType::RuntimeError, Some(message));
+            let fault = call.abort(error, self.print()).err().map(|exception| Fault::raised(&exception));
+            let fault = fault.unwrap_or_else(|| Fault::new(FaultKind::Calls, "too many calls of tools"));
+            return Err(Fault { kind: FaultKind::Calls, ..fault });
+        }
+        let wanted = Wanted { id: call.call_id, tool: function.tool.clone(), args };
+        if self.awaits {
+            self.made.push(wanted);
+            return Ok(Called::on(call.resume_pending(self.print())));
+        }
+        self.pause(&RunProgress::FunctionCall(call), vec![wanted]).map(Called::Paused)
+    }
+
+    fn pause(&self, progress: &RunProgress, calls: Vec<Wanted>) -> Result<End, Fault> {
+        let broken = |_| Fault::new(FaultKind::Crashed, "the program cannot be paused here");
+        let dump = monty::dump(FILE, None, SessionRef::Running(progress)).map_err(broken)?;
+        let most = self.job.limits.snapshot;
+        if dump.len() > most {
+            let message = format!(
+                "the program holds {} bytes while it waits for a tool, and at most {most} are kept; hold less in variables",
+                dump.len()
+            );
+            return Err(Fault::new(FaultKind::Size, message));
+        }
+        Ok(End::Paused { state: BASE64_STANDARD.encode(dump), awaits: self.awaits, calls })
+    }
+}
+
+/// What became of a call that the program made.
+enum Called {
+    On(Box<Step>),
+    Paused(End),
+}
+
+impl Called {
+    fn on(step: Step) -> Self {
+        Self::On(Box::new(step))
+    }
+}
+
+fn answer_to_python(answer: &Answer) -> ExtFunctionResult {
+    match answer {
+        Answer::Value(value) => ExtFunctionResult::Return(values::to_python(value)),
+        Answer::Error(message) => {
+            ExtFunctionResult::Error(MontyException::new(ExcType::RuntimeError, Some(message.clone())))
+        }
+    }
+}
+
+/// A result of more than `most` bytes becomes the beginning of its JSON, as text.
+fn bounded(value: Value, most: usize) -> Value {
+    let text = value.to_string();
+    if text.len() <= most {
+        return value;
+    }
+    let shown = &text[..floor(&text, most)];
+    Value::String(format!(
+        "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
+        text.len()
+    ))
+}
+
+/// Takes what is printed, and looks now and then whether the result is still wanted.
+struct Writer<'a> {
+    printed: Printed,
+    most: usize,
+    cancel: &'a CancelToken,
+}
+
+impl Writer<'_> {
+    fn check(&self) -> Result<(), MontyException> {
+        match self.cancel.is_cancelled() {
+            true => Err(MontyException::new(ExcType::KeyboardInterrupt, Some("cancelled".to_owned()))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl PrintWriterCallback for Writer<'_> {
+    fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
+        self.printed.push(&output, self.most);
+        self.check()
+    }
+
+    fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
+        self.printed.push(end.encode_utf8(&mut [0; 4]), self.most);
+        Ok(())
+    }
+
+    fn poll_flush(&mut self) -> Result<(), MontyException> {
+        self.check()
+    }
+}

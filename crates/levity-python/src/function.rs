@@ -1,0 +1,63 @@
+use levity_core::ToolSpec;
+use monty_types::MontyObject;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::values::{MAX_DEPTH, argument};
+
+/// A tool as code calls it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Function {
+    /// The name in the code.
+    pub(crate) name: String,
+    /// The name of the tool.
+    pub(crate) tool: String,
+    /// The parameters, in the order in which they can be given without their names.
+    pub(crate) params: Vec<String>,
+}
+
+impl Function {
+    /// The function for a tool; what cannot stand in a name in Python becomes `_`.
+    pub(crate) fn of(spec: &ToolSpec) -> Self {
+        let name = spec.name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        let params = spec.input.get("properties").and_then(Value::as_object);
+        let required = spec.input.get("required").and_then(Value::as_array);
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+        let mut params: Vec<String> = params.into_iter().flat_map(Map::keys).cloned().collect();
+        // As in Python, what must be given comes first.
+        params.sort_by_key(|name| !is_required(name));
+        Self { name, tool: spec.name.clone(), params }
+    }
+
+    /// The arguments by name.
+    ///
+    /// # Errors
+    /// What Python would say in a `TypeError`.
+    pub(crate) fn bind(
+        &self,
+        args: &[MontyObject],
+        kwargs: &[(MontyObject, MontyObject)],
+    ) -> Result<Map<String, Value>, String> {
+        let name = &self.name;
+        if args.len() > self.params.len() {
+            let (most, given) = (self.params.len(), args.len());
+            return Err(format!("{name}() takes {most} positional arguments but {given} were given"));
+        }
+        let convert = |param: &str, value: &MontyObject| {
+            argument(value, MAX_DEPTH)
+                .map_err(|what| format!("{name}() argument '{param}' is {what}, which is no JSON"))
+        };
+        let mut bound = Map::new();
+        for (param, value) in self.params.iter().zip(args) {
+            bound.insert(param.clone(), convert(param, value)?);
+        }
+        for (param, value) in kwargs {
+            let param = param.to_string();
+            let value = convert(&param, value)?;
+            if bound.insert(param.clone(), value).is_some() {
+                return Err(format!("{name}() got multiple values for argument '{param}'"));
+            }
+        }
+        Ok(bound)
+    }
+}

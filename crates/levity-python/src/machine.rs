@@ -1,0 +1,372 @@
+//! The machine of a program: stretches of code, and the calls between them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use levity_core::{
+    Ask, Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Machine, MachineKind, Outcome,
+    RunId, Stats, Status, Step, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::engine::{Answer, End, FILE, From, Job, Stretch};
+use crate::fault::{Fault, FaultKind};
+use crate::function::Function;
+use crate::limits::Limits;
+use crate::output::{Printed, shorten};
+
+const KIND: &str = "python";
+const VERSION: u32 = 1;
+
+/// How many bytes of why an earlier variant failed are shown.
+const MAX_REASON: usize = 1_000;
+
+/// Decides what a program does next: run on, or have tools called.
+#[derive(Debug)]
+pub(crate) struct PythonMachine {
+    state: State,
+}
+
+/// All there is to a program under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct State {
+    setup: Setup,
+    run: Option<RunId>,
+    next: EffectId,
+    waiting: BTreeMap<EffectId, Waiting>,
+    /// Which variant runs.
+    variant: usize,
+    /// Why those before it failed.
+    failed: Vec<Fault>,
+    paused: Option<Paused>,
+    printed: Printed,
+    time: Duration,
+    calls: usize,
+    failed_calls: u64,
+    ending: Option<Ending>,
+}
+
+/// What a program is made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    /// The name of the tool, which stretches are performed under.
+    pub(crate) name: String,
+    /// The code, and what is tried if it fails.
+    pub(crate) variants: Vec<String>,
+    pub(crate) inputs: Map<String, Value>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) limits: Limits,
+    /// Why the call makes no sense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+}
+
+/// What an effect under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Waiting {
+    Stretch,
+    Tool(usize),
+    Decision(usize),
+}
+
+/// A program that waits for calls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Paused {
+    state: String,
+    awaits: bool,
+    calls: Vec<Pending>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Pending {
+    id: u32,
+    call: ToolCall,
+    answer: Option<Answer>,
+}
+
+impl PythonMachine {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let state = State {
+            setup,
+            run: None,
+            next: EffectId::new(0),
+            waiting: BTreeMap::new(),
+            variant: 0,
+            failed: Vec::new(),
+            paused: None,
+            printed: Printed::default(),
+            time: Duration::ZERO,
+            calls: 0,
+            failed_calls: 0,
+            ending: None,
+        };
+        Self { state }
+    }
+
+    /// The name that stretches are performed under.
+    pub(crate) fn name(&self) -> &str {
+        &self.state.setup.name
+    }
+
+    pub(crate) fn restore(saved: &Value) -> Option<Self> {
+        State::deserialize(saved).ok().map(|state| Self { state })
+    }
+
+    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
+        let id = self.state.next;
+        self.state.next = id.next();
+        self.state.waiting.insert(id, waiting);
+        step.want(id, effect(id));
+    }
+
+    fn begin(&mut self, run: RunId, step: &mut Step) {
+        self.state.run = Some(run);
+        match self.state.setup.problem.clone() {
+            Some(problem) => self.fail(ToolError::new(ToolErrorKind::InvalidArgs, problem)),
+            None => self.start(step),
+        }
+    }
+
+    /// Begins a variant.
+    fn start(&mut self, step: &mut Step) {
+        let setup = &self.state.setup;
+        let Some(code) = setup.variants.get(self.state.variant).cloned() else { return self.all_failed() };
+        let from = From::Source { file: FILE.to_owned(), code, inputs: setup.inputs.clone() };
+        self.state.printed = Printed::default();
+        self.stretch(from, step);
+    }
+
+    fn stretch(&mut self, from: From, step: &mut Step) {
+        let (setup, printed) = (&self.state.setup, self.state.printed.clone());
+        let calls_left = setup.limits.calls.saturating_sub(self.state.calls);
+        let job = Job { from, functions: setup.functions.clone(), limits: setup.limits, calls_left, printed };
+        let (name, args) = (setup.name.clone(), serde_json::to_value(job).unwrap_or_default());
+        let call = |id: EffectId| ToolCall::new(format!("stretch-{id}"), name, args);
+        self.want(Waiting::Stretch, |id| Effect::Tool(ToolRun::approved(call(id))), step);
+    }
+
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+        let Some(waiting) = self.state.waiting.remove(&effect) else { return };
+        match (waiting, outcome) {
+            (Waiting::Stretch, Outcome::Tool(result)) => self.ran(&result, step),
+            (Waiting::Stretch, Outcome::Refused(limit)) => self.end(Status::Partial(limit)),
+            (Waiting::Tool(at), Outcome::Tool(result)) => self.answered(at, answer(&result), step),
+            (Waiting::Tool(at), Outcome::NeedsApproval { reason }) => self.ask(at, reason, step),
+            (Waiting::Tool(at), Outcome::Denied { reason }) => {
+                self.answered(at, Answer::Error(format!("this call is not allowed: {reason}")), step);
+            }
+            (Waiting::Tool(at), Outcome::Refused(limit)) => {
+                self.answered(at, Answer::Error(format!("the limit on {limit} is reached")), step);
+            }
+            (Waiting::Tool(at), Outcome::Unknown) => {
+                let message = "the process ended while the tool ran; nobody knows whether it took effect";
+                self.answered(at, Answer::Error(message.to_owned()), step);
+            }
+            (Waiting::Decision(at), Outcome::Decision(decision)) => self.decided(at, decision, step),
+            _ => {
+                let what = format!("effect {effect} has an outcome of another kind");
+                self.end(Status::Failed(Failure::Internal(what)));
+            }
+        }
+    }
+
+    /// A stretch came to its end.
+    fn ran(&mut self, result: &ToolResult, step: &mut Step) {
+        if result.is_error() {
+            let kind = result.error.unwrap_or(ToolErrorKind::Failed);
+            return self.fail(ToolError::new(kind, result.text()));
+        }
+        let stretch = result.value.as_ref().and_then(|value| Stretch::deserialize(value).ok());
+        let Some(stretch) = stretch else {
+            let what = "a stretch of code has an outcome that cannot be read".to_owned();
+            return self.end(Status::Failed(Failure::Internal(what)));
+        };
+        self.state.printed = stretch.printed;
+        self.state.time += stretch.time;
+        match stretch.end {
+            End::Done { result } => self.done(result),
+            End::Failed(fault) => self.variant_failed(fault, step),
+            // Nothing would ever wake it.
+            End::Paused { calls, .. } if calls.is_empty() => {
+                let message = "the program waits for something that is no call of a tool";
+                self.variant_failed(Fault::new(FaultKind::Raised, message), step);
+            }
+            End::Paused { state, awaits, calls } => {
+                let pending = |(at, call): (usize, crate::engine::Wanted)| Pending {
+                    id: call.id,
+                    call: ToolCall::new(
+                        format!("call-{}", self.state.calls + at + 1),
+                        call.tool,
+                        Value::Object(call.args),
+                    ),
+                    answer: None,
+                };
+                let calls: Vec<Pending> = calls.into_iter().enumerate().map(pending).collect();
+                self.state.calls += calls.len();
+                let runs: Vec<ToolRun> =
+                    calls.iter().map(|pending| ToolRun::new(pending.call.clone())).collect();
+                self.state.paused = Some(Paused { state, awaits, calls });
+                for (at, run) in runs.into_iter().enumerate() {
+                    self.want(Waiting::Tool(at), |_| Effect::Tool(run), step);
+                }
+            }
+        }
+    }
+
+    fn call(&self, at: usize) -> Option<ToolCall> {
+        Some(self.state.paused.as_ref()?.calls.get(at)?.call.clone())
+    }
+
+    fn ask(&mut self, at: usize, reason: String, step: &mut Step) {
+        let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else { return };
+        self.want(Waiting::Decision(at), |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
+    }
+
+    fn decided(&mut self, at: usize, decision: Decision, step: &mut Step) {
+        let Some(mut call) = self.call(at) else { return };
+        match decision {
+            Decision::Allow => {}
+            Decision::Edit { args } => (call.args, call.raw) = (args, None),
+            Decision::Deny { reason } => {
+                return self.answered(at, Answer::Error(format!("the call was denied: {reason}")), step);
+            }
+            _ => {
+                let message = "the decision is of an unknown kind".to_owned();
+                return self.answered(at, Answer::Error(message), step);
+            }
+        }
+        self.want(Waiting::Tool(at), |_| Effect::Tool(ToolRun::approved(call)), step);
+    }
+
+    /// A call has an answer; with the last one, the program goes on.
+    fn answered(&mut self, at: usize, answer: Answer, step: &mut Step) {
+        if matches!(answer, Answer::Error(_)) {
+            self.state.failed_calls = self.state.failed_calls.saturating_add(1);
+        }
+        let Some(paused) = &mut self.state.paused else { return };
+        if let Some(pending) = paused.calls.get_mut(at) {
+            pending.answer.get_or_insert(answer);
+        }
+        if paused.calls.iter().any(|pending| pending.answer.is_none()) {
+            return;
+        }
+        let Some(Paused { state, awaits, calls }) = self.state.paused.take() else { return };
+        let answers = calls.into_iter().filter_map(|call| Some((call.id, call.answer?))).collect();
+        self.stretch(From::Snapshot { state, awaits, answers }, step);
+    }
+
+    fn variant_failed(&mut self, fault: Fault, step: &mut Step) {
+        if self.state.variant + 1 < self.state.setup.variants.len() {
+            let text = format!("variant {} failed: {}", self.state.variant + 1, fault.message);
+            step.tell(EventKind::Note { text });
+        }
+        self.state.failed.push(fault);
+        self.state.variant += 1;
+        self.start(step);
+    }
+
+    /// Why each variant failed that was tried, the last in full.
+    fn all_failed(&mut self) {
+        let failed = &self.state.failed;
+        let mut text = String::new();
+        for (at, fault) in failed.iter().enumerate().take(failed.len().saturating_sub(1)) {
+            text.push_str(&format!("variant {}: {}\n", at + 1, shorten(&fault.traceback, MAX_REASON)));
+        }
+        if failed.len() > 1 {
+            text.push_str(&format!("variant {}: ", failed.len()));
+        }
+        text.push_str(failed.last().map_or("there is no code", |fault| &fault.traceback));
+        let printed = self.state.printed.text();
+        if !printed.is_empty() {
+            text.push_str(&format!("\nprinted before it failed:\n{printed}"));
+        }
+        let timeout = failed.last().is_some_and(|fault| fault.kind == FaultKind::Time);
+        let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
+        self.fail(ToolError::new(kind, text));
+    }
+
+    fn done(&mut self, result: Value) {
+        let state = &self.state;
+        let mut value = json!({
+            "result": null,
+            "output": state.printed.text(),
+            "seconds": (state.time.as_secs_f64() * 1e6).round() / 1e6,
+            "calls": state.calls,
+        });
+        value["result"] = result;
+        if state.setup.variants.len() > 1 {
+            let reasons = state.failed.iter().map(|fault| shorten(&fault.traceback, MAX_REASON));
+            value["variant"] = json!(state.variant + 1);
+            value["failed"] = reasons.collect();
+        }
+        self.end(Status::Complete);
+        if let Some(ending) = &mut self.state.ending {
+            ending.text = value.to_string();
+            ending.value = Some(value);
+        }
+    }
+
+    fn fail(&mut self, error: ToolError) {
+        self.end(Status::Failed(Failure::Program(error)));
+    }
+
+    fn end(&mut self, status: Status) {
+        self.state.waiting.clear();
+        self.state.paused = None;
+        let mut ending = Ending::new(status);
+        let mut stats = Stats::default();
+        stats.tool_calls = self.state.calls as u64;
+        stats.failed_calls = self.state.failed_calls;
+        ending.stats = stats;
+        self.state.ending = Some(ending);
+    }
+
+    fn stop(&mut self, limit: Limit) {
+        let printed = self.state.printed.text();
+        self.end(Status::Partial(limit));
+        if let Some(ending) = &mut self.state.ending {
+            ending.text = printed;
+        }
+    }
+}
+
+impl Machine for PythonMachine {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new(KIND, VERSION)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(&self.state).unwrap_or_default()
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        if self.state.ending.is_some() {
+            return;
+        }
+        match input {
+            Input::Begin { run, .. } if self.state.run.is_none() => self.begin(run, step),
+            Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
+            Input::Stop(limit) => self.stop(limit),
+            Input::Cancel { reason } => self.end(Status::Cancelled { reason }),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.state.ending.as_ref()
+    }
+}
+
+/// What a tool answered, for the code: its value, or else its text.
+fn answer(result: &ToolResult) -> Answer {
+    if result.is_error() {
+        return Answer::Error(result.text().into_owned());
+    }
+    let text = || Value::String(result.text().into_owned());
+    Answer::Value(result.value.clone().unwrap_or_else(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+use async_trait::async_trait;
+use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use crate::engine::{End, FILE};
+use crate::fault::{Fault, FaultKind};
+use crate::output::shorten;
+use crate::program::{RunPython, variants};
+use crate::python::Python;
+
+/// Python as a plain tool: code that calls no tools, for wherever there is no agent to call them through.
+///
+/// With an agent, [`RunPython`] does the same and more.
+#[derive(Clone, Debug)]
+pub struct PythonTool {
+    spec: ToolSpec,
+    python: Python,
+}
+
+impl PythonTool {
+    /// The tool `run_python`, by this interpreter.
+    pub fn new(python: Python) -> Self {
+        let spec = levity_core::Program::spec(&RunPython::new()).clone();
+        Self { spec, python }
+    }
+}
+
+#[async_trait]
+impl Tool for PythonTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let codes = variants(&args).map_err(|problem| ToolError::new(ToolErrorKind::InvalidArgs, problem))?;
+        let inputs: Map<_, _> = args.get("inputs").and_then(Value::as_object).cloned().unwrap_or_default();
+        let (many, mut failed, mut time) = (codes.len() > 1, Vec::<Fault>::new(), 0.0);
+        for (at, code) in codes.into_iter().enumerate() {
+            let stretch = self.python.stretch(self.python.job(FILE, code, inputs.clone(), Vec::new())).await;
+            let stretch =
+                stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
+            time += stretch.time.as_secs_f64();
+            let result = match stretch.end {
+                End::Done { result } => result,
+                End::Failed(fault) => {
+                    failed.push(fault);
+                    continue;
+                }
+                End::Paused { .. } => Value::Null,
+            };
+            let mut value =
+                json!({"result": result, "output": stretch.printed.text(), "seconds": time, "calls": 0});
+            if many {
+                value["variant"] = json!(at + 1);
+                value["failed"] = failed.iter().map(|fault| shorten(&fault.traceback, 1_000)).collect();
+            }
+            return Ok(ToolOutput::value(value));
+        }
+        let timeout = failed.last().is_some_and(|fault| fault.kind == FaultKind::Time);
+        let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
+        let reasons: Vec<&str> = failed.iter().map(|fault| &*fault.traceback).collect();
+        Err(ToolError::new(kind, reasons.join("\n\n")))
+    }
+}

@@ -1,0 +1,188 @@
+//! JSON as Python has it, and the other way round.
+
+use monty_types::{DictPairs, MontyObject};
+use serde_json::{Map, Number, Value};
+
+/// How deep a value may be nested: what reads the journal must be able to read it.
+pub(crate) const MAX_DEPTH: usize = 48;
+
+/// JSON as a Python value.
+pub(crate) fn to_python(value: &Value) -> MontyObject {
+    match value {
+        Value::Null => MontyObject::None,
+        Value::Bool(value) => MontyObject::Bool(*value),
+        Value::Number(number) => number_to_python(number),
+        Value::String(text) => MontyObject::String(text.clone()),
+        Value::Array(list) => MontyObject::List(list.iter().map(to_python).collect()),
+        Value::Object(map) => MontyObject::Dict(DictPairs::from(
+            map.iter()
+                .map(|(key, value)| (MontyObject::String(key.clone()), to_python(value)))
+                .collect::<Vec<_>>(),
+        )),
+    }
+}
+
+fn number_to_python(number: &Number) -> MontyObject {
+    if let Some(number) = number.as_i64() {
+        return MontyObject::Int(number);
+    }
+    match number.as_u64() {
+        Some(number) => MontyObject::BigInt(number.into()),
+        None => MontyObject::Float(number.as_f64().unwrap_or(f64::NAN)),
+    }
+}
+
+/// A Python value as JSON. What JSON has no form for is written as Python writes it.
+pub(crate) fn to_json(value: &MontyObject) -> Value {
+    json(value, MAX_DEPTH)
+}
+
+fn json(value: &MontyObject, depth: usize) -> Value {
+    let list = |list: &[MontyObject]| match depth {
+        0 => Value::String("[...]".to_owned()),
+        depth => list.iter().map(|value| json(value, depth - 1)).collect(),
+    };
+    match value {
+        MontyObject::None => Value::Null,
+        MontyObject::Bool(value) => Value::Bool(*value),
+        MontyObject::Int(number) => Value::from(*number),
+        MontyObject::BigInt(number) => big(&number.to_string()),
+        MontyObject::Float(number) => float(*number),
+        MontyObject::String(text) => Value::String(text.clone()),
+        MontyObject::List(values)
+        | MontyObject::Tuple(values)
+        | MontyObject::Set(values)
+        | MontyObject::FrozenSet(values) => list(values),
+        MontyObject::NamedTuple { field_names, values, .. } => {
+            let fields = field_names.iter().cloned().zip(values);
+            object(fields, depth)
+        }
+        MontyObject::Dict(pairs) => object(pairs.iter().map(|(key, value)| (text(key), value)), depth),
+        MontyObject::ClassInstance(instance) => {
+            object(instance.attrs.iter().map(|(key, value)| (text(key), value)), depth)
+        }
+        MontyObject::Path(path) => Value::String(path.clone()),
+        other => Value::String(text(other)),
+    }
+}
+
+fn object<'a>(pairs: impl Iterator<Item = (String, &'a MontyObject)>, depth: usize) -> Value {
+    match depth {
+        0 => Value::String("{...}".to_owned()),
+        depth => {
+            Value::Object(pairs.map(|(key, value)| (key, json(value, depth - 1))).collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// A number that no program reads as a number of 64 bits is written in digits.
+fn big(digits: &str) -> Value {
+    digits.parse::<u64>().map_or_else(|_| Value::String(digits.to_owned()), Value::from)
+}
+
+/// JSON has no infinity.
+fn float(number: f64) -> Value {
+    Number::from_f64(number).map_or_else(|| Value::String(number.to_string().to_lowercase()), Value::Number)
+}
+
+/// As `str()` gives it, which for dates is ISO 8601.
+fn text(value: &MontyObject) -> String {
+    match value {
+        MontyObject::Repr(text) => text.clone(),
+        MontyObject::None => "null".to_owned(),
+        MontyObject::Bool(value) => value.to_string(),
+        MontyObject::Date(date) => format!("{:04}-{:02}-{:02}", date.year, date.month, date.day),
+        MontyObject::DateTime(at) => {
+            let (date, time) = (
+                format!("{:04}-{:02}-{:02}", at.year, at.month, at.day),
+                clock(at.hour, at.minute, at.second, at.microsecond),
+            );
+            format!("{date}T{time}{}", at.offset_seconds.map_or_else(String::new, offset))
+        }
+        MontyObject::Time(at) => clock(at.hour, at.minute, at.second, at.microsecond),
+        other => other.to_string(),
+    }
+}
+
+fn clock(hour: u8, minute: u8, second: u8, micros: u32) -> String {
+    match micros {
+        0 => format!("{hour:02}:{minute:02}:{second:02}"),
+        micros => format!("{hour:02}:{minute:02}:{second:02}.{micros:06}"),
+    }
+}
+
+fn offset(seconds: i32) -> String {
+    let sign = if seconds < 0 { '-' } else { '+' };
+    let minutes = seconds.unsigned_abs() / 60;
+    format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// An argument of a call as JSON; unlike a result, it must be exactly that.
+///
+/// # Errors
+/// The type of what JSON has no form for.
+pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, String> {
+    let deeper = || depth.checked_sub(1).ok_or_else(|| "nesting deeper than 48 levels".to_owned());
+    match value {
+        MontyObject::None
+        | MontyObject::Bool(_)
+        | MontyObject::Int(_)
+        | MontyObject::String(_)
+        | MontyObject::Path(_) => Ok(json(value, 0)),
+        MontyObject::Float(number) if number.is_finite() => Ok(json(value, 0)),
+        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => Ok(json(value, 0)),
+        MontyObject::BigInt(number) if number.to_string().parse::<u64>().is_ok() => Ok(json(value, 0)),
+        MontyObject::BigInt(_) => Err("a number beyond 64 bits".to_owned()),
+        MontyObject::List(values)
+        | MontyObject::Tuple(values)
+        | MontyObject::Set(values)
+        | MontyObject::FrozenSet(values) => {
+            let depth = deeper()?;
+            values.iter().map(|value| argument(value, depth)).collect::<Result<Vec<_>, _>>().map(Value::from)
+        }
+        MontyObject::Dict(pairs) => {
+            let depth = deeper()?;
+            let pair = |(key, value): &(MontyObject, MontyObject)| match key {
+                MontyObject::String(key) => Ok((key.clone(), argument(value, depth)?)),
+                other => Err(format!("a dict with a key of type {}", other.type_name())),
+            };
+            pairs.iter().map(pair).collect::<Result<Map<_, _>, _>>().map(Value::Object)
+        }
+        MontyObject::Cycle(..) => Err("a value that contains itself".to_owned()),
+        MontyObject::Float(_) => Err("a float that is no number".to_owned()),
+        other => Err(format!("a value of type {}", other.type_name())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_comes_back_as_it_went() {
+        let value = json!({"a": [1, -2.5, true, null, "x"], "big": u64::MAX, "o": {"k": {}}});
+        assert_eq!(to_json(&to_python(&value)), value);
+        assert_eq!(argument(&to_python(&value), MAX_DEPTH), Ok(value));
+    }
+
+    #[test]
+    fn what_json_lacks_is_written_out() {
+        assert_eq!(to_json(&MontyObject::Float(f64::INFINITY)), json!("inf"));
+        assert_eq!(to_json(&MontyObject::Bytes(vec![65])), json!("b'A'"));
+        let huge = MontyObject::BigInt(u64::MAX.into());
+        assert_eq!(to_json(&huge), json!(u64::MAX));
+        assert!(argument(&MontyObject::Bytes(vec![65]), 1).is_err());
+    }
+
+    #[test]
+    fn deep_values_end_somewhere() {
+        let mut value = MontyObject::Int(1);
+        for _ in 0..100 {
+            value = MontyObject::List(vec![value]);
+        }
+        assert_eq!(to_json(&value).to_string().matches('[').count(), MAX_DEPTH + 1);
+        assert!(argument(&value, MAX_DEPTH).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! Code that calls tools, through an agent.
+
+use levity_core::{Decision, Hints, ToolError, ToolOutput};
+use levity_python::{Limits, RunPython};
+use levity_test::RecordingTool;
+use levity_tools::{Policy, Registry, Rule};
+use serde_json::{Value, json};
+
+use crate::support::{add_one, agent, python, told};
+
+fn program(tool: &RecordingTool) -> RunPython {
+    RunPython::new().python(python()).tool(tool)
+}
+
+async fn run(code: &str) -> (bool, Value, String) {
+    let tool = add_one();
+    let answer = agent(json!({"code": code}), program(&tool)).tool(tool).build().unwrap().run("go").await;
+    told(&answer.unwrap())
+}
+
+#[tokio::test]
+async fn tools_are_functions() {
+    let (failed, value, _) = run("a = add_one(1)\nb = add_one(n=a)\nprint(a, b)\n[a, b]").await;
+    assert!(!failed);
+    assert_eq!(value["result"], json!([2, 3]));
+    assert_eq!(value["output"], "2 3\n");
+    assert_eq!(value["calls"], 2);
+    assert!(value["seconds"].as_f64().unwrap() >= 0.0);
+    assert_eq!(value.get("variant"), None);
+}
+
+#[tokio::test]
+async fn awaited_calls_go_side_by_side() {
+    let code = "import asyncio\na, b = await asyncio.gather(add_one(1), add_one(n=5))\nc = await add_one(b)\n[a, b, c]";
+    let (failed, value, text) = run(code).await;
+    assert!(!failed, "{text}");
+    assert_eq!(value["result"], json!([2, 6, 7]));
+    assert_eq!(value["calls"], 3);
+}
+
+#[tokio::test]
+async fn a_call_with_wrong_arguments_raises_what_python_raises() {
+    for (code, expected) in [
+        ("add_one(1, 2)", "TypeError: add_one() takes 1 positional arguments but 2 were given"),
+        ("add_one(1, n=2)", "TypeError: add_one() got multiple values for argument 'n'"),
+        ("add_one(n={1, 2}, x=print)", "which is no JSON"),
+        ("add_one('x')", "RuntimeError: "),
+        ("add_one()", "RuntimeError: "),
+        ("add_two(1)", "NameError: name 'add_two' is not defined"),
+        ("x = []\nx.append(x)\nadd_one(x)", "a value that contains itself"),
+    ] {
+        let (failed, _, text) = run(code).await;
+        assert!(failed && text.contains(expected), "{code}: {text}");
+        assert!(text.contains("line "), "{code}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_raises_an_exception() {
+    let broken = RecordingTool::new("broken", |_| Err(ToolError::failed("the disk is full")));
+    let code = "try:\n    broken()\nexcept RuntimeError as e:\n    result = str(e)\nresult";
+    let agent = agent(json!({"code": code}), program(&broken)).tool(broken).build().unwrap();
+    let (failed, value, _) = told(&agent.run("go").await.unwrap());
+    assert!(!failed);
+    assert_eq!(value["result"], "the disk is full");
+}
+
+#[tokio::test]
+async fn text_comes_in_as_text() {
+    let hello = RecordingTool::new("hello", |_| Ok(ToolOutput::text("hi there")));
+    let agent = agent(json!({"code": "hello().upper()"}), program(&hello)).tool(hello).build().unwrap();
+    assert_eq!(told(&agent.run("go").await.unwrap()).1["result"], "HI THERE");
+}
+
+#[tokio::test]
+async fn variants_are_tried_until_one_succeeds() {
+    let args = json!({"variants": ["1 / 0", "missing", "add_one(x)", "never()"], "inputs": {"x": 4}});
+    let tool = add_one();
+    let agent = agent(args, program(&tool)).tool(tool).build().unwrap();
+    let (failed, value, _) = told(&agent.run("go").await.unwrap());
+    assert!(!failed);
+    assert_eq!((&value["result"], &value["variant"]), (&json!(5), &json!(3)));
+    let reasons = value["failed"].as_array().unwrap();
+    assert!(reasons[0].as_str().unwrap().contains("ZeroDivisionError"), "{value}");
+    assert!(reasons[1].as_str().unwrap().contains("NameError"), "{value}");
+}
+
+#[tokio::test]
+async fn when_all_variants_fail_each_reason_is_told() {
+    let args = json!({"variants": ["1 / 0", "print('so far')\nint('x')"]});
+    let agent = agent(args, RunPython::new().python(python())).build().unwrap();
+    let (failed, _, text) = told(&agent.run("go").await.unwrap());
+    assert!(failed);
+    for word in ["variant 1: ", "ZeroDivisionError", "variant 2: ", "ValueError", "line 2", "so far"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn variables_come_from_the_program_and_from_the_call() {
+    let program = RunPython::new().python(python()).variables(json!({"a": 1, "b": {"c": [2]}}));
+    let agent = agent(json!({"code": "[a, b, d]", "inputs": {"a": 3, "d": null}}), program).build().unwrap();
+    assert_eq!(told(&agent.run("go").await.unwrap()).1["result"], json!([3, {"c": [2]}, null]));
+}
+
+#[tokio::test]
+async fn a_call_that_makes_no_sense_is_told() {
+    for (args, expected) in [
+        (json!({}), "give `code`"),
+        (json!({"code": "1", "variants": ["2"]}), "not both"),
+        (json!({"variants": []}), "variants"),
+        (json!({"code": 1}), "code"),
+    ] {
+        let agent = agent(args.clone(), RunPython::new().python(python())).build().unwrap();
+        let (failed, _, text) = told(&agent.run("go").await.unwrap());
+        assert!(failed && text.contains(expected), "{args}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn policy_holds_for_calls_from_code() {
+    struct No;
+    #[async_trait::async_trait]
+    impl levity_core::Approver for No {
+        async fn decide(&self, ask: &levity_core::Ask) -> Decision {
+            assert_eq!(ask.call.name, "add_one");
+            Decision::deny("not today")
+        }
+    }
+    let code = "try:\n    add_one(1)\nexcept RuntimeError as e:\n    print(e)\n";
+    let tool = add_one().with_hints(Hints::new().destructive());
+    let asked = agent(json!({"code": code}), program(&tool)).tool(tool.clone()).approver(No).build().unwrap();
+    let (_, value, text) = told(&asked.run("go").await.unwrap());
+    assert!(value["output"].as_str().unwrap().contains("not today"), "{text}");
+    assert!(tool.calls().is_empty());
+
+    let denied = agent(json!({"code": code}), program(&tool)).tool(tool.clone());
+    let denied = denied.policy(Policy::new().rule(Rule::tool("add_one").deny("too dear"))).build().unwrap();
+    let (_, value, text) = told(&denied.run("go").await.unwrap());
+    assert!(value["output"].as_str().unwrap().contains("too dear"), "{text}");
+    assert!(tool.calls().is_empty());
+}
+
+#[tokio::test]
+async fn calls_are_counted_and_limited() {
+    let tool = add_one();
+    let code =
+        "n = 0\nwhile True:\n    try:\n        n = add_one(n)\n    except BaseException:\n        pass";
+    let program = program(&tool).limits(Limits::new().calls(3));
+    let agent = agent(json!({"code": code}), program).tool(tool.clone()).build().unwrap();
+    let (failed, _, text) = told(&agent.run("go").await.unwrap());
+    assert!(failed && text.contains("at most 3 calls of tools are allowed"), "{text}");
+    assert_eq!(tool.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn large_state_is_not_kept() {
+    let tool = add_one();
+    let program = program(&tool).limits(Limits::new().snapshot(100_000));
+    let agent =
+        agent(json!({"code": "x = 'x' * 200000\nadd_one(1)"}), program).tool(tool.clone()).build().unwrap();
+    let (failed, _, text) = told(&agent.run("go").await.unwrap());
+    assert!(failed && text.contains("at most 100000 are kept"), "{text}");
+    assert!(tool.calls().is_empty());
+}
+
+#[tokio::test]
+async fn only_chosen_tools_can_be_called() {
+    let tool = add_one();
+    let agent = agent(json!({"code": "add_one(1)"}), RunPython::new().python(python())).tool(tool.clone());
+    let (failed, _, text) = told(&agent.build().unwrap().run("go").await.unwrap());
+    assert!(failed && text.contains("NameError"), "{text}");
+    assert!(tool.calls().is_empty());
+}
+
+#[test]
+fn tools_are_chosen_by_name() {
+    let registry = Registry::builder().tool(add_one()).build().unwrap();
+    let program = RunPython::new().tools(&registry, ["add_one"]).unwrap();
+    let description = &levity_core::Program::spec(&program).description;
+    assert!(description.contains("add_one(n: int) -> str"), "{description}");
+    let error = RunPython::new().tools(&registry, ["add_on"]).unwrap_err();
+    assert!(error.to_string().contains("`add_one`"), "{error}");
+}
