@@ -25,7 +25,6 @@ fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick") || !std::env::args().any(|arg| arg == "--bench");
     let times = if quick { 20 } else { 2_000 };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let run = |future| runtime.block_on(future);
     println!("Python: `{TRIVIAL}`, {times} times. Goal: {GOAL:?} when warm.\n");
     println!("{:44} {:>10} {:>10} {:>10}", "", "median", "least", "99 %");
     measure("the interpreter alone", times, || {
@@ -37,7 +36,7 @@ fn main() {
     for (name, place) in [("in a thread", Isolation::Thread), ("in a process", Isolation::Auto)] {
         let python = Python::isolated(place);
         let median = measure(name, times, || {
-            black_box(run(Box::pin(python.run(TRIVIAL, json!({}))))).expect("it runs");
+            black_box(runtime.block_on(python.run(TRIVIAL, json!({})))).expect("it runs");
         });
         println!("    {} the goal", if median <= GOAL { "within" } else { "MISSES" });
     }
@@ -54,6 +53,7 @@ fn main() {
 }
 
 /// The median, the least and nearly the most; the first is not counted.
+#[expect(clippy::disallowed_methods, reason = "what is measured is real time")]
 fn measure(name: &str, times: usize, mut work: impl FnMut()) -> Duration {
     work();
     let time = |work: &mut dyn FnMut()| {

@@ -18,6 +18,9 @@ use crate::python::Python;
 mod docs;
 mod hints;
 
+/// How long a file may take until its functions are there: a folder is read while an agent waits.
+const LOAD_TIME: Duration = Duration::from_secs(1);
+
 /// The tools of a Python file, and what is worth knowing about them.
 #[non_exhaustive]
 pub struct FileTools {
@@ -104,8 +107,10 @@ fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
 
 /// Runs the file once, to see that it can be.
 fn check(file: &str, code: &Arc<str>, python: &Python) -> Result<(), (u32, String)> {
-    let job = python.job(file, code.to_string(), Map::new(), Vec::new());
-    match python.stretch_blocking(job) {
+    let limits = python.limits();
+    let quick = python.clone().with_limits(limits.time(limits.time.min(LOAD_TIME)));
+    let job = quick.job(file, code.to_string(), Map::new(), Vec::new());
+    match quick.stretch_blocking(job) {
         Err(error) => Err((1, error.to_string())),
         Ok(stretch) => match stretch.end {
             End::Failed(fault) => Err((fault.line.unwrap_or(1), fault.message)),

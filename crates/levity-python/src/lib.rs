@@ -16,7 +16,7 @@
 //! - [`Python`] runs a program: variables in, the value of the last expression out, what it printed beside it.
 //! - [`RunPython`] gives it to an agent: code that calls tools, each call validated, policed and journaled, and code
 //!   that waits for a tool survives the end of the process.
-//! - [`tools_of`] makes tools of the functions in a Python file.
+//! - [`tools_of`] makes tools of the functions in a Python file, and a folder of tools uses it for its `*.py`.
 //! - [`worker_main`], first thing in `main`, has all of it run in processes of its own.
 //!
 //! A program has no files, no network, no environment, no clock and no randomness, and every [limit](Limits) has a
@@ -29,6 +29,7 @@ mod engine;
 mod error;
 mod executor;
 mod fault;
+mod folder;
 mod function;
 mod limits;
 mod machine;
@@ -44,6 +45,7 @@ mod worker;
 pub use dropin::{FileTools, tools_of};
 pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind};
+pub use folder::PythonFiles;
 pub use limits::Limits;
 pub use place::Isolation;
 pub use program::RunPython;

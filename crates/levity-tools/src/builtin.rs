@@ -8,8 +8,8 @@ mod now;
 #[cfg(feature = "web")]
 mod web;
 
-pub use now::Now;
 #[cfg(feature = "files")]
 pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
+pub use now::Now;
 #[cfg(feature = "web")]
 pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};

@@ -77,10 +77,10 @@ mod testing;
 mod text;
 
 pub use builtin::Now;
-#[cfg(feature = "files")]
-pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 #[cfg(feature = "web")]
 pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
+#[cfg(feature = "files")]
+pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};

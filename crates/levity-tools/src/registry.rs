@@ -124,7 +124,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A tool of a source that was left out, while the others are there.
+/// A tool of a source that was left out, or something else that its source has to say; the others are there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -136,6 +136,9 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Error::Source(text) = &self.error {
+            return write!(f, "in `{}`: {text}", self.source);
+        }
         write!(f, "a tool of `{}` is left out: {}", self.source, self.error)?;
         match std::error::Error::source(&self.error) {
             Some(cause) => write!(f, ": {cause}"),

@@ -4,6 +4,7 @@
 mod crash;
 mod dropin;
 mod everyday;
+mod folder;
 mod hostile;
 mod kill;
 mod program;
