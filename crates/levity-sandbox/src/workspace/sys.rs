@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 
 use super::meta::{Kind, Metadata};
@@ -114,7 +114,12 @@ pub(super) fn open(dir: &Fd, name: &str, want: Want) -> Result<Fd> {
 /// Makes a file that was not there, for writing; with `mode` as far as the process gives it away.
 pub(super) fn create(dir: &Fd, name: &str, mode: u32) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(fs::openat(dir, name, flags, Mode::from_raw_mode(mode))?.into())
+    Ok(fs::openat(dir, name, flags, rights(mode))?.into())
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the type differs between systems")]
+fn rights(mode: u32) -> Mode {
+    Mode::from_raw_mode((mode & 0o777) as RawMode)
 }
 
 /// What a link says, or nothing if the entry is no link.
@@ -175,7 +180,7 @@ pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> boo
 
 /// Makes a folder.
 pub(super) fn make_dir(dir: &Fd, name: &str) -> Result<()> {
-    Ok(fs::mkdirat(dir, name, Mode::from_raw_mode(0o777))?)
+    Ok(fs::mkdirat(dir, name, rights(0o777))?)
 }
 
 /// Removes a file, a link, or an empty folder.
@@ -191,7 +196,7 @@ pub(super) fn rename(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
 
 /// Sets who may do what with a file.
 pub(super) fn set_mode(file: &File, mode: u32) -> Result<()> {
-    Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    Ok(fs::fchmod(file, rights(mode))?)
 }
 
 /// Waits until the names in a folder are on disk.

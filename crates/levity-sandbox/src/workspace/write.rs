@@ -122,7 +122,7 @@ impl<'a> Temporary<'a> {
     }
 
     fn create(dir: &'a Fd, mode: u32) -> io::Result<(Self, File)> {
-        loop {
+        for _ in 0..100 {
             let name = format!(".levity-{:016x}{:016x}.tmp", random(), random());
             match sys::create(dir, &name, mode) {
                 Ok(file) => return Ok((Self { dir, name, published: false }, file)),
@@ -131,6 +131,7 @@ impl<'a> Temporary<'a> {
                 Err(fail) => return Err(system(fail)),
             }
         }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     fn publish(mut self, name: &str) -> Result<(), Fail> {

@@ -57,7 +57,7 @@ fn race(sets: &[Set], one: &str, other: &str, calls: &[Op]) {
         };
         let (mut good, mut rounds) = (0, 0);
         // Enough of both: calls that came through, and swaps meanwhile.
-        while rounds < 1_000 || (swapper.swaps.load(Ordering::Relaxed) < 1_000 && rounds < 100_000) {
+        while rounds < 400 || (swapper.swaps.load(Ordering::Relaxed) < 400 && rounds < 4_000) {
             rounds += 1;
             for op in calls {
                 match perform(space, *op) {

@@ -23,11 +23,12 @@ struct Layer {
 }
 
 impl Ignored {
-    /// The rules below `dir`, whose entries are given.
-    pub(super) fn enter(&self, dir: &Dir, entries: &[Entry]) -> Self {
+    /// The rules below `dir`; its entries, where they are known, spare it from being asked for files that are not there.
+    pub(super) fn enter(&self, dir: &Dir, entries: Option<&[Entry]>) -> Self {
         let rules = |name: &str| {
-            let is_there = |entry: &Entry| entry.name == name && entry.kind == Kind::File;
-            entries.iter().any(is_there).then(|| read(dir, name)).flatten()
+            let is_file = |entry: &Entry| entry.name == name && entry.kind == Kind::File;
+            let may_be_there = entries.is_none_or(|entries| entries.iter().any(is_file));
+            may_be_there.then(|| read(dir, name)).flatten()
         };
         let (git, own) = (rules(".gitignore"), rules(".ignore"));
         if git.is_none() && own.is_none() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use levity_core::{ToolError, ToolErrorKind};
-use levity_sandbox::{Dir, Entry, Kind, Listing, PathError, Workspace};
+use levity_sandbox::{Dir, Kind, Listing, PathError, Workspace};
 
 use super::args::refused;
 use super::ignored::Ignored;
@@ -43,7 +43,7 @@ impl Folder {
             let path = if end == 0 { "." } else { &dir.path()[..end] };
             // The way was open a moment ago; whatever has changed since then has no say.
             if let Ok(dir) = space.dir(path) {
-                ignored = ignored.enter(&dir, &rule_files(&dir));
+                ignored = ignored.enter(&dir, None);
             }
         }
         Ok(Self { dir: Arc::new(dir), ignored, depth: 0 })
@@ -59,7 +59,7 @@ impl Folder {
     pub(super) fn list(&mut self, filter: &Filter) -> Result<Listing, PathError> {
         let mut listing = self.dir.entries(MAX_ENTRIES)?;
         if filter.no_ignored {
-            self.ignored = self.ignored.enter(&self.dir, &listing.entries);
+            self.ignored = self.ignored.enter(&self.dir, Some(&listing.entries));
         }
         let (dir, ignored) = (&self.dir, filter.no_ignored.then_some(&self.ignored));
         listing.entries.retain(|entry| {
@@ -75,10 +75,6 @@ impl Folder {
     pub(super) fn may_go_deeper(&self) -> bool {
         self.depth < MAX_DEPTH
     }
-}
-
-fn rule_files(dir: &Dir) -> Vec<Entry> {
-    dir.entries(MAX_ENTRIES).map(|listing| listing.entries).unwrap_or_default()
 }
 
 /// A glob that a model wrote.
