@@ -6,3 +6,6 @@ mod command;
 mod files;
 #[cfg(feature = "web")]
 mod web;
+
+#[cfg(feature = "commands")]
+pub use command::RunCommand;

@@ -75,6 +75,8 @@ mod schema;
 mod testing;
 mod text;
 
+#[cfg(feature = "commands")]
+pub use builtin::RunCommand;
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
