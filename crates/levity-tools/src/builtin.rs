@@ -13,3 +13,5 @@ pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile
 pub use now::Now;
 #[cfg(feature = "web")]
 pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
+#[cfg(feature = "commands")]
+pub use command::RunCommand;

@@ -81,6 +81,8 @@ pub use builtin::Now;
 pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
 #[cfg(feature = "files")]
 pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
+#[cfg(feature = "commands")]
+pub use builtin::RunCommand;
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};

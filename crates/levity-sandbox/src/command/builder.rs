@@ -49,6 +49,7 @@ pub struct Sandbox(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) environment: Environment,
     pub(super) limits: Limits,
+    network: Network,
     pub(super) system: System,
     pub(super) report: Report,
     // Removed after all else.
@@ -69,6 +70,11 @@ impl Sandbox {
     /// How long a command may take.
     pub fn time(&self) -> Duration {
         self.0.limits.time
+    }
+
+    /// What of the network commands may reach.
+    pub fn network(&self) -> Network {
+        self.0.network
     }
 
     /// A program with arguments. A name without `/` is looked for in `PATH`.
@@ -219,7 +225,7 @@ impl SandboxBuilder {
     /// When that is less than was demanded, a place is not there, or a limit is 0.
     pub fn build(self) -> Result<Sandbox, SandboxError> {
         let Self { setup, mut environment, at_least } = self;
-        let limits = setup.limits;
+        let (limits, network) = (setup.limits, setup.network);
         if limits.time.is_zero() || limits.cpu_time.is_zero() || limits.memory == 0 || limits.processes == 0 {
             return Err(SandboxError::Setting("a limit of 0 lets nothing run; leave it out for the default"));
         }
@@ -234,6 +240,6 @@ impl SandboxBuilder {
             let missing = report.missing(at_least);
             return Err(SandboxError::Weak { wanted: at_least, missing, report: Box::new(report) });
         }
-        Ok(Sandbox(Arc::new(Inner { environment, limits, system, report, _private: private })))
+        Ok(Sandbox(Arc::new(Inner { environment, limits, network, system, report, _private: private })))
     }
 }

@@ -1,5 +1,6 @@
 //! Commands that try to get out, to stay, or to take too much. Each is tried on every rung that this system has;
 //! where the report says that a rung does not hold something, what needs it is left out aloud.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "real processes take real time")]
 
 mod arena;
 mod attacks;

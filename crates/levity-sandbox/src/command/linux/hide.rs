@@ -8,7 +8,7 @@ use super::job::Cover;
 use crate::Workspace;
 
 /// How many entries of a workspace are looked at for something to hide, the upper folders first.
-const MOST: usize = 20_000;
+const MOST: usize = 50_000;
 
 /// What of the workspace must be hidden from a command.
 ///

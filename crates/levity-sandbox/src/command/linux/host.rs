@@ -10,11 +10,16 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
 
 use super::job::Record;
+use super::watch::time;
 use crate::command::captured::{Captured, Decoder, Keep, Stream};
+use crate::command::launch;
 use crate::command::run::Listener;
 
 /// The largest piece that is handed on.
 const PIECE: usize = 8 << 10;
+
+/// How much longer than the command its watcher may take, in milliseconds.
+const SLACK: u64 = 15_000;
 
 /// A pipe with descriptors above those of the standard streams, which the child puts its own into.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -157,12 +162,18 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Serves the command until its watcher has gone; what the watcher said.
-    pub(super) fn serve(&mut self, listener: &mut Ear) -> Vec<Record> {
+    /// Serves the command until its watcher has gone; what the watcher said. A watcher that is not done long after
+    /// the command's time has been stopped by somebody, and is killed.
+    pub(super) fn serve(&mut self, listener: &mut Ear, watcher: i32, millis: u64) -> Vec<Record> {
+        let end = launch::millis().saturating_add(millis).saturating_add(SLACK);
         let mut records = Vec::new();
         let mut buffer = vec![0; 64 << 10];
         loop {
-            let ready = self.wait();
+            let left = end.saturating_sub(launch::millis());
+            if left == 0 {
+                let _ = launch::kill(watcher, libc::SIGKILL);
+            }
+            let ready = self.wait(left.max(1));
             if ready.out {
                 self.out.take(&mut buffer, listener);
             }
@@ -182,7 +193,7 @@ impl Wires {
         records
     }
 
-    fn wait(&self) -> Ready {
+    fn wait(&self, millis: u64) -> Ready {
         let fds = [
             (Some(&self.report), PollFlags::IN),
             (self.out.fd.as_ref(), PollFlags::IN),
@@ -193,7 +204,7 @@ impl Wires {
             .iter()
             .filter_map(|(fd, flags)| fd.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), *flags)))
             .collect();
-        let failed = poll(&mut polled, None).is_err();
+        let failed = poll(&mut polled, Some(&time(millis))).is_err();
         let mut results = polled.iter().map(|fd| !failed && !fd.revents().is_empty());
         let mut ready = fds.map(|(fd, _)| fd.is_some() && results.next().unwrap_or(false)).into_iter();
         let mut next = || ready.next().unwrap_or(false);

@@ -133,8 +133,8 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
             .and_then(|()| mount_remount(&**path, MountFlags::BIND | MountFlags::RDONLY, c"")),
     };
     match done {
-        // It went away since it was found.
-        Err(Errno::NOENT) => Ok(()),
+        // It went away since it was found, or is out of reach of the command as well.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => Ok(()),
         done => done,
     }
 }

@@ -190,12 +190,12 @@ fn perform(
     ear: &mut Ear,
 ) -> Result<(Vec<Record>, crate::Captured, crate::Captured), CommandError> {
     job.note_descriptors();
-    let flags = job.means.flags();
+    let (flags, time) = (job.means.flags(), job.time_ms);
     let pid = launch::spawn(flags, &mut job, inside::watcher);
     // The child's ends must be open in the child alone.
     drop(job);
     let pid = pid.map_err(|error| setup("namespaces", error.into()))?;
-    let records = wires.serve(ear);
+    let records = wires.serve(ear, pid, time);
     // A host that ignores its children has none to wait for.
     let _ = launch::wait(pid, true);
     let Wires { out, err, .. } = wires;
@@ -285,16 +285,22 @@ fn exit(status: i32, limit: u8) -> Exit {
     }
 }
 
-/// Where the program may be: as it says, or in each folder of the path.
+/// Where the program may be: as it says, or in each folder of the path that has one of this name.
 fn programs(order: &Order) -> Result<Vec<CString>, CommandError> {
     let program = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
-    if program.as_bytes().contains(&b'/') {
-        return Ok(vec![c_string(program, "the program")?]);
+    let name = c_string(program, "the program")?;
+    if name.as_bytes().contains(&b'/') {
+        return Ok(vec![name]);
     }
     let path = order.environment.get("PATH").unwrap_or_default();
     // A folder that is not named in full would be one of the workspace.
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    folders.map(|folder| c_string(folder.join(program).as_os_str(), "the program")).collect()
+    let files = folders.map(|folder| folder.join(program)).filter(|file| file.is_file());
+    let programs: Vec<_> = files.filter_map(|file| c_path(&file)).collect();
+    if programs.is_empty() {
+        return Err(CommandError::NotFound(program.to_string_lossy().into_owned()));
+    }
+    Ok(programs)
 }
 
 fn c_string(string: &OsStr, what: &'static str) -> Result<CString, CommandError> {

@@ -227,7 +227,7 @@ fn kill(pid: i32) {
     let _ = launch::kill(pid, libc::SIGKILL);
 }
 
-fn time(millis: u64) -> Timespec {
+pub(super) fn time(millis: u64) -> Timespec {
     Timespec { tv_sec: (millis / 1000) as _, tv_nsec: (millis % 1000 * 1_000_000) as _ }
 }
 

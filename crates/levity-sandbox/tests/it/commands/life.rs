@@ -71,14 +71,14 @@ async fn host_to_be_killed() {
 
 #[test]
 fn killing_the_host_kills_all() {
-    for rung in 0..RUNGS.len() {
-        if !Arena::new(RUNGS[rung], |builder| builder).sandbox.report().processes.holds {
+    for (number, rung) in RUNGS.iter().enumerate() {
+        if !Arena::new(rung, |builder| builder).sandbox.report().processes.holds {
             continue;
         }
         let temp = tempfile::tempdir().unwrap();
         let mut host = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "commands::life::host_to_be_killed", "--nocapture"])
-            .env("LEVITY_RUNG", rung.to_string())
+            .env("LEVITY_RUNG", number.to_string())
             .env("TMPDIR", temp.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,0 +1,186 @@
+//! The tool that runs commands, as a model calls it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity_core::{CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult};
+use levity_sandbox::{CommandPolicy, Level, Line, Ruling, Sandbox, SandboxBuilder, Workspace};
+use levity_test::ManualWorld;
+use levity_tools::{CallCx, Dispatched, Dispatcher, Registry, RunCommand};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A workspace, and a dispatcher with the tool for it.
+struct Desk {
+    folder: TempDir,
+    dispatcher: Dispatcher,
+    heard: Arc<Mutex<String>>,
+}
+
+fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> RunCommand {
+    let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
+    RunCommand::new(settings(builder).build().unwrap())
+}
+
+impl Desk {
+    fn new(settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::builder().tool(tool(&folder, settings)).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap();
+        Self { folder, dispatcher, heard: Arc::default() }
+    }
+
+    async fn dispatch(&self, args: Value, approved: bool) -> Dispatched {
+        let heard = Arc::clone(&self.heard);
+        let progress = Progress::new(move |text| heard.lock().unwrap().push_str(text));
+        let cx = CallCx::new("r1".into(), "r1/1").with_progress(progress);
+        self.dispatcher.dispatch(&ToolCall::new("c1", "run_command", args), approved, cx).await
+    }
+
+    /// The result of a call that a person agreed to.
+    async fn run(&self, args: Value) -> ToolResult {
+        match self.dispatch(args, true).await {
+            Dispatched::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The text without the time that it took.
+fn timeless(text: &str) -> String {
+    let (text, _) = text.rsplit_once(" after ").unwrap();
+    text.to_owned()
+}
+
+#[tokio::test]
+async fn a_command_is_read_well() {
+    let desk = Desk::new(|builder| builder);
+    let check = async |args: Value, expected: &str| {
+        let result = desk.run(args).await;
+        assert_eq!(result.error, None, "{result:?}");
+        assert_eq!(timeless(&result.text()), expected);
+    };
+    check(json!({"command": "echo hello | tr a-z A-Z"}), "HELLO\n[exit code 0").await;
+    check(json!({"command": "true"}), "[no output]\n[exit code 0").await;
+    check(json!({"command": "echo bad >&2; exit 3"}), "[stderr]\nbad\n[exit code 3").await;
+    check(json!({"command": "printf a; printf b >&2"}), "a\n[stderr]\nb\n[exit code 0").await;
+    check(json!({"command": "kill -9 $$"}), "[no output]\n[ended by signal 9").await;
+    check(
+        json!({"command": "printf", "args": ["%s|", "a b", "$HOME", "`x`"]}),
+        "a b|$HOME|`x`|\n[exit code 0",
+    )
+    .await;
+    std::fs::create_dir(desk.folder.path().join("sub")).unwrap();
+    check(json!({"command": "basename $(pwd)", "dir": "sub"}), "sub\n[exit code 0").await;
+}
+
+#[tokio::test]
+async fn a_failing_command_is_a_result_with_a_value() {
+    let desk = Desk::new(|builder| builder.output(100));
+    let result = desk.run(json!({"command": "echo out; echo err >&2; exit 2"})).await;
+    let value = result.value.unwrap();
+    assert_eq!(
+        (&value["exit_code"], &value["stdout"], &value["stderr"]),
+        (&json!(2), &json!("out\n"), &json!("err\n"))
+    );
+    assert_eq!(value["truncated"], false);
+    assert!(value["duration_ms"].is_u64());
+    let result = desk.run(json!({"command": "yes | head -c 10000; kill -9 $$"})).await;
+    let value = result.value.unwrap();
+    assert_eq!((&value["exit_code"], &value["truncated"]), (&Value::Null, &json!(true)));
+    assert_eq!(value["ended_by"], "ended by signal 9");
+    assert!(value["stdout"].as_str().unwrap().contains("[.. 9900 bytes left out ..]"), "{value}");
+}
+
+#[tokio::test]
+async fn output_is_reported_while_it_runs() {
+    let desk = Desk::new(|builder| builder);
+    desk.run(json!({"command": "echo one; echo two >&2"})).await;
+    let heard = desk.heard.lock().unwrap();
+    assert!(heard.contains("one\n") && heard.contains("two\n"), "{heard}");
+}
+
+#[tokio::test]
+async fn time_is_up_with_what_was_written() {
+    for args in [
+        json!({"command": "echo begun; sleep 1000"}),
+        json!({"command": "echo begun; sleep 1000", "timeout_seconds": 5000}),
+    ] {
+        let desk = Desk::new(|builder| builder.time(Duration::from_millis(300)));
+        let result = desk.run(args).await;
+        assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
+        assert!(result.text().contains("begun\n"), "{}", result.text());
+    }
+    let desk = Desk::new(|builder| builder);
+    let result = desk.run(json!({"command": "echo begun; sleep 1000", "timeout_seconds": 1})).await;
+    assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_an_error_that_says_why() {
+    let desk = Desk::new(|builder| builder);
+    let check = async |args: Value, kind: ToolErrorKind, part: &str| {
+        let result = desk.run(args).await;
+        assert_eq!(result.error, Some(kind), "{result:?}");
+        assert!(result.text().contains(part), "{}", result.text());
+    };
+    check(json!({"command": "no-such-program", "args": []}), ToolErrorKind::Failed, "`no-such-program`")
+        .await;
+    check(json!({"command": "pwd", "dir": ".."}), ToolErrorKind::InvalidArgs, "`..`").await;
+    check(json!({"command": "pwd", "dir": "/etc"}), ToolErrorKind::InvalidArgs, "`/etc`").await;
+    check(json!({"command": ""  , "args": []}), ToolErrorKind::InvalidArgs, "empty").await;
+    check(json!({"command": "echo a\0b"}), ToolErrorKind::InvalidArgs, "zero byte").await;
+    check(json!({"command": "echo", "args": ["x".repeat(1 << 20)]}), ToolErrorKind::InvalidArgs, "too long")
+        .await;
+    for args in
+        [json!({}), json!({"command": 1}), json!({"command": "x", "args": "y"}), json!({"commands": "x"})]
+    {
+        check(args, ToolErrorKind::InvalidArgs, "schema").await;
+    }
+}
+
+#[tokio::test]
+async fn the_policy_is_asked() {
+    let desk = Desk::new(|builder| builder);
+    let Dispatched::NeedsApproval { reason } = desk.dispatch(json!({"command": "rm -rf data"}), false).await
+    else {
+        panic!("it was not asked about");
+    };
+    assert!(!reason.is_empty());
+    // The tool says what the policy says, of a line and of a list.
+    let folder = tempfile::tempdir().unwrap();
+    let (tool, policy) = (tool(&folder, |builder| builder), CommandPolicy::default());
+    let argv = ["git".to_owned(), "push".to_owned()];
+    for (args, line) in [
+        (json!({"command": "ls | rm -r x"}), Line::Shell("ls | rm -r x")),
+        (json!({"command": "git", "args": ["push"]}), Line::Argv(&argv)),
+    ] {
+        match (tool.permit(&args), policy.judge(line)) {
+            (Permit::Allow, Ruling::Allow) => {}
+            (Permit::Ask { reason: said }, Ruling::Ask { reason }) => assert_eq!(said, reason),
+            (Permit::Deny { reason: said }, Ruling::Deny { reason }) => assert_eq!(said, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = tool(&folder, |builder| builder);
+    let mut cx = ToolCx::detached();
+    let cancel = CancelToken::new();
+    cx.cancel = cancel.clone();
+    cx.progress = Progress::new(move |_| cancel.cancel());
+    let error = tool.call(json!({"command": "echo begun; sleep 1000"}), &cx).await.unwrap_err();
+    assert_eq!(error.kind(), ToolErrorKind::Cancelled);
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = || tool(&folder, |builder| builder);
+    levity_test::conformance::tool(make, json!({"command": "echo hello"})).await;
+    let hints = make().spec().hints.clone();
+    assert!(!hints.class.may_repeat() && hints.timeout > Some(Duration::from_secs(120)));
+}
