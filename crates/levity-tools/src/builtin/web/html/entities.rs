@@ -10,6 +10,9 @@ static NAMES: LazyLock<Vec<(&'static str, &'static str)>> =
 /// The longest name, with its semicolon.
 const LONGEST: usize = 32;
 
+/// The longest name that counts without a semicolon.
+const OLD: usize = 6;
+
 /// What a text says, without characters that nobody sees: they serve to hide words from people.
 pub(super) fn decode(text: &str) -> Cow<'_, str> {
     read(text, false)
@@ -76,7 +79,8 @@ fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
     let letters = name.iter().take(LONGEST).take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let whole = letters + usize::from(name.get(letters) == Some(&b';'));
     // Old names count without a semicolon, also when more letters follow: the longest that is known wins.
-    let known = (2..=whole).rev().find_map(|end| {
+    let old = (2..=OLD.min(letters)).rev();
+    let known = std::iter::once(whole).chain(old).find_map(|end| {
         let at = NAMES.binary_search_by(|(known, _)| known.as_bytes().cmp(&name[..end])).ok()?;
         Some((end, NAMES[at].1))
     });
@@ -152,5 +156,6 @@ mod tests {
         assert_eq!(NAMES.len(), 2231);
         assert!(NAMES.is_sorted_by(|a, b| a.0.as_bytes() < b.0.as_bytes()));
         assert!(NAMES.iter().all(|(name, _)| name.len() <= LONGEST));
+        assert!(NAMES.iter().all(|(name, _)| name.ends_with(';') || name.len() <= OLD));
     }
 }

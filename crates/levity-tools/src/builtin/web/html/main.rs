@@ -279,9 +279,12 @@ impl Counts {
 }
 
 fn is_line(name: Name) -> bool {
-    use Name::{A, Blockquote, Dd, Dt, Li, P, Pre, Span, Td, Th, Tr};
+    use Name::{A, Blockquote, Dd, Dt, Li, P, Plaintext, Pre, Span, Td, Th, Tr, Xmp};
     name.is_heading()
-        || matches!(name, A | Blockquote | Dd | Dt | Li | P | Pre | Span | Td | Th | Tr | Name::Text)
+        || matches!(
+            name,
+            A | Blockquote | Dd | Dt | Li | P | Plaintext | Pre | Span | Td | Th | Tr | Xmp | Name::Text
+        )
 }
 
 /// How long a text is, without its white space.

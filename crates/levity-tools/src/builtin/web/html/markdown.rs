@@ -215,10 +215,9 @@ impl Writer<'_, '_> {
 
     /// A number above the line is a power, unless it leads to a note.
     fn raised(&mut self, id: Id) {
-        let mut texts = self.doc.texts(id);
-        let is_number =
-            texts.next().is_some_and(|text| text.trim().parse::<i64>().is_ok()) && texts.next().is_none();
-        let is_note = (id..self.doc.end(id)).any(|id| self.doc.name(id) == Name::A) || self.out.in_link();
+        let mut inside = self.doc.children(id);
+        let is_number = inside.next().is_some_and(|id| self.doc.text(id).trim().parse::<i64>().is_ok());
+        let is_note = inside.next().is_some() || self.out.in_link();
         if is_number && !is_note {
             self.out.flow("^");
         }
