@@ -7,4 +7,5 @@ mod everyday;
 mod hostile;
 mod kill;
 mod program;
+mod stop;
 mod support;
