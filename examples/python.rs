@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agent::builder(model).tool(stock).tool(price).program(program).build()?;
     let watch = |event: &Event| {
         if let EventKind::ToolFinished { result, .. } = &event.kind {
-            println!("{} → {}", result.name, result.text().chars().take(60).collect::<String>());
+            println!("{} → {}", result.name, result.text());
         }
         if let EventKind::ChildFinished { ending, .. } = &event.kind {
             println!("run_python → {}", ending.text);

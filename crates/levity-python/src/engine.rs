@@ -75,6 +75,20 @@ pub(crate) enum End {
     Failed(Fault),
 }
 
+impl End {
+    /// What happened, in a few words.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            Self::Paused { calls, .. } => {
+                let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.tool)).collect();
+                format!("the code waits for {}", names.join(", "))
+            }
+            Self::Done { .. } => "the code is done".to_owned(),
+            Self::Failed(fault) => format!("the code failed: {}", fault.message),
+        }
+    }
+}
+
 /// A call that the program waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
@@ -337,3 +351,6 @@ impl PrintWriterCallback for Writer<'_> {
         self.check()
     }
 }
+
+#[cfg(test)]
+mod tests;

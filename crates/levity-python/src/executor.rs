@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Digest, Effect, EffectClass, EffectCx, Executor, Outcome, Prepared, Resolution,
-    ToolCall, ToolError, ToolOutput, ToolResult, Worst,
+    Ask, Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Executor, Outcome, Prepared,
+    Resolution, ToolCall, ToolError, ToolOutput, ToolResult, Worst,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,9 +31,13 @@ impl PythonExecutor {
         let stretch = self.python.stretch(job).await;
         let stretch =
             stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
-        serde_json::to_value(stretch)
-            .map(ToolOutput::value)
-            .map_err(|_| ToolError::failed("what came of the code cannot be written down"))
+        // Those who watch are shown this, and not the state.
+        let summary = Content::Text(stretch.end.summary());
+        let value = serde_json::to_value(stretch)
+            .map_err(|_| ToolError::failed("what came of the code cannot be written down"))?;
+        let mut output = ToolOutput::value(value);
+        output.content.push(summary);
+        Ok(output)
     }
 }
 

@@ -48,11 +48,14 @@ pub(crate) fn watched<T>(limits: Limits, program: impl FnOnce() -> T) -> T {
 
 fn watch(limits: Limits, done: &Receiver<()>) {
     let ticks = (limits.time + GRACE).as_millis() / EVERY.as_millis();
+    let parent = parent();
     let mut tick: u128 = 0;
     while done.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         sample();
         tick += 1;
-        if tick > ticks && EXPENDABLE.load(Ordering::Relaxed) {
+        // Nobody is there for the result of a process whose parent is gone.
+        let in_vain = tick > ticks || self::parent() != parent;
+        if in_vain && EXPENDABLE.load(Ordering::Relaxed) {
             std::process::exit(OVERTIME);
         }
     }
@@ -83,6 +86,14 @@ fn statm(field: usize) -> Option<usize> {
     let pages: usize = text.split_ascii_whitespace().nth(field)?.parse().ok()?;
     Some(pages.saturating_mul(page_size()))
 }
+
+#[cfg(unix)]
+fn parent() -> Option<rustix::process::Pid> {
+    rustix::process::getppid()
+}
+
+#[cfg(not(unix))]
+fn parent() {}
 
 #[cfg(unix)]
 fn page_size() -> usize {

@@ -8,4 +8,5 @@ mod folder;
 mod hostile;
 mod kill;
 mod program;
+mod stop;
 mod support;
