@@ -12,6 +12,7 @@ use levity::test::ScriptedModel;
 use serde_json::json;
 
 use crate::terminal::{chain, say};
+use crate::tools::ToolArgs;
 
 /// How long the model may wait at a time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
@@ -29,6 +30,8 @@ pub(crate) struct AgentArgs {
     /// demonstration stands in.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    #[command(flatten)]
+    tools: ToolArgs,
     /// Ask before this tool is called; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,
@@ -67,9 +70,11 @@ impl AgentArgs {
             .instructions(self.instructions.as_str())
             .tool(add)
             .waits(LONGEST_WAIT)
+            .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
             .max_turns(self.max_turns)
             .runtime(runtime);
+        let agent = self.tools.add_to(agent, |note| self.tell(&format!("({note})\n")))?;
         agent.build().map_err(|error| chain(&error))
     }
 

@@ -7,6 +7,7 @@ mod run;
 mod runs;
 mod store;
 mod terminal;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -28,13 +29,22 @@ enum Command {
     Complete(complete::Complete),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
+    /// Say what really keeps commands in a folder on this system.
+    Sandbox(tools::SandboxReport),
+}
+
+fn main() -> ExitCode {
+    // This program is also the one that runs Python, in a process of its own.
+    levity::python::worker_main();
+    start()
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+async fn start() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run::run(run).await,
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        Command::Sandbox(report) => tools::report(&report),
     }
 }

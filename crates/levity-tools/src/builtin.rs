@@ -8,10 +8,10 @@ mod now;
 #[cfg(feature = "web")]
 mod web;
 
+#[cfg(feature = "commands")]
+pub use command::RunCommand;
 #[cfg(feature = "files")]
 pub use files::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use now::Now;
 #[cfg(feature = "web")]
 pub use web::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
-#[cfg(feature = "commands")]
-pub use command::RunCommand;

@@ -77,12 +77,12 @@ mod testing;
 mod text;
 
 pub use builtin::Now;
+#[cfg(feature = "commands")]
+pub use builtin::RunCommand;
 #[cfg(feature = "web")]
 pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
 #[cfg(feature = "files")]
 pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
-#[cfg(feature = "commands")]
-pub use builtin::RunCommand;
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};

@@ -1,0 +1,110 @@
+//! The tools that an agent of the command line has.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use levity::agent::AgentBuilder;
+use levity::core::{ToolSource as _, Toolbox as _};
+use levity::python::RunPython;
+use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, Workspace};
+use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
+
+use crate::terminal::{chain, complain, say};
+
+/// What the agent may touch.
+#[derive(Args)]
+pub(crate) struct ToolArgs {
+    /// Let the agent work on the files of this folder, and run commands there. What only reads is allowed, other
+    /// commands are asked about.
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// The files of the workspace are only read.
+    #[arg(long, requires = "workspace")]
+    read_only: bool,
+    /// Run commands that begin with these words without asking; may be given more than once.
+    #[arg(long, value_name = "WORDS", requires = "workspace")]
+    allow: Vec<String>,
+    /// Let commands use the network.
+    #[arg(long, requires = "workspace")]
+    network: bool,
+    /// Add the tools of this folder: Python files, and executables with a manifest.
+    #[arg(long, value_name = "DIR")]
+    tools: Option<PathBuf>,
+    /// Let the agent fetch pages from the web.
+    #[arg(long)]
+    web: bool,
+    /// Let the agent run Python that it wrote, in an interpreter that can touch nothing but the files of the workspace,
+    /// by the same tools as the agent.
+    #[arg(long)]
+    python: bool,
+}
+
+impl ToolArgs {
+    /// The agent with these tools; `tell` says what is worth knowing about them.
+    pub(crate) fn add_to(
+        &self,
+        mut agent: AgentBuilder,
+        tell: impl Fn(&str),
+    ) -> Result<AgentBuilder, String> {
+        agent = agent.tool(Now::new());
+        let mut python = RunPython::new();
+        if let Some(folder) = &self.workspace {
+            let workspace = self.open(folder)?;
+            let sandbox = self.sandbox(&workspace)?;
+            if sandbox.report().level < Level::Guarded {
+                tell("commands are not fully kept apart here; `levity sandbox` says what is missing");
+            }
+            let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
+            let policy = self.allow.iter().fold(CommandPolicy::new().within(&workspace), allow);
+            let files = FileTools::new(workspace).into_tools();
+            python = python.specs(files.iter().map(|tool| tool.spec().clone()));
+            agent = agent.tools(files).tool(RunCommand::new(sandbox).policy(policy));
+        }
+        if let Some(folder) = &self.tools {
+            let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
+            tools.problems().iter().for_each(|problem| tell(problem));
+            agent = agent.source(tools);
+        }
+        if self.web {
+            agent = agent.tool(WebFetch::new());
+        }
+        if self.python {
+            agent = agent.program(python);
+        }
+        Ok(agent)
+    }
+
+    fn open(&self, folder: &Path) -> Result<Workspace, String> {
+        let builder = Workspace::builder(folder);
+        let builder = if self.read_only { builder.read_only() } else { builder };
+        builder.build().map_err(|error| format!("`{}`: {}", folder.display(), chain(&error)))
+    }
+
+    fn sandbox(&self, workspace: &Workspace) -> Result<Sandbox, String> {
+        let network = if self.network { Network::Any } else { Network::None };
+        Sandbox::builder(workspace).network(network).build().map_err(|error| chain(&error))
+    }
+}
+
+/// How `levity sandbox` is called.
+#[derive(Args)]
+pub(crate) struct SandboxReport {
+    /// The folder.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+}
+
+/// Prints what holds commands here.
+pub(crate) fn report(args: &SandboxReport) -> ExitCode {
+    let sandbox = Workspace::open(&args.folder)
+        .map_err(|error| chain(&error))
+        .and_then(|workspace| Sandbox::builder(workspace).build().map_err(|error| chain(&error)));
+    match sandbox {
+        Ok(sandbox) => {
+            say(&format!("{}\n", sandbox.report()));
+            ExitCode::SUCCESS
+        }
+        Err(problem) => complain(&problem, 1),
+    }
+}
