@@ -12,7 +12,7 @@ use super::shown;
 
 /// The first `max` matches in words and as a value.
 pub(super) fn report(
-    files: BTreeMap<String, FileHits>,
+    files: &BTreeMap<String, FileHits>,
     max: usize,
     searched: u64,
     failed: u64,

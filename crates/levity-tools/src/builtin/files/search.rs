@@ -96,7 +96,7 @@ impl SearchFiles {
         }
         alive(cx)?;
         let (searched, failed) = (search.searched.into_inner(), search.failed.into_inner());
-        Ok(report(search.hits.into_files(), max, searched, failed))
+        Ok(report(&search.hits.into_files(), max, searched, failed))
     }
 }
 
@@ -184,7 +184,7 @@ impl Search<'_> {
         for entry in entries {
             match entry.kind {
                 Kind::File if self.filter.wants(&folder.dir.path_of(&entry.name), &entry.name) => {
-                    files.push(entry.name)
+                    files.push(entry.name);
                 }
                 Kind::Dir if folder.may_go_deeper() => jobs.push(Job::Below(folder.clone(), entry.name)),
                 _ => {}
