@@ -10,7 +10,7 @@ mod limits;
 mod plain;
 
 use arena::Arena;
-use levity_sandbox::{Level, SandboxBuilder};
+use levity_sandbox::{How, Level, SandboxBuilder};
 
 /// The means that a rung does without.
 const RUNGS: [&[&str]; 9] = [
@@ -36,6 +36,11 @@ async fn the_report_says_what_is_left_out() {
         let report = arena.sandbox.report();
         println!("without {rung:?}:\n{report}\n");
         assert!(report.memory.holds && report.process_count.holds && report.cpu_time.holds, "{report}");
+        // A means that is there is worth something.
+        let new = |how: &How| matches!(how, How::Landlock { abi } if *abi >= 3);
+        assert!(report.files.holds || !report.files.by.iter().any(new), "{report}");
+        assert!(report.network.holds || !report.network.by.contains(&How::Seccomp), "{report}");
+        assert!(report.processes.holds || !report.processes.by.contains(&How::ProcessNamespace), "{report}");
         if rung.contains(&"landlock") {
             assert!(!report.files.holds, "{report}");
             assert!(report.level < Level::Guarded, "{report}");

@@ -13,6 +13,10 @@ use crate::command::builder::Network;
 const WATCHER: u32 = 0x7A5A_11ED;
 const WATCHER_GROUP: u32 = 0x7A5A_11EE;
 
+/// The same on all machines that seccomp is used on; the type of the constants of `libc` is not.
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541C;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// The filters of a command; `None` where this machine is not known.
@@ -73,8 +77,8 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     namespaces(&mut rules)?;
     // Limits of other processes, and characters typed into a terminal.
     when(&mut rules, libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0)?;
-    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCSTI)?;
-    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX)?;
+    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
+    when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     if means.landlock < 3 {
         // Before its third version Landlock lets a file be emptied by its path.
         rules.insert(libc::SYS_truncate, Vec::new());
@@ -174,7 +178,7 @@ const MISSING: [c_long; 7] = [
 const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
 /// What no command needs, and some would use to get out, or to get at others.
-const ALWAYS: [c_long; 47] = [
+const ALWAYS: [c_long; 46] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -204,7 +208,6 @@ const ALWAYS: [c_long; 47] = [
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,

@@ -29,10 +29,12 @@ pub(super) fn covers(workspace: &Workspace) -> Vec<Cover> {
             let path = entry.path();
             let file_name = entry.file_name();
             let relative = join(&name, &file_name.to_string_lossy());
-            if file_name == ".git" {
-                protect(&path, &mut covers);
-            } else if workspace.denies(&relative) {
-                covers.extend(hide(&path, kind.is_dir()));
+            if workspace.denies(&relative) {
+                if file_name == ".git" {
+                    protect(&path, &mut covers);
+                } else {
+                    covers.extend(hide(&path, kind.is_dir()));
+                }
             } else if kind.is_dir() {
                 folders.push_back((path, relative));
             }
