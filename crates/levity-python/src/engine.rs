@@ -1,8 +1,6 @@
 //! Runs a program up to its next calls of tools, on the thread that it is called on.
 
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,93 +8,22 @@ use levity_core::CancelToken;
 use monty::{Dump, FunctionCall, MontyRun, NameLookup, OsCall, RunProgress, Session, SessionRef};
 use monty_types::{
     CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult, PrintWriter,
-    PrintWriterCallback, ResourceLimits, ResourceTracker,
+    ResourceLimits, ResourceTracker,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fault::{Fault, FaultKind};
-use crate::function::Function;
 use crate::limits::Limits;
-use crate::output::{Printed, floor};
+use crate::output::floor;
 use crate::values;
 
 mod awaits;
+mod job;
 pub(crate) mod watch;
+mod writer;
 
-/// A stretch of a program that is to be run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) from: From,
-    /// What the program may call.
-    pub(crate) functions: Vec<Function>,
-    pub(crate) limits: Limits,
-    /// How many calls of tools it may still make.
-    pub(crate) calls_left: usize,
-    /// What it has printed so far.
-    pub(crate) printed: Printed,
-}
-
-/// Where the stretch begins.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum From {
-    /// At the beginning of the source, with these variables.
-    Source { file: String, code: String, inputs: Map<String, Value> },
-    /// At the calls that the program waits for.
-    Snapshot { state: String, awaits: bool, answers: Vec<(u32, Answer)> },
-}
-
-/// What came of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
-    Value(Value),
-    Error(String),
-}
-
-/// How a stretch ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Stretch {
-    pub(crate) end: End,
-    pub(crate) printed: Printed,
-    /// How long it took.
-    pub(crate) time: Duration,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum End {
-    /// The program waits for calls.
-    Paused { state: String, awaits: bool, calls: Vec<Wanted> },
-    /// It has come to its end.
-    Done { result: Value },
-    /// It failed.
-    Failed(Fault),
-}
-
-impl End {
-    /// What happened, in a few words.
-    pub(crate) fn summary(&self) -> String {
-        match self {
-            Self::Paused { calls, .. } => {
-                let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.tool)).collect();
-                format!("the code waits for {}", names.join(", "))
-            }
-            Self::Done { .. } => "the code is done".to_owned(),
-            Self::Failed(fault) => format!("the code failed: {}", fault.message),
-        }
-    }
-}
-
-/// A call that the program waits for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The number that the interpreter knows it by.
-    pub(crate) id: u32,
-    pub(crate) tool: String,
-    pub(crate) args: Map<String, Value>,
-}
+pub(crate) use job::{Answer, End, From, Job, Stretch, Wanted};
+use writer::Writer;
 
 /// The name that tracebacks give to a program.
 pub(crate) const FILE: &str = "program.py";
@@ -318,38 +245,6 @@ fn bounded(value: Value, most: usize) -> Value {
         "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
         text.len()
     ))
-}
-
-/// Takes what is printed, and looks now and then whether the result is still wanted.
-struct Writer<'a> {
-    printed: Printed,
-    most: usize,
-    cancel: &'a CancelToken,
-}
-
-impl Writer<'_> {
-    fn check(&self) -> Result<(), MontyException> {
-        match self.cancel.is_cancelled() {
-            true => Err(MontyException::new(ExcType::KeyboardInterrupt, Some("cancelled".to_owned()))),
-            false => Ok(()),
-        }
-    }
-}
-
-impl PrintWriterCallback for Writer<'_> {
-    fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
-        self.printed.push(&output, self.most);
-        self.check()
-    }
-
-    fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
-        self.printed.push(end.encode_utf8(&mut [0; 4]), self.most);
-        Ok(())
-    }
-
-    fn poll_flush(&mut self) -> Result<(), MontyException> {
-        self.check()
-    }
 }
 
 #[cfg(test)]

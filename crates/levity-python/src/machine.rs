@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Machine, MachineKind, Outcome,
-    RunId, Stats, Status, Step, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, Outcome, RunId, Status, Step,
+    ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::engine::{Answer, End, FILE, From, Job, Stretch};
 use crate::fault::{Fault, FaultKind};
 use crate::function::Function;
 use crate::limits::Limits;
-use crate::output::{Printed, shorten};
+use crate::output::Printed;
+
+mod calls;
+mod end;
 
 const KIND: &str = "python";
 const VERSION: u32 = 1;
-
-/// How many bytes of why an earlier variant failed are shown.
-const MAX_REASON: usize = 1_000;
 
 /// Decides what a program does next: run on, or have tools called.
 #[derive(Debug)]
@@ -215,48 +215,6 @@ impl PythonMachine {
         }
     }
 
-    fn call(&self, at: usize) -> Option<ToolCall> {
-        Some(self.state.paused.as_ref()?.calls.get(at)?.call.clone())
-    }
-
-    fn ask(&mut self, at: usize, reason: String, step: &mut Step) {
-        let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else { return };
-        self.want(Waiting::Decision(at), |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
-    }
-
-    fn decided(&mut self, at: usize, decision: Decision, step: &mut Step) {
-        let Some(mut call) = self.call(at) else { return };
-        match decision {
-            Decision::Allow => {}
-            Decision::Edit { args } => (call.args, call.raw) = (args, None),
-            Decision::Deny { reason } => {
-                return self.answered(at, Answer::Error(format!("the call was denied: {reason}")), step);
-            }
-            _ => {
-                let message = "the decision is of an unknown kind".to_owned();
-                return self.answered(at, Answer::Error(message), step);
-            }
-        }
-        self.want(Waiting::Tool(at), |_| Effect::Tool(ToolRun::approved(call)), step);
-    }
-
-    /// A call has an answer; with the last one, the program goes on.
-    fn answered(&mut self, at: usize, answer: Answer, step: &mut Step) {
-        if matches!(answer, Answer::Error(_)) {
-            self.state.failed_calls = self.state.failed_calls.saturating_add(1);
-        }
-        let Some(paused) = &mut self.state.paused else { return };
-        if let Some(pending) = paused.calls.get_mut(at) {
-            pending.answer.get_or_insert(answer);
-        }
-        if paused.calls.iter().any(|pending| pending.answer.is_none()) {
-            return;
-        }
-        let Some(Paused { state, awaits, calls }) = self.state.paused.take() else { return };
-        let answers = calls.into_iter().filter_map(|call| Some((call.id, call.answer?))).collect();
-        self.stretch(From::Snapshot { state, awaits, answers }, step);
-    }
-
     fn variant_failed(&mut self, fault: Fault, step: &mut Step) {
         if self.state.variant + 1 < self.state.setup.variants.len() {
             let text = format!("variant {} failed: {}", self.state.variant + 1, fault.message);
@@ -265,70 +223,6 @@ impl PythonMachine {
         self.state.failed.push(fault);
         self.state.variant += 1;
         self.start(step);
-    }
-
-    /// Why each variant failed that was tried, the last in full.
-    fn all_failed(&mut self) {
-        let failed = &self.state.failed;
-        let mut text = String::new();
-        for (at, fault) in failed.iter().enumerate().take(failed.len().saturating_sub(1)) {
-            text.push_str(&format!("variant {}: {}\n", at + 1, shorten(&fault.traceback, MAX_REASON)));
-        }
-        if failed.len() > 1 {
-            text.push_str(&format!("variant {}: ", failed.len()));
-        }
-        text.push_str(failed.last().map_or("there is no code", |fault| &fault.traceback));
-        let printed = self.state.printed.text();
-        if !printed.is_empty() {
-            text.push_str(&format!("\nprinted before it failed:\n{printed}"));
-        }
-        let timeout = failed.last().is_some_and(|fault| fault.kind == FaultKind::Time);
-        let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
-        self.fail(ToolError::new(kind, text));
-    }
-
-    fn done(&mut self, result: Value) {
-        let state = &self.state;
-        let mut value = json!({
-            "result": null,
-            "output": state.printed.text(),
-            "seconds": (state.time.as_secs_f64() * 1e6).round() / 1e6,
-            "calls": state.calls,
-        });
-        value["result"] = result;
-        if state.setup.variants.len() > 1 {
-            let reasons = state.failed.iter().map(|fault| shorten(&fault.traceback, MAX_REASON));
-            value["variant"] = json!(state.variant + 1);
-            value["failed"] = reasons.collect();
-        }
-        self.end(Status::Complete);
-        if let Some(ending) = &mut self.state.ending {
-            ending.text = value.to_string();
-            ending.value = Some(value);
-        }
-    }
-
-    fn fail(&mut self, error: ToolError) {
-        self.end(Status::Failed(Failure::Program(error)));
-    }
-
-    fn end(&mut self, status: Status) {
-        self.state.waiting.clear();
-        self.state.paused = None;
-        let mut ending = Ending::new(status);
-        let mut stats = Stats::default();
-        stats.tool_calls = self.state.calls as u64;
-        stats.failed_calls = self.state.failed_calls;
-        ending.stats = stats;
-        self.state.ending = Some(ending);
-    }
-
-    fn stop(&mut self, limit: Limit) {
-        let printed = self.state.printed.text();
-        self.end(Status::Partial(limit));
-        if let Some(ending) = &mut self.state.ending {
-            ending.text = printed;
-        }
     }
 }
 

@@ -6,6 +6,9 @@ use serde_json::{Map, Number, Value};
 /// How deep a value may be nested: what reads the journal must be able to read it.
 pub(crate) const MAX_DEPTH: usize = 48;
 
+/// How many bits of a number are written out: as many as Python itself writes out.
+const MAX_BITS: u64 = 14_284;
+
 /// JSON as a Python value.
 pub(crate) fn to_python(value: &Value) -> MontyObject {
     match value {
@@ -46,7 +49,13 @@ fn json(value: &MontyObject, depth: usize) -> Value {
         MontyObject::None => Value::Null,
         MontyObject::Bool(value) => Value::Bool(*value),
         MontyObject::Int(number) => Value::from(*number),
-        MontyObject::BigInt(number) => big(&number.to_string()),
+        // Writing out a huge number takes longer than computing it.
+        MontyObject::BigInt(number) if number.bits() > MAX_BITS => {
+            Value::String(format!("<int of {} bits>", number.bits()))
+        }
+        MontyObject::BigInt(number) => {
+            u64::try_from(number).map_or_else(|_| Value::String(number.to_string()), Value::from)
+        }
         MontyObject::Float(number) => float(*number),
         MontyObject::String(text) => Value::String(text.clone()),
         MontyObject::List(values)
@@ -73,11 +82,6 @@ fn object<'a>(pairs: impl Iterator<Item = (String, &'a MontyObject)>, depth: usi
             Value::Object(pairs.map(|(key, value)| (key, json(value, depth - 1))).collect::<Map<_, _>>())
         }
     }
-}
-
-/// A number that no program reads as a number of 64 bits is written in digits.
-fn big(digits: &str) -> Value {
-    digits.parse::<u64>().map_or_else(|_| Value::String(digits.to_owned()), Value::from)
 }
 
 /// JSON has no infinity.
@@ -131,7 +135,7 @@ pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, Strin
         | MontyObject::Path(_) => Ok(json(value, 0)),
         MontyObject::Float(number) if number.is_finite() => Ok(json(value, 0)),
         MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => Ok(json(value, 0)),
-        MontyObject::BigInt(number) if number.to_string().parse::<u64>().is_ok() => Ok(json(value, 0)),
+        MontyObject::BigInt(number) if u64::try_from(number).is_ok() => Ok(json(value, 0)),
         MontyObject::BigInt(_) => Err("a number beyond 64 bits".to_owned()),
         MontyObject::List(values)
         | MontyObject::Tuple(values)
@@ -174,6 +178,13 @@ mod tests {
         let huge = MontyObject::BigInt(u64::MAX.into());
         assert_eq!(to_json(&huge), json!(u64::MAX));
         assert!(argument(&MontyObject::Bytes(vec![65]), 1).is_err());
+    }
+
+    #[test]
+    fn large_numbers_are_written_in_digits() {
+        let MontyObject::BigInt(large) = MontyObject::BigInt(u64::MAX.into()) else { panic!() };
+        assert_eq!(to_json(&MontyObject::BigInt(large.clone() * 10)), json!("184467440737095516150"));
+        assert_eq!(to_json(&MontyObject::BigInt(large.pow(1000))), json!("<int of 64000 bits>"));
     }
 
     #[test]

@@ -1,3 +1,8 @@
+use std::time::Duration;
+
+use crate::function::Function;
+use crate::output::Printed;
+
 use super::*;
 
 fn job(code: &str, functions: Vec<Function>) -> Job {

@@ -1,4 +1,6 @@
+use levity_core::Decision;
 use levity_test::conformance;
+use serde_json::json;
 
 use super::*;
 

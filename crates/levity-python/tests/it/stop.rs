@@ -48,10 +48,10 @@ fn endless(program: PathBuf) -> Python {
 async fn a_dropped_program_leaves_no_process() {
     let (_folder, program) = program();
     let python = endless(program.clone());
-    let running = python.clone();
-    let running = tokio::spawn(async move { running.run("while True: pass", json!({})).await });
+    let (mut tasks, running) = (tokio::task::JoinSet::new(), python.clone());
+    tasks.spawn(async move { running.run("while True: pass", json!({})).await });
     wait_until(&program, is_busy);
-    running.abort();
+    tasks.abort_all();
     wait_until(&program, <[u64]>::is_empty);
     // One that has nothing to do ends with the interpreter.
     assert_eq!(python.run("1 + 1", json!({})).await.unwrap().result, 2);

@@ -1,0 +1,38 @@
+use std::borrow::Cow;
+
+use levity_core::CancelToken;
+use monty_types::{ExcType, MontyException, PrintWriterCallback};
+
+use crate::output::Printed;
+
+/// Takes what is printed, and looks now and then whether the result is still wanted.
+pub(super) struct Writer<'a> {
+    pub(super) printed: Printed,
+    pub(super) most: usize,
+    pub(super) cancel: &'a CancelToken,
+}
+
+impl Writer<'_> {
+    fn check(&self) -> Result<(), MontyException> {
+        match self.cancel.is_cancelled() {
+            true => Err(MontyException::new(ExcType::KeyboardInterrupt, Some("cancelled".to_owned()))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl PrintWriterCallback for Writer<'_> {
+    fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
+        self.printed.push(&output, self.most);
+        self.check()
+    }
+
+    fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
+        self.printed.push(end.encode_utf8(&mut [0; 4]), self.most);
+        Ok(())
+    }
+
+    fn poll_flush(&mut self) -> Result<(), MontyException> {
+        self.check()
+    }
+}
