@@ -1,11 +1,12 @@
 //! A run under way, as the terminal shows it.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
 
 use levity::agent::AgentRun;
-use levity::core::{Delta, Record, RunSummary, Status, Wanted};
+use levity::core::{Delta, Ending, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
@@ -16,6 +17,9 @@ pub(crate) const WAITS: u8 = 3;
 
 /// Why a run is cancelled by Ctrl-C.
 const INTERRUPTED: &str = "interrupted from the terminal";
+
+/// How many characters of arguments and results are shown.
+const LONGEST: usize = 600;
 
 /// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
@@ -113,13 +117,52 @@ fn show(args: &AgentArgs, event: &Event) {
             say(&format!("  waits  {time:.1?}: {reason}\n"));
         }
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
-        EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
-        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
+        EventKind::ToolStarted { call, .. } => {
+            say(&format!("  calls  {} {}\n", call.name, short(&call.args.to_string())));
+        }
+        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", short(&result.text()))),
+        EventKind::ChildStarted { agent, .. } => say(&format!("  begins {agent}\n")),
+        EventKind::ChildFinished { ending, .. } => say(&format!("  gets   {}\n", short(&ended(ending)))),
+        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => say(&format!("  asks   {}\n", ask.reason)),
+        EventKind::Asked(ask) => {
+            let args = ask.call.args.to_string();
+            say(&format!("  asks   {} {}: {}\n", ask.call.name, short(&args), ask.reason));
+        }
+        EventKind::Decided { decision, .. } => say(&format!("  hears  {}\n", heard(decision))),
+        EventKind::Denied { reason, .. } => say(&format!("  denied {reason}\n")),
         EventKind::Progress { text, .. } => say(&format!("  says   {}\n", text.trim_end())),
         EventKind::FileChanged { change, .. } => say(&format!("  {:<6} {}\n", change.kind, change.path)),
         EventKind::Note { text } => say(&format!("  note   {text}\n")),
         EventKind::WaitStarted { until, .. } => say(&format!("  waits  until {until}\n")),
         _ => {}
+    }
+}
+
+/// A text that does not fill the screen.
+fn short(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} … ({} bytes in all)", &text[..end], text.len()).into(),
+        None => text.into(),
+    }
+}
+
+/// What a run below came to.
+fn ended(ending: &Ending) -> String {
+    match (&ending.status, &ending.value) {
+        (Status::Complete | Status::BestEffort(_), Some(value)) => value.to_string(),
+        (Status::Complete | Status::BestEffort(_), None) => ending.text.clone(),
+        (Status::Failed(Failure::Program(error)), _) => error.to_string(),
+        (status, _) => status.to_string(),
+    }
+}
+
+fn heard(decision: &Decision) -> String {
+    match decision {
+        Decision::Allow => "yes".to_owned(),
+        Decision::Edit { args } => format!("yes, with {}", short(&args.to_string())),
+        Decision::Answer { text } => text.clone(),
+        Decision::Deny { reason } => format!("no: {reason}"),
+        _ => "something new".to_owned(),
     }
 }
 
