@@ -192,21 +192,18 @@ impl Reply {
     pub async fn read(&mut self, max: usize) -> Result<Body, NetError> {
         // Its length is what the server says, so it does not decide how much room is made.
         let mut bytes = Vec::new();
-        while let Some(piece) = self.clock.within(chunk(&mut self.response)).await? {
+        loop {
+            let chunk = async { self.response.chunk().await.map_err(|error| failed(&error)) };
+            let Some(piece) = self.clock.within(chunk).await? else {
+                return Ok(Body { bytes, is_cut: false });
+            };
             let room = max - bytes.len();
             bytes.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.len() > room {
                 return Ok(Body { bytes, is_cut: true });
             }
         }
-        Ok(Body { bytes, is_cut: false })
     }
-}
-
-async fn chunk(
-    response: &mut Response,
-) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, NetError> {
-    response.chunk().await.map_err(|error| failed(&error))
 }
 
 /// What was read of a body.

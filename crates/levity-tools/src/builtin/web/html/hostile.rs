@@ -45,27 +45,21 @@ fn check(name: &str, page: String) -> Extract {
 
 #[test]
 fn nesting() {
-    for piece in [
-        "<div>",
-        "<b>",
-        "<ul><li>",
-        "<blockquote>",
-        "<table><tr><td>",
-        "<a href=x>",
-        "<p><i>",
-        "<x-y>",
-        "<sup>",
-    ] {
-        let found = check(piece, format!("{}<p>the end</p>", fill(piece)));
-        assert!(found.is_cut || found.text.contains("the end"), "{piece}");
+    let found = check("a megabyte", format!("{}<p>the end</p>", fill("<div>")));
+    assert_eq!(found.text, "the end");
+    for piece in
+        ["<b>", "<ul><li>", "<blockquote>", "<table><tr><td>", "<a href=x>", "<p><i>", "<x-y>", "<sup>"]
+    {
+        let found = check(piece, format!("{}<p>the end</p>", some(piece)));
+        assert!(found.text.contains("the end"), "{piece}");
     }
     let balanced = format!("{}<p>inside</p>{}<p>outside", "<div>".repeat(100_000), "</div>".repeat(100_000));
     assert_eq!(check("balanced", balanced).text, "inside\n\noutside");
     let quoted = format!("{}{}", "<blockquote>".repeat(200), fill("<p>x"));
     assert!(check("quotes", quoted).is_cut);
-    check("lists", format!("{}{}", "<ul><li>".repeat(200), fill("<li>x")));
-    check("closing", fill("</div></p></a></b></table>"));
-    check("crossing", fill("<b><p><i></b><div></i></p>"));
+    check("lists", format!("{}{}", "<ul><li>".repeat(200), some("<li>x")));
+    check("closing", some("</div></p></a></b></table>"));
+    check("crossing", some("<b><p><i></b><div></i></p>"));
 }
 
 #[test]
@@ -78,7 +72,7 @@ fn tags() {
     );
     check("same attributes", format!("<p {}>text", fill("class=a ")));
     check("classes", format!("<div class='{}'>text</div>", fill("nav ")));
-    check("many classes", fill("<p class='ad share nav menu x y z' id=sidebar style='display:block'>x"));
+    check("many classes", some("<p class='ad share nav menu x y z' id=sidebar style='display:block'>x"));
     check("style", format!("<div style='{}'>text</div>", fill(" ")));
     check("name", format!("<{}>text", fill("x")));
     check("unclosed name", format!("<{}", fill("x")));
@@ -180,7 +174,10 @@ fn bytes_that_are_no_text() {
         "replacement",
         "koi8-r",
     ] {
-        check(label, crate::builtin::web::charset::decode(&bytes, Some(label), true).into_owned());
+        check(
+            label,
+            crate::builtin::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
+        );
     }
     let marks: String = bytes
         .iter()
