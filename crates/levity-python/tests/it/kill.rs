@@ -55,7 +55,6 @@ fn worker(folder: &Path) -> levity_loop::Agent {
 
 /// Not a test: what the other one kills.
 #[tokio::test]
-#[ignore = "it is started and killed by `code_survives_a_kill`"]
 async fn victim() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     worker(Path::new(&folder)).run("go").id("r").await.unwrap();
@@ -65,7 +64,7 @@ async fn victim() {
 async fn code_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::victim", "--ignored", "--nocapture"])
+        .args(["--exact", "kill::victim", "--nocapture"])
         .env(FOLDER, folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -65,7 +65,6 @@ const PROGRAM: &str = "LEVITY_TEST_STOP";
 
 /// Not a test: what the other one kills.
 #[tokio::test]
-#[ignore = "it is started and killed by `a_killed_process_leaves_no_process`"]
 async fn victim() {
     let Some(program) = std::env::var_os(PROGRAM) else { return };
     endless(program.into()).run("while True: pass", json!({})).await.unwrap();
@@ -75,7 +74,7 @@ async fn victim() {
 fn a_killed_process_leaves_no_process() {
     let (_folder, program) = program();
     let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "stop::victim", "--ignored"])
+        .args(["--exact", "stop::victim"])
         .env(PROGRAM, &program)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -60,9 +60,9 @@ async fn dropping_the_future_kills_all() {
 
 /// Not a test: the host that the next one kills.
 #[tokio::test]
-#[ignore = "only the next one runs it"]
 async fn host_to_be_killed() {
-    let rung = std::env::var("LEVITY_RUNG").unwrap().parse::<usize>().unwrap();
+    let Ok(rung) = std::env::var("LEVITY_RUNG") else { return };
+    let rung = rung.parse::<usize>().unwrap();
     let arena = Arena::new(RUNGS[rung], |builder| builder);
     println!("MARK {}", arena.mark());
     let command = arena.sandbox.shell("setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000");
@@ -77,7 +77,7 @@ fn killing_the_host_kills_all() {
         }
         let temp = tempfile::tempdir().unwrap();
         let mut host = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "commands::life::host_to_be_killed", "--nocapture"])
+            .args(["--exact", "commands::life::host_to_be_killed", "--nocapture"])
             .env("LEVITY_RUNG", number.to_string())
             .env("TMPDIR", temp.path())
             .stdout(Stdio::piped())
