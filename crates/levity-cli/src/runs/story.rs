@@ -74,7 +74,9 @@ impl Story {
         for (effect, note) in &known.open {
             let what = known.what(note);
             let line = match note.kind {
-                EffectKind::Ask => format!("waits for an answer to effect {effect}: may it call {what}?"),
+                EffectKind::Ask => {
+                    format!("waits for an answer to effect {effect}: {}", question(note, &what))
+                }
                 EffectKind::Wait => format!("waits until {}", note.until.unwrap_or_default()),
                 EffectKind::Child => continue,
                 _ => format!("effect {effect} has begun and not finished: {what}"),
@@ -105,7 +107,7 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
             let again = if again { " again" } else { "" };
             match note.kind {
                 EffectKind::Tool | EffectKind::Child => vec![format!("calls{again} {what}")],
-                EffectKind::Ask => vec![format!("asks{again}: may it call {what}?")],
+                EffectKind::Ask => vec![format!("asks{again}: {}", question(note, &what))],
                 EffectKind::Wait => vec![format!("waits{again} until {}", note.until.unwrap_or_default())],
                 _ => Vec::new(),
             }
@@ -170,6 +172,11 @@ fn said(response: &Response, known: &mut Known) -> Vec<String> {
 }
 
 /// What an agent was told to do, if it is an agent.
+/// What a person is asked: for leave, or a question of the model's.
+fn question(note: &EffectNote, what: &str) -> String {
+    if &*note.name == "ask_user" { what.to_owned() } else { format!("may it call {what}?") }
+}
+
 fn goal(state: &Value) -> Option<String> {
     let goal = state.get("goal")?;
     let message: levity::core::Message = serde::Deserialize::deserialize(goal).ok()?;

@@ -1,0 +1,97 @@
+//! Agents of the command line that touch something.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use super::{Place, check, command, file, levity};
+
+/// A folder with some files, and one that is kept apart.
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+    fs::create_dir_all(path.join("tools")).unwrap();
+    fs::write(path.join("notes.txt"), "one\ntwo\n").unwrap();
+    fs::write(path.join(".env"), "KEY=hush\n").unwrap();
+    let shout =
+        "def shout(text: str) -> str:\n    \"\"\"Writes in capitals.\"\"\"\n    return text.upper()\n";
+    fs::write(path.join("tools/texts.py"), shout).unwrap();
+    fs::write(path.join("tools/broken.py"), "def f(:\n").unwrap();
+    path
+}
+
+fn run(place: &PathBuf, script: &str, args: &[&str]) -> Output {
+    let script = file(&format!("{}-script.json", place.file_name().unwrap().to_str().unwrap()), script);
+    let mut all = vec!["run", "Look around", "--script", script.to_str().unwrap()];
+    all.extend(args);
+    command(&all).current_dir(place).env("PATH", "/usr/bin:/bin").output().unwrap()
+}
+
+#[test]
+fn an_agent_works_in_a_folder() {
+    let place = folder("works");
+    let script = r#"[
+        {"call": {"name": "edit_file", "args": {"path": "notes.txt", "old": "two", "new": "three"}}},
+        {"call": {"name": "read_file", "args": {"path": ".env"}}},
+        {"call": {"name": "run_command", "args": {"command": "wc -l notes.txt"}}},
+        {"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}},
+        {"call": {"name": "shout", "args": {"text": "hi"}}},
+        {"call": {"name": "run_python", "args": {"code": "len(read_file('notes.txt')['content'])"}}},
+        {"call": {"name": "web_fetch", "args": {"url": "http://localhost/"}}},
+        {"reply": "Done."}]"#;
+    let output = run(&place, script, &["--workspace", ".", "--tools", "tools", "--python", "--web"]);
+    for part in [
+        "(`broken.py`: line 1:",
+        "  written notes.txt\n",
+        "is kept from tools",
+        "2 notes.txt",
+        "asks   run_command {\"command\":\"rm notes.txt\"}: `rm` may change something",
+        "hears  no: nobody sits at the terminal",
+        "gets   HI\n",
+        "\"result\":10",
+        "denied ",
+        "Done.\n",
+    ] {
+        check(&output, 0, part);
+    }
+    assert_eq!(fs::read_to_string(place.join("notes.txt")).unwrap(), "one\nthree\n");
+    let script =
+        r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}}, {"reply": "Done."}]"#;
+    check(&run(&place, script, &["--workspace", ".", "--allow", "rm"]), 0, "exit code 0");
+    assert!(!place.join("notes.txt").exists());
+    check(&run(&place, script, &["--workspace", "nowhere"]), 2, "`nowhere`");
+    check(&run(&place, script, &["--read-only"]), 2, "--workspace");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_only_read_stays_as_it_is() {
+    let place = folder("stays");
+    let script = r#"[
+        {"call": {"name": "write_file", "args": {"path": "notes.txt", "content": ""}}},
+        {"call": {"name": "read_file", "args": {"path": "notes.txt"}}},
+        {"reply": "Done."}]"#;
+    let output = run(&place, script, &["--workspace", ".", "--read-only"]);
+    check(&output, 0, "there is no tool `write_file`");
+    check(&output, 0, "gets   one\ntwo\n");
+    fs::remove_dir_all(place).unwrap();
+}
+
+#[test]
+fn a_question_waits_for_its_answer() {
+    let script =
+        r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}}, {"reply": "Painted."}]"#;
+    let script = file("asks.json", script);
+    let (place, script) = (Place::new("asks"), script.to_str().unwrap());
+    check(&place.levity(&["run", "Paint", "--script", script, "--id", "a", "--park"]), 3, "run a waits");
+    check(&place.levity(&["runs", "show", "a"]), 0, "waits for an answer to effect 1: ask_user");
+    check(&place.levity(&["runs", "answer", "a", "--text", "blue"]), 0, "goes on with run a");
+    check(&place.levity(&["runs", "resume", "a", "--script", script]), 0, "Painted.");
+    check(&place.levity(&["runs", "show", "a"]), 0, "blue");
+    check(&levity(&["run", "Paint", "--script", script]), 0, "nobody sits at the terminal");
+}
+
+#[test]
+fn what_holds_commands_is_told() {
+    check(&levity(&["sandbox"]), 0, "network");
+    check(&levity(&["sandbox", "nowhere"]), 1, "nowhere");
+}
