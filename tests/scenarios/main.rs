@@ -3,6 +3,7 @@
 mod ask;
 mod bad_input;
 mod budget;
+mod builtin;
 mod cancel;
 mod control;
 mod crash;

@@ -1,0 +1,74 @@
+//! Agents with the tools that come with levity.
+
+use levity::core::FileChange;
+use levity::prelude::*;
+use levity::sandbox::{CommandPolicy, Sandbox, Workspace};
+use levity::test::ScriptedModel;
+use levity::tools::{FileTools, Now, RunCommand};
+use serde_json::json;
+
+/// A folder of this test's own, which is gone afterwards.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("levity-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_sees_files_change() {
+    let folder = Folder::new("watch");
+    let model = ScriptedModel::new()
+        .call("write_file", json!({"path": "a/b.txt", "content": "one"}))
+        .call("edit_file", json!({"path": "a/b.txt", "old": "one", "new": "two"}))
+        .reply("Done.");
+    let workspace = Workspace::open(&folder.0).unwrap();
+    let agent = Agent::builder(model).tools(FileTools::new(workspace)).build().unwrap();
+    let mut run = agent.start("Write");
+    let (mut events, mut changes) = (run.events(), Vec::new());
+    while let Some(event) = events.next().await {
+        if let EventKind::FileChanged { change, .. } = event.kind {
+            changes.push(change);
+        }
+    }
+    run.await.unwrap();
+    assert_eq!(changes, [FileChange::written("a/b.txt"), FileChange::written("a/b.txt")]);
+    assert_eq!(std::fs::read_to_string(folder.0.join("a/b.txt")).unwrap(), "two");
+}
+
+#[tokio::test]
+async fn a_command_that_changes_something_waits_for_leave() {
+    let folder = Folder::new("leave");
+    let model = ScriptedModel::new()
+        .call("run_command", json!({"command": "ls"}))
+        .call("run_command", json!({"command": "echo hi > made"}))
+        .call("now", json!({}))
+        .reply("Done.");
+    let sandbox = Sandbox::builder(Workspace::open(&folder.0).unwrap()).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(RunCommand::new(sandbox).policy(CommandPolicy::new()))
+        .tool(Now::new())
+        .build()
+        .unwrap();
+    let mut run = agent.start("Make it");
+    let (mut events, mut asked) = (run.events(), Vec::new());
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            assert!(!folder.0.join("made").exists());
+            asked.push(ask.reason.clone());
+            run.approve(ask).await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    assert_eq!(asked, ["it writes to a file"]);
+    assert_eq!(std::fs::read_to_string(folder.0.join("made")).unwrap(), "hi\n");
+}
