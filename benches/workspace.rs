@@ -44,7 +44,7 @@ fn files(effort: Effort, folder: &Path) {
     let space = Workspace::open(folder).expect("a workspace");
     let walking = Workspace::builder(folder).walk_only().build().expect("a workspace");
     println!("A file of a kilobyte, two folders deep. Goal for reading: {READ} × std::fs.\n");
-    println!("{:44} {:>9} {:>9} {:>8} {:>8}", "", "ns", "least", "× std", "allocs");
+    println!("{:44} {:>9} {:>9} {:>8} {:>8} {:>9}", "", "ns", "least", "× std", "allocs", "bytes");
     let read = |space: &Workspace, path: &'static str| {
         let space = space.clone();
         move || drop(black_box(space.read(path, 1 << 20).expect("it is there")))
@@ -96,8 +96,8 @@ fn print(goal: Option<f64>, costs: &[Cost]) {
         let ratio = cost.nanos / costs[0].nanos;
         let met = goal.filter(|_| at > 0).map_or("", |goal| verdict(ratio, goal));
         println!(
-            "{:44} {:>9.0} {:>9.0} {ratio:>8.2} {:>8.1} {met}",
-            cost.name, cost.nanos, cost.least, cost.allocations
+            "{:44} {:>9.0} {:>9.0} {ratio:>8.2} {:>8.1} {:>9.0} {met}",
+            cost.name, cost.nanos, cost.least, cost.allocations, cost.bytes
         );
     }
     println!();
