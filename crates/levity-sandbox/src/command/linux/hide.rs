@@ -1,20 +1,21 @@
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::job::Cover;
 use crate::Workspace;
 
-/// How many entries of a workspace are looked at for something to hide, the upper folders first.
-const MOST: usize = 50_000;
+/// How many entries of a workspace are looked at for something to hide. With more, no command runs: whoever makes many
+/// files would make the next command see what is hidden from this one.
+const MOST: usize = 1_000_000;
 
 /// What of the workspace must be hidden from a command.
 ///
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
 /// the sandbox later is protected instead.
-pub(super) fn covers(workspace: &Workspace) -> Vec<Cover> {
+pub(super) fn covers(workspace: &Workspace) -> io::Result<Vec<Cover>> {
     let mut covers = Vec::new();
     let mut folders = VecDeque::from([(workspace.root().to_owned(), String::new())]);
     let mut seen = 0;
@@ -23,7 +24,9 @@ pub(super) fn covers(workspace: &Workspace) -> Vec<Cover> {
         for entry in entries.flatten() {
             seen += 1;
             if seen > MOST {
-                return covers;
+                return Err(io::Error::other(
+                    "the workspace has too many files to look for those that it denies",
+                ));
             }
             let Ok(kind) = entry.file_type() else { continue };
             let path = entry.path();
@@ -40,7 +43,7 @@ pub(super) fn covers(workspace: &Workspace) -> Vec<Cover> {
             }
         }
     }
-    covers
+    Ok(covers)
 }
 
 fn join(folder: &str, name: &str) -> String {
@@ -57,12 +60,15 @@ fn hide(path: &Path, is_folder: bool) -> Option<Cover> {
 }
 
 fn protect(git: &Path, covers: &mut Vec<Cover>) {
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
     let exists = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| !it.is_symlink());
-    let parts = [git.join("hooks"), git.join("config")];
-    let parts = parts.into_iter().filter(exists);
-    covers.extend(
-        parts
-            .filter_map(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok())
-            .map(Cover::Fixed),
-    );
+    let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).ok();
+    if !is_dir(git) {
+        // A file that says where the folder is.
+        covers.extend(Some(git.to_owned()).filter(exists).and_then(c_path).map(Cover::Fixed));
+        return;
+    }
+    covers.extend(c_path(git.to_owned()).map(Cover::Pinned));
+    let parts = [git.join("hooks"), git.join("config")].into_iter().filter(exists);
+    covers.extend(parts.filter_map(c_path).map(Cover::Fixed));
 }

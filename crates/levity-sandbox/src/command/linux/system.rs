@@ -95,7 +95,8 @@ impl System {
         let pipes = Pipes::new(order.stdin, output).map_err(|source| setup("a pipe", source))?;
         let mut job = self.job(control, pipes.child).map_err(|source| setup("a descriptor", source))?;
         if self.means.hidden {
-            job.covers = hide::covers(&self.workspace);
+            let covers = hide::covers(&self.workspace);
+            job.covers = covers.map_err(|source| setup(Step::Hide.name(), source))?;
         }
         job.limit(&order.limits);
         (job.dir, job.programs, job.argv, job.envp) = (dir, programs, argv, envp);
@@ -122,7 +123,8 @@ impl System {
             memory: 0,
             processes: 0,
             tasks: 0,
-            is_unbounded: rustix::process::geteuid().is_root(),
+            pid_max: Vec::new(),
+            is_unbounded: rustix::process::geteuid().is_root() && !self.means.own_pids,
             yields: false,
             file_size: 0,
             root: self.root.clone(),
@@ -172,7 +174,9 @@ impl Job {
         // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the user has, which is
         // at most what there is. Root has no limit.
         let before = if self.means.apart == Apart::UserNamespaces { 0 } else { all_tasks() };
-        self.tasks = before + u64::from(limits.processes) * THREADS;
+        let most = u64::from(limits.processes) * THREADS;
+        self.tasks = before + most;
+        self.pid_max = probe::pid_max(most).to_string().into_bytes();
     }
 }
 
