@@ -16,6 +16,10 @@ const MOST: usize = 1_000_000;
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
 /// the sandbox later is protected instead.
 pub(super) fn covers(workspace: &Workspace) -> io::Result<Vec<Cover>> {
+    covers_among(workspace, MOST)
+}
+
+fn covers_among(workspace: &Workspace, most: usize) -> io::Result<Vec<Cover>> {
     let mut covers = Vec::new();
     let mut folders = VecDeque::from([(workspace.root().to_owned(), String::new())]);
     let mut seen = 0;
@@ -23,7 +27,7 @@ pub(super) fn covers(workspace: &Workspace) -> io::Result<Vec<Cover>> {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
             seen += 1;
-            if seen > MOST {
+            if seen > most {
                 return Err(io::Error::other(
                     "the workspace has too many files to look for those that it denies",
                 ));
@@ -71,4 +75,20 @@ fn protect(git: &Path, covers: &mut Vec<Cover>) {
     covers.extend(c_path(git.to_owned()).map(Cover::Pinned));
     let parts = [git.join("hooks"), git.join("config")].into_iter().filter(exists);
     covers.extend(parts.filter_map(c_path).map(Cover::Fixed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_hidden_by_halves() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b", ".env"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        assert_eq!(covers_among(&workspace, 3).unwrap().len(), 1);
+        assert!(covers_among(&workspace, 2).is_err());
+    }
 }

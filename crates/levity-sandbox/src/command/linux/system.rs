@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use seccompiler::sock_filter;
 
@@ -13,7 +14,7 @@ use super::census::Census;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
 use super::job::{Apart, Job, Means, Probe, Record, Step};
 use super::places::Places;
-use super::watch::{THREADS, limit};
+use super::watch::{THREADS, limit, time};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
 use crate::command::builder::Setup;
@@ -73,6 +74,10 @@ impl System {
             reason = "how long a process took is known from a real clock only"
         )]
         let start = Instant::now();
+        if is_closed(&control) {
+            // Nobody waits for it any more, so it does not begin.
+            return Err(CommandError::Lost);
+        }
         let (output, listener) = (order.limits.output, order.listener.clone());
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
@@ -237,6 +242,11 @@ impl Pipes {
         };
         Ok(Self { child: ChildEnds { stdin, stdout, stderr, report }, host })
     }
+}
+
+fn is_closed(control: &Control) -> bool {
+    let mut polled = [PollFd::new(control, PollFlags::IN)];
+    poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
 }
 
 fn setup(step: &'static str, source: io::Error) -> CommandError {
