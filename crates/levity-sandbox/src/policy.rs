@@ -152,6 +152,11 @@ impl CommandPolicy {
         }
     }
 
+    /// Decides on a command that begins in a folder of the working directory.
+    pub fn judge_in(&self, dir: &str, line: Line<'_>) -> Ruling {
+        self.judge(line).and(self.judge_folder(dir))
+    }
+
     fn rule(mut self, command: &str, ruling: Ruling) -> Self {
         self.rules.push(CommandRule { command: Pattern::new(command), ruling });
         self
@@ -181,6 +186,22 @@ impl Pattern {
             pattern.as_ref().is_some_and(|pattern| pattern.is_match(word))
         };
         self.words.len() <= words.len() && self.words.iter().zip(words).all(fits)
+    }
+}
+
+impl Pattern {
+    /// Whether it matches if each word that is not known is what it asks for, or many words.
+    fn may_match(&self, words: &[Option<&str>]) -> bool {
+        for (pattern, word) in self.words.iter().zip(words) {
+            match word {
+                None => return true,
+                Some(word) if !pattern.as_ref().is_some_and(|pattern| pattern.is_match(word)) => {
+                    return false;
+                }
+                Some(_) => {}
+            }
+        }
+        false
     }
 }
 

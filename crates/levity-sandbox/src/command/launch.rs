@@ -258,13 +258,12 @@ pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
     check(c_long::from(result)).map(drop)
 }
 
-/// Makes a mount, and with `below` all mounts below it, read-only or writable.
-pub(super) fn freeze(path: &CStr, read_only: bool, below: bool) -> Sys<()> {
+/// Makes a mount and all mounts below it read-only.
+pub(super) fn freeze(path: &CStr) -> Sys<()> {
     const READ_ONLY: u64 = 1;
     const RECURSIVE: c_int = 0x8000;
-    let (set, clear) = if read_only { (READ_ONLY, 0) } else { (0, READ_ONLY) };
-    let attributes = [set, clear, 0, 0];
-    let flags = if below { RECURSIVE } else { 0 };
+    // What is set, and what is taken away.
+    let attributes = [READ_ONLY, 0, 0, 0];
     let size = size_of_val(&attributes);
     // SAFETY: the path ends with a zero, and the attributes are as long as is said.
     let result = unsafe {
@@ -272,7 +271,7 @@ pub(super) fn freeze(path: &CStr, read_only: bool, below: bool) -> Sys<()> {
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
             path.as_ptr(),
-            flags,
+            RECURSIVE,
             attributes.as_ptr(),
             size,
         )

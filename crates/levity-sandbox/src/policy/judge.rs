@@ -11,6 +11,14 @@ const MAX_DEPTH: usize = 8;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
 impl CommandPolicy {
+    /// What is said of the folder that a command begins in.
+    pub(super) fn judge_folder(&self, dir: &str) -> Ruling {
+        match self.leaves(&Word::literal(dir)) {
+            true => self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart"),
+            false => Ruling::Allow,
+        }
+    }
+
     pub(super) fn judge_words(&self, words: &[String]) -> Ruling {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
@@ -102,10 +110,22 @@ impl CommandPolicy {
         if let Some(rule) = self.rules.iter().find(fits).filter(|_| literal) {
             return rule.ruling.clone();
         }
-        match &self.otherwise {
+        let ruling = match &self.otherwise {
             Some(otherwise) => otherwise.clone(),
             None => self.judge_reading(texts, words),
+        };
+        match self.may_be_denied(name, words) {
+            true => ruling.and(Ruling::ask("what it becomes is not known before it runs, and may be denied")),
+            false => ruling,
         }
+    }
+
+    /// Whether a rule denies the command if what is not known of it is what the rule says.
+    fn may_be_denied(&self, name: &str, words: &[Word]) -> bool {
+        let known = words.iter().map(|word| (word.literal && !word.expands).then_some(&*word.text));
+        let by_name: Vec<_> = std::iter::once(Some(name)).chain(known.skip(1)).collect();
+        let denying = self.rules.iter().filter(|rule| matches!(rule.ruling, Ruling::Deny { .. }));
+        denying.into_iter().any(|rule| rule.command.may_match(&by_name))
     }
 
     fn judge_reading(&self, texts: &[&str], words: &[Word]) -> Ruling {
@@ -140,7 +160,8 @@ impl CommandPolicy {
             || !word.literal;
         // A pattern for hidden files would find those that are kept apart.
         let hidden = word.expands && text.split('/').any(|part| part.starts_with(['.', '[', '?']));
-        let denied = |workspace: &crate::Workspace| text.split('=').any(|part| workspace.denies(part));
+        // `--file=.env`, `HEAD:.env`
+        let denied = |workspace: &crate::Workspace| text.split(['=', ':']).any(|part| workspace.denies(part));
         outside || hidden || self.workspace.as_ref().is_some_and(denied)
     }
 
@@ -207,8 +228,10 @@ fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inne
 }
 
 fn shell_inner(texts: &[&str]) -> Inner {
+    // Other options take a word themselves, and the line comes after that.
     let takes_line = |text: &&str| {
-        text.starts_with('-') && !text.starts_with("--") && text.ends_with('c') && text.len() <= 4
+        let flags = text.strip_prefix('-').and_then(|text| text.strip_suffix('c'));
+        flags.is_some_and(|flags| flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag)))
     };
     match texts.get(1) {
         Some(option) if takes_line(option) && texts.len() > 2 => Inner::Line(2),

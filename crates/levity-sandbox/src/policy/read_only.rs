@@ -14,12 +14,15 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
             "oT",
             &["--output", "--compress-program", "--temporary-directory", "--files0-from"],
         ),
-        "tree" => no_option(args, "o", &["--output"]),
+        // With `-R` it writes a page into each folder.
+        "tree" => no_option(args, "oR", &["--output"]),
         "date" => no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+'])),
         // A second name would be written to.
-        "uniq" => args.iter().filter(|arg| !arg.starts_with('-')).count() <= 1,
-        // It can set a variable.
-        "printf" => no_option(args, "v", &[]),
+        "uniq" => none(args, &["--"]) && args.iter().filter(|arg| is_name(arg)).count() <= 1,
+        // Where it is a part of the shell it can set a variable.
+        "printf" => no_option(args, "v", &[]) && computes_nothing(args),
+        "test" | "[" => none(args, &["-v", "-R"]) && computes_nothing(args),
+        "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
         "git" => git(args),
@@ -31,9 +34,7 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
 }
 
 /// Programs that write nothing and run nothing, whatever their arguments are.
-const PLAIN: [&str; 54] = [
-    "[",
-    "base64",
+const PLAIN: [&str; 51] = [
     "basename",
     "cat",
     "cd",
@@ -79,7 +80,6 @@ const PLAIN: [&str; 54] = [
     "sum",
     "tac",
     "tail",
-    "test",
     "tr",
     "true",
     "uname",
@@ -95,6 +95,16 @@ const TELL_VERSION: [&str; 20] = [
 
 fn none(args: &[&str], forbidden: &[&str]) -> bool {
     !args.iter().any(|arg| forbidden.contains(arg))
+}
+
+/// Whether an argument is no option: `-` alone is a name, for the input.
+fn is_name(arg: &str) -> bool {
+    arg == "-" || !arg.starts_with('-')
+}
+
+/// Some shells compute what stands for a number, and run what stands for an index of it: `a[$(rm b)]`.
+fn computes_nothing(args: &[&str]) -> bool {
+    !args.iter().any(|arg| arg.contains('[') && arg.contains(['$', '`']))
 }
 
 fn no_prefix(args: &[&str], prefix: &str) -> bool {

@@ -95,7 +95,7 @@ impl Parser {
                     }
                 }
                 '\n' | ';' | '&' | '|' => self.operator(&mut now)?,
-                '<' | '>' => self.redirect("", &mut now)?,
+                '<' | '>' => self.redirect(&mut now)?,
                 '(' | ')' => return Err("it groups commands, which is not looked into"),
                 _ => self.word_of(&mut now)?,
             }
@@ -106,8 +106,8 @@ impl Parser {
     /// What stands between commands. All of them are looked at, so it does not matter which run.
     fn operator(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         if self.takes("&>") {
-            self.at -= 1;
-            return self.redirect("&", now);
+            // To some shells it is a redirection; to others it ends a command, and what follows is the next.
+            return Err("it has a redirection that is not looked into");
         }
         if self.takes(";;") || self.takes(";&") {
             return Err("it has a shell construct that is not looked into");
@@ -137,7 +137,7 @@ impl Parser {
         let is_number =
             !quoted && !word.text.is_empty() && word.text.chars().all(|char| char.is_ascii_digit());
         if is_number && matches!(self.peek(), Some('<' | '>')) {
-            return self.redirect(&word.text, now);
+            return self.redirect(now);
         }
         if self.peek() == Some('(') {
             return Err("it defines a function, or groups commands");
@@ -150,7 +150,7 @@ impl Parser {
         Ok(())
     }
 
-    fn redirect(&mut self, from: &str, now: &mut Simple) -> Result<(), &'static str> {
+    fn redirect(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         if self.takes("<<<") {
             let word = self.target()?;
             now.reads.extend((!word.literal).then_some(word));
@@ -172,7 +172,7 @@ impl Parser {
             now.reads.push(word);
             return Ok(());
         }
-        let duplicates = from != "&" && self.takes(">&");
+        let duplicates = self.takes(">&");
         let _ = duplicates || self.takes(">>") || self.takes(">|") || self.takes(">");
         let word = self.target()?;
         let harmless = (duplicates && is_handle(&word)) || (word.literal && word.text == "/dev/null");

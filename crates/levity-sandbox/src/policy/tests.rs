@@ -167,6 +167,16 @@ fn everything_else_is_asked_about() {
         "cat ?env",
         "cat [.]env",
         "ls\u{0}rm",
+        // To some shells these are two commands.
+        "ls &>/dev/null rm a",
+        "ls &>>/dev/null rm a",
+        "cat a | uniq - b",
+        "uniq -- -a -b",
+        "tree -R -L 1 -H .",
+        "bash -c 'test -v \"a[\\$(rm b)]\"'",
+        "[ -v 'a[$(rm b)]' ]",
+        "zsh -c 'printf %d \"a[\\`rm b\\`]\"'",
+        "bash -oc posix 'rm a'",
         "echo a >&b",
     ] {
         check(&CommandPolicy::new(), line, "ask");
@@ -223,6 +233,38 @@ fn all_can_be_allowed_asked_about_or_denied() {
     check(&CommandPolicy::deny_all().allow("ls"), "cat a", "deny");
     check(&CommandPolicy::deny_all().allow("ls"), "(ls)", "deny");
     check(&CommandPolicy::new(), "  ", "deny");
+}
+
+#[test]
+fn what_may_become_a_denied_command_is_asked_about() {
+    let policy = CommandPolicy::allow_all().deny("git push", "no");
+    for (line, expected) in [
+        ("git $(echo push)", "ask"),
+        ("git $X", "ask"),
+        ("git pu*", "ask"),
+        ("git `echo push` origin", "ask"),
+        ("git log $X", "allow"),
+        ("cargo $X", "allow"),
+        ("git push $X", "deny"),
+    ] {
+        check(&policy, line, expected);
+    }
+}
+
+#[test]
+fn denied_files_and_folders_are_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    check(&policy, "cat a", "allow");
+    check(&policy, "cat .env", "ask");
+    check(&policy, "git show HEAD:.env", "ask");
+    let judge = |policy: &CommandPolicy, dir| policy.judge_in(dir, Line::Shell("cat config"));
+    assert_eq!(judge(&policy, "src"), Ruling::Allow);
+    assert_eq!(judge(&policy, "."), Ruling::Allow);
+    for dir in [".git", "sub/.git", "../other", "/etc", ".ssh"] {
+        assert!(matches!(judge(&policy, dir), Ruling::Ask { .. }), "{dir}");
+    }
+    assert_eq!(judge(&CommandPolicy::allow_all(), "../other"), Ruling::Allow);
 }
 
 #[test]

@@ -57,10 +57,14 @@ impl RunCommand {
     }
 
     fn judge(&self, wish: &Wish) -> Ruling {
-        self.policy.judge(match &wish.argv {
+        let line = match &wish.argv {
             None => Line::Shell(&wish.line),
             Some(argv) => Line::Argv(argv),
-        })
+        };
+        match &wish.dir {
+            None => self.policy.judge(line),
+            Some(dir) => self.policy.judge_in(dir, line),
+        }
     }
 
     fn command(&self, wish: &Wish, cx: &ToolCx) -> Command {

@@ -70,11 +70,6 @@ impl Census {
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(|seen| seen.pid)
     }
 
-    /// How many tasks those that were found have.
-    pub(super) fn tasks(&self) -> u32 {
-        self.all.iter().filter(|seen| seen.ours).map(|seen| seen.threads).sum()
-    }
-
     /// The memory of those that were found; what they share is counted once, where the system tells.
     pub(super) fn memory(&self) -> u64 {
         let of = |seen: &Seen| share(seen.pid).unwrap_or(seen.pages * self.page);

@@ -16,6 +16,8 @@ const WATCHER_GROUP: u32 = 0x7A5A_11EE;
 /// The same on all machines that seccomp is used on; the type of the constants of `libc` is not.
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -154,9 +156,37 @@ fn signals(rules: &mut Rules) -> Option<()> {
             when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
         }
     }
+    // A file that can be read sends a signal to whom it is made to belong to.
+    const SETSIG: i32 = 10;
+    const SETOWN_EX: i32 = 15;
+    for command in [libc::F_SETOWN, SETSIG, SETOWN_EX] {
+        when(rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, command as u64)?;
+    }
+    for request in [FIOSETOWN, SIOCSPGRP] {
+        when(rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request)?;
+    }
+    slower(rules, host as u32)?;
     rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     rules.insert(libc::SYS_rt_tgsigqueueinfo, Vec::new());
     Some(())
+}
+
+/// Whoever makes the watcher wait outruns it.
+fn slower(rules: &mut Rules, host: u32) -> Option<()> {
+    let calls = [
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setaffinity,
+    ];
+    for target in [host, WATCHER].map(u64::from) {
+        for call in calls {
+            when(rules, call, 0, SeccompCmpOp::Eq, target)?;
+        }
+        when(rules, libc::SYS_setpriority, 1, SeccompCmpOp::Eq, target)?;
+    }
+    // Of a group, or of all that the user has.
+    when(rules, libc::SYS_setpriority, 0, SeccompCmpOp::Ne, 0)
 }
 
 /// What programs have another way for, if it seems not to be there.

@@ -2,13 +2,14 @@
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
+    mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
@@ -94,8 +95,9 @@ fn mounts(job: &Job) -> u32 {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     must(job, Step::Mounts, mount_change(c"/", private));
     let mut bits = 0;
+    let is_bounded = job.means.own_pids && bound(job).is_ok();
     if job.means.frozen {
-        bits |= may(job, Step::Freeze, freeze(job), found::FROZEN);
+        bits |= may(job, Step::Freeze, freeze(&job.writable), found::FROZEN);
     }
     if job.means.hidden {
         let hidden = job.covers.iter().try_for_each(|it| cover(job, it));
@@ -104,33 +106,49 @@ fn mounts(job: &Job) -> u32 {
     if job.means.own_proc {
         bits |= may(job, Step::Proc, own_proc(), found::OWN_PROC);
     }
+    if job.means.own_pids {
+        // In many containers this can be set in a `/proc` of the own only.
+        let bounded = if is_bounded { Ok(()) } else { bound(job) };
+        bits |= may(job, Step::Pids, bounded, found::OWN_PIDS);
+    }
+    if bits & found::OWN_PROC != 0 {
+        must(job, Step::Proc, mount_remount(c"/proc", MountFlags::BIND | QUIET, c""));
+    }
     bits
 }
 
-/// Everything is read-only, but the places that may be written.
-fn freeze(job: &Job) -> Sys<()> {
-    for place in &job.writable {
-        mount_bind_recursive(&**place, &**place)?;
-    }
-    launch::freeze(c"/", true, true)?;
-    for place in &job.writable {
-        // Where something mounted inside must stay read-only, the place itself need not.
-        launch::freeze(place, false, true).or_else(|_| launch::freeze(place, false, false))?;
-    }
-    Ok(())
+/// The most that a process may be numbered in this namespace, and so how many there may be. The kernel keeps this
+/// also where it lets root have as many as it likes.
+fn bound(job: &Job) -> Sys<()> {
+    write_file(c"/proc/sys/kernel/pid_max", &job.pid_max)
 }
 
+/// Everything is read-only, but the places that may be written: copies of them are taken before, and put back. So
+/// what is mounted read-only inside such a place stays so.
+fn freeze(places: &[CString]) -> Sys<()> {
+    let Some((place, others)) = places.split_first() else { return launch::freeze(c"/") };
+    let whole =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let copy = open_tree(CWD, &**place, whole)?;
+    freeze(others)?;
+    move_mount(copy, c"", CWD, &**place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+/// What is only there to be read.
+const QUIET: MountFlags =
+    MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC).union(MountFlags::RDONLY);
+
 fn cover(job: &Job, cover: &Cover) -> Sys<()> {
-    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     let done = match cover {
         // A device on a mount without devices cannot be opened; where that fails, it can, and is empty.
         Cover::File(path) => mount_bind(c"/dev/null", &**path).inspect(|()| {
-            let _ = mount_remount(&**path, MountFlags::BIND | quiet, c"");
+            let _ = mount_remount(&**path, MountFlags::BIND | QUIET, c"");
         }),
         Cover::Folder(path) => mount_bind(&*job.empty, &**path)
-            .and_then(|()| mount_remount(&**path, MountFlags::BIND | quiet, c"")),
+            .and_then(|()| mount_remount(&**path, MountFlags::BIND | QUIET, c"")),
         Cover::Fixed(path) => mount_bind_recursive(&**path, &**path)
             .and_then(|()| mount_remount(&**path, MountFlags::BIND | MountFlags::RDONLY, c"")),
+        Cover::Pinned(path) => mount_bind_recursive(&**path, &**path),
     };
     match done {
         // It went away since it was found, or is out of reach of the command as well.
@@ -140,10 +158,9 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
 }
 
 /// A `/proc` for the own process namespace, in which processes that cannot be looked into are not seen: the
-/// watcher is one, and has the host's arguments.
+/// watcher is one, and has the host's arguments. It can be written to until all is set.
 fn own_proc() -> Sys<()> {
-    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
-    mount(c"proc", c"/proc", c"proc", quiet, c"hidepid=4")
+    mount(c"proc", c"/proc", c"proc", QUIET.difference(MountFlags::RDONLY), c"hidepid=4")
 }
 
 /// The command's life before it becomes a program.

@@ -30,6 +30,8 @@ pub(super) struct Means {
     pub(super) hidden: bool,
     /// A `/proc` that shows the command's own processes only.
     pub(super) own_proc: bool,
+    /// The process namespace has a highest number, so that it cannot hold more processes.
+    pub(super) own_pids: bool,
     /// The version of Landlock, or 0.
     pub(super) landlock: u32,
     pub(super) seccomp: bool,
@@ -72,6 +74,8 @@ pub(super) struct Job {
     pub(super) processes: u32,
     /// How many processes and threads the kernel lets the user have.
     pub(super) tasks: u64,
+    /// The highest number of a process in a namespace of its own, as text.
+    pub(super) pid_max: Vec<u8>,
     /// Whether the kernel does not keep that limit: it lets root have as many as it likes.
     pub(super) is_unbounded: bool,
     /// Whether the command lets others go first, so that the watcher is not outrun.
@@ -111,6 +115,8 @@ pub(super) enum Cover {
     Folder(CString),
     /// A file or folder that can only be read.
     Fixed(CString),
+    /// A folder that cannot be moved away, to put another in its place.
+    Pinned(CString),
 }
 
 /// What a probe tries.
@@ -175,6 +181,7 @@ pub(super) mod found {
     pub(in super::super) const OWN_PROC: u32 = 1 << 2;
     pub(in super::super) const LANDLOCK: u32 = 1 << 3;
     pub(in super::super) const SECCOMP: u32 = 1 << 4;
+    pub(in super::super) const OWN_PIDS: u32 = 1 << 5;
     /// What held when it was tried.
     pub(in super::super) const READS_HELD: u32 = 1 << 8;
     pub(in super::super) const WRITES_HELD: u32 = 1 << 9;
@@ -197,6 +204,7 @@ pub(super) enum Step {
     Freeze,
     Hide,
     Proc,
+    Pids,
     Loopback,
     Orphans,
     Fork,
@@ -210,12 +218,13 @@ pub(super) enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Ids,
         Self::Mounts,
         Self::Freeze,
         Self::Hide,
         Self::Proc,
+        Self::Pids,
         Self::Loopback,
         Self::Orphans,
         Self::Fork,
@@ -235,6 +244,7 @@ impl Step {
             Self::Freeze => "read-only mounts",
             Self::Hide => "hiding denied files",
             Self::Proc => "a `/proc` of its own",
+            Self::Pids => "the number of its processes",
             Self::Loopback => "the loopback device",
             Self::Orphans => "taking in orphans",
             Self::Fork => "a process",

@@ -69,6 +69,7 @@ fn wanted(setup: &Setup, apart: Apart) -> Means {
         frozen: is_apart && with("mounts"),
         hidden: is_apart && with("mounts"),
         own_proc: is_apart && with("proc"),
+        own_pids: is_apart && with("pids") && has_own_pids(),
         landlock: if with("landlock") { launch::landlock_abi() } else { 0 },
         seccomp: with("seccomp"),
     }
@@ -81,6 +82,7 @@ fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tr
         frozen: tried.has(found::FROZEN),
         hidden: tried.has(found::HIDDEN),
         own_proc: tried.has(found::OWN_PROC),
+        own_pids: tried.has(found::OWN_PIDS),
         landlock: if tried.has(found::LANDLOCK) { wanted.landlock } else { 0 },
         seccomp: tried.has(found::SECCOMP),
         ..system.means
@@ -142,10 +144,7 @@ pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> Report {
         processes: processes(means, tried),
         others: others(means, tried),
         memory: watched(tried, &[How::Rlimit]),
-        process_count: watched(
-            tried,
-            if means.apart == Apart::UserNamespaces { &[How::Rlimit] } else { &[] },
-        ),
+        process_count: process_count(means, tried),
         cpu_time: watched(tried, &[How::Rlimit]),
         file_size: file_size(tried),
     }
@@ -246,6 +245,35 @@ fn others(means: &Means, tried: Tried) -> Guard {
 fn watched(tried: Tried, more: &[How]) -> Guard {
     let by = [more, &[How::Watcher]].concat();
     if tried.has(found::COUNTED) { Guard::held(by) } else { Guard::open(more, "processes cannot be counted") }
+}
+
+/// What the kernel keeps is for all tasks, so it is wider; it bounds what is faster than the watcher.
+fn process_count(means: &Means, tried: Tried) -> Guard {
+    let mut by = Vec::new();
+    if means.own_pids {
+        by.push(How::ProcessNamespace);
+    }
+    if means.apart == Apart::UserNamespaces && !is_root() {
+        by.push(How::Rlimit);
+    }
+    watched(tried, &by)
+}
+
+/// Whether each process namespace has a highest number of its own. Before Linux 6.14 there is one for the whole
+/// system, which must not be touched.
+fn has_own_pids() -> bool {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut parts =
+        release.split(|char: char| !char.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 14)
+}
+
+/// The highest number where this many tasks are allowed. The kernel never uses the first 300 again, and wants 8 for
+/// each processor.
+pub(super) fn pid_max(tasks: u64) -> u64 {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    (tasks + 301).max(processors * 8).clamp(301, 4 << 20)
 }
 
 fn file_size(tried: Tried) -> Guard {

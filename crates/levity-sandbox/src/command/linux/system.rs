@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use seccompiler::sock_filter;
 
@@ -13,7 +14,7 @@ use super::census::Census;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
 use super::job::{Apart, Job, Means, Probe, Record, Step};
 use super::places::Places;
-use super::watch::{THREADS, limit};
+use super::watch::{THREADS, limit, time};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
 use crate::command::builder::Setup;
@@ -73,6 +74,10 @@ impl System {
             reason = "how long a process took is known from a real clock only"
         )]
         let start = Instant::now();
+        if is_closed(&control) {
+            // Nobody waits for it any more, so it does not begin.
+            return Err(CommandError::Lost);
+        }
         let (output, listener) = (order.limits.output, order.listener.clone());
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
@@ -95,7 +100,8 @@ impl System {
         let pipes = Pipes::new(order.stdin, output).map_err(|source| setup("a pipe", source))?;
         let mut job = self.job(control, pipes.child).map_err(|source| setup("a descriptor", source))?;
         if self.means.hidden {
-            job.covers = hide::covers(&self.workspace);
+            let covers = hide::covers(&self.workspace);
+            job.covers = covers.map_err(|source| setup(Step::Hide.name(), source))?;
         }
         job.limit(&order.limits);
         (job.dir, job.programs, job.argv, job.envp) = (dir, programs, argv, envp);
@@ -122,7 +128,8 @@ impl System {
             memory: 0,
             processes: 0,
             tasks: 0,
-            is_unbounded: rustix::process::geteuid().is_root(),
+            pid_max: Vec::new(),
+            is_unbounded: rustix::process::geteuid().is_root() && !self.means.own_pids,
             yields: false,
             file_size: 0,
             root: self.root.clone(),
@@ -172,7 +179,9 @@ impl Job {
         // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the user has, which is
         // at most what there is. Root has no limit.
         let before = if self.means.apart == Apart::UserNamespaces { 0 } else { all_tasks() };
-        self.tasks = before + u64::from(limits.processes) * THREADS;
+        let most = u64::from(limits.processes) * THREADS;
+        self.tasks = before + most;
+        self.pid_max = probe::pid_max(most).to_string().into_bytes();
     }
 }
 
@@ -233,6 +242,11 @@ impl Pipes {
         };
         Ok(Self { child: ChildEnds { stdin, stdout, stderr, report }, host })
     }
+}
+
+fn is_closed(control: &Control) -> bool {
+    let mut polled = [PollFd::new(control, PollFlags::IN)];
+    poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
 }
 
 fn setup(step: &'static str, source: io::Error) -> CommandError {

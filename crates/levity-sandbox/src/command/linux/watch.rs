@@ -20,6 +20,8 @@ pub(super) const THREADS: u64 = 16;
 const TICK: u64 = 25;
 /// How often is looked whether the system has suddenly more of them.
 const GLANCE: u64 = 4;
+/// How many more tasks are not looked at, however few are allowed.
+const LEAST_ROOM: u32 = 8;
 /// How long a command has to end after it was asked to.
 const GRACE: u64 = 500;
 /// How long is tried to kill what will not die.
@@ -42,8 +44,9 @@ struct Watch<'a> {
     /// This process, as `/proc` calls it.
     own: Option<i32>,
     apart: bool,
-    /// How many tasks the system has beside the command's.
-    others: u16,
+    /// How many tasks the system had when they were last counted, and how many more make it count again.
+    tasks: u16,
+    room: u32,
 }
 
 pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
@@ -52,8 +55,8 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
     keep.sort_unstable();
     launch::close_all_but(&keep);
     let apart = job.means.is_apart();
-    let mut watch =
-        Watch { job, command, status: None, own: Census::own_pid().ok(), apart, others: launch::tasks() };
+    let (own, tasks, room) = (Census::own_pid().ok(), launch::tasks(), job.processes);
+    let mut watch = Watch { job, command, status: None, own, apart, tasks, room };
     if watch.job.probe.is_some() && watch.census(|_| {}).is_some() {
         tell(watch.job, Record::Found(found::COUNTED));
     }
@@ -105,9 +108,9 @@ impl Watch<'_> {
 
     /// Whether the system has so many more tasks that the command may have too many.
     fn is_crowded(&self) -> bool {
-        let more = launch::tasks().wrapping_sub(self.others);
+        let more = launch::tasks().wrapping_sub(self.tasks);
         // Fewer than before look like very many.
-        more < u16::MAX / 2 && u32::from(more) > self.job.processes
+        more < u16::MAX / 2 && u32::from(more) > self.room
     }
 
     /// Which limit is passed, found out while nothing moves: a fork bomb is faster than anybody who counts.
@@ -123,8 +126,6 @@ impl Watch<'_> {
         if passed != limit::NONE {
             return passed;
         }
-        let ours = self.job.census.tasks().min(u32::from(u16::MAX)) as u16;
-        self.others = launch::tasks().wrapping_sub(ours);
         if self.apart {
             go_on(-1);
         } else {
@@ -136,7 +137,11 @@ impl Watch<'_> {
 
     /// Which limit is passed.
     fn passed(&mut self, meet: fn(i32)) -> u8 {
+        let tasks = launch::tasks();
         let Some(sum) = self.census(meet) else { return limit::NONE };
+        // A program with many threads must not be stopped for each of them, nor at each look.
+        self.tasks = tasks;
+        self.room = self.job.processes.saturating_sub(sum.count).max(self.job.processes / 4).max(LEAST_ROOM);
         let job = &self.job;
         if sum.count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
@@ -188,21 +193,21 @@ impl Watch<'_> {
                 break;
             }
             if launch::millis() >= end {
-                return self.census(|_| {}).map_or(u32::MAX, |sum| sum.count);
+                // One at least is known, by `reap`, though it may not be seen.
+                return self.census(|_| {}).map_or(u32::MAX, |sum| sum.count.max(1));
             }
             let _ = poll(&mut [], Some(&time(1)));
         }
         0
     }
 
-    /// Stops every descendant as it is found, and then kills them: what is stopped starts no other.
+    /// Kills the group, which the kernel does at once, also of those that are not seen. Then stops every other
+    /// descendant as it is found, and kills them: what is stopped starts no other.
     fn kill_below(&mut self) {
+        kill(-self.command);
         if self.own.is_none() {
-            // Blind: the group is all that is known.
-            kill(-self.command);
             return;
         }
-        stop(-self.command);
         let _ = self.census(stop);
         self.job.census.alive().for_each(kill);
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use levity_sandbox::{Exit, Limit, SandboxBuilder};
+use levity_sandbox::{Exit, How, Limit, SandboxBuilder};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -26,14 +26,35 @@ const CPU: Exit = Exit::Limit(Limit::CpuTime);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_ends() {
-    on_all(|builder| builder.processes(40), "bomb() { bomb | bomb & }; bomb; sleep 1000", &[PROCESSES]).await;
+    // Few may be there at a time, so that what the kernel allows beyond them does not slow down others.
+    on_all(|builder| builder.processes(16), "bomb() { bomb | bomb & }; bomb; sleep 1000", &[PROCESSES]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bomb_of_processes_that_detach_ends() {
     // Each generation leaves its parent behind at once, in a session of its own.
     let line = "cat > b.sh <<'E'\nsetsid sh b.sh & setsid sh b.sh &\nE\nsh b.sh; sleep 1000";
-    on_all(|builder| builder.processes(40), line, &[PROCESSES]).await;
+    on_all(|builder| builder.processes(16), line, &[PROCESSES]).await;
+}
+
+#[tokio::test]
+async fn the_kernel_bounds_a_namespace() {
+    let before = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
+    for rung in [&[][..], &["root"]] {
+        let arena = Arena::new(rung, |builder| builder.processes(16));
+        let by = &arena.sandbox.report().process_count.by;
+        let finished = arena.shell("cat /proc/sys/kernel/pid_max").await.unwrap();
+        if !by.contains(&How::ProcessNamespace) || !finished.is_success() {
+            println!("without {rung:?} not tried: {by:?}");
+            continue;
+        }
+        // 16 threads for each, and those numbers that the kernel uses only once.
+        assert_eq!(finished.stdout.text.trim(), "557", "without {rung:?}");
+        let finished = arena.shell("echo 9999 > /proc/sys/kernel/pid_max").await.unwrap();
+        assert!(!finished.is_success(), "without {rung:?}: {finished:?}");
+    }
+    // It is the namespace's, and never the system's.
+    assert_eq!(std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
