@@ -9,7 +9,7 @@ use levity::core::{Delta, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
-use crate::terminal::{chain, complain, harmless, say, say_json};
+use crate::terminal::{brief, chain, complain, harmless, say, say_json};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -113,7 +113,9 @@ fn show(args: &AgentArgs, event: &Event) {
             say(&format!("  waits  {time:.1?}: {reason}\n"));
         }
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
-        EventKind::ToolStarted { call, .. } => say(&format!("  calls  {} {}\n", call.name, call.args)),
+        EventKind::ToolStarted { call, .. } => {
+            say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())))
+        }
         EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
         EventKind::Progress { text, .. } => say(&format!("  says   {}\n", text.trim_end())),
         EventKind::FileChanged { change, .. } => say(&format!("  {:<6} {}\n", change.kind, change.path)),
