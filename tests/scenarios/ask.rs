@@ -1,6 +1,6 @@
 //! A model asks the user, and says by a call that it is done.
 
-use levity::core::{Decision, Post, Wanted};
+use levity::core::{Decision, Post, ToolChoice, Wanted};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -132,6 +132,28 @@ async fn finish_beside_other_calls_is_put_off() {
     assert_eq!(told[0], "a shed");
     assert!(told[1].contains("then call it alone"), "{}", told[1]);
     assert_eq!(told[2], "`answer` must be there and not be empty");
+}
+
+#[tokio::test]
+async fn finish_is_an_answer_also_where_no_tools_are_offered() {
+    let model = || {
+        ScriptedModel::new().call("look", json!({})).call("finish", json!({"answer": "It is a shed."}))
+    };
+    let agent = |model| Agent::builder(model).tool_as("look", look).finish_tool();
+    for agent in [agent(model()).single_tool(), agent(model()).max_turns(2)] {
+        let answer = agent.build().unwrap().run("What is it?").await.unwrap();
+        assert_eq!(answer.text(), "It is a shed.");
+        let last = answer.history().messages().last().cloned().unwrap();
+        assert_eq!(last.results().next().unwrap().text(), "the answer was taken");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_fails_at_once_is_still_the_single_one() {
+    let model = ScriptedModel::new().call("ask_user", json!({})).reply("Well.");
+    let agent = Agent::builder(model.clone()).tool_as("look", look).ask_user().single_tool().build().unwrap();
+    assert_eq!(agent.run("What is it?").await.unwrap().text(), "Well.");
+    assert_eq!(model.requests()[1].tool_choice, ToolChoice::None);
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

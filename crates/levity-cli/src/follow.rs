@@ -1,6 +1,5 @@
 //! A run under way, as the terminal shows it.
 
-use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -10,16 +9,13 @@ use levity::core::{Delta, Ending, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
-use crate::terminal::{chain, complain, harmless, say, say_json};
+use crate::terminal::{brief, chain, complain, harmless, say, say_json};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
 
 /// Why a run is cancelled by Ctrl-C.
 const INTERRUPTED: &str = "interrupted from the terminal";
-
-/// How many characters of arguments and results are shown.
-const LONGEST: usize = 600;
 
 /// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
@@ -118,15 +114,15 @@ fn show(args: &AgentArgs, event: &Event) {
         }
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
         EventKind::ToolStarted { call, .. } => {
-            say(&format!("  calls  {} {}\n", call.name, short(&call.args.to_string())));
+            say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())));
         }
-        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", short(&result.text()))),
+        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", brief(result.text().into_owned()))),
         EventKind::ChildStarted { agent, .. } => say(&format!("  begins {agent}\n")),
-        EventKind::ChildFinished { ending, .. } => say(&format!("  gets   {}\n", short(&ended(ending)))),
+        EventKind::ChildFinished { ending, .. } => say(&format!("  gets   {}\n", brief(ended(ending)))),
         EventKind::Asked(ask) if ask.wanted == Wanted::Answer => say(&format!("  asks   {}\n", ask.reason)),
         EventKind::Asked(ask) => {
-            let args = ask.call.args.to_string();
-            say(&format!("  asks   {} {}: {}\n", ask.call.name, short(&args), ask.reason));
+            let args = brief(ask.call.args.to_string());
+            say(&format!("  asks   {} {args}: {}\n", ask.call.name, ask.reason));
         }
         EventKind::Decided { decision, .. } => say(&format!("  hears  {}\n", heard(decision))),
         EventKind::Denied { reason, .. } => say(&format!("  denied {reason}\n")),
@@ -135,14 +131,6 @@ fn show(args: &AgentArgs, event: &Event) {
         EventKind::Note { text } => say(&format!("  note   {text}\n")),
         EventKind::WaitStarted { until, .. } => say(&format!("  waits  until {until}\n")),
         _ => {}
-    }
-}
-
-/// A text that does not fill the screen.
-fn short(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{} … ({} bytes in all)", &text[..end], text.len()).into(),
-        None => text.into(),
     }
 }
 
@@ -159,7 +147,7 @@ fn ended(ending: &Ending) -> String {
 fn heard(decision: &Decision) -> String {
     match decision {
         Decision::Allow => "yes".to_owned(),
-        Decision::Edit { args } => format!("yes, with {}", short(&args.to_string())),
+        Decision::Edit { args } => format!("yes, with {}", brief(args.to_string())),
         Decision::Answer { text } => text.clone(),
         Decision::Deny { reason } => format!("no: {reason}"),
         _ => "something new".to_owned(),

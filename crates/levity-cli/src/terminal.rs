@@ -13,18 +13,40 @@ pub(crate) fn say(text: &str) {
 
 /// The text without what would make a terminal do something, or show something else: models and web pages wrote it.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let acts = |char: char| {
-        let turns =
-            matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        turns || (char.is_control() && !matches!(char, '\n' | '\t'))
-    };
     if text.contains(acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
+}
+
+/// Whether a character makes a terminal do something, or turns the direction of text.
+fn acts(char: char) -> bool {
+    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (char.is_control() && !matches!(char, '\n' | '\t'))
+}
+
+/// JSON that means the same and has nothing in it that [`acts`]: such characters are only in its texts.
+fn harmless_json(json: &str) -> String {
+    let mut line = String::with_capacity(json.len());
+    for char in json.chars() {
+        match acts(char) {
+            true => line.push_str(&format!("\\u{:04x}", u32::from(char))),
+            false => line.push(char),
+        }
+    }
+    line
+}
+
+/// The beginning of a text that is long.
+pub(crate) fn brief(text: String) -> String {
+    const MOST: usize = 500;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}.. ({} bytes)", &text[..end], text.len()),
+        None => text,
+    }
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn say_json(value: &impl serde::Serialize) {
     if let Ok(line) = serde_json::to_string(value) {
-        say(&format!("{line}\n"));
+        say(&format!("{}\n", harmless_json(&line)));
     }
 }
 
@@ -53,12 +75,26 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{brief, harmless, harmless_json};
 
     #[test]
     fn what_moves_a_terminal_is_not_printed() {
         assert_eq!(harmless("two\n\tlines, ünïcode 🦀"), "two\n\tlines, ünïcode 🦀");
         assert_eq!(harmless("\u{1b}[2Ja\rb\u{9b}c\u{7}"), "\u{fffd}[2Ja\u{fffd}b\u{fffd}c\u{fffd}");
         assert_eq!(harmless("rm \u{202e}txt.exe"), "rm \u{fffd}txt.exe");
+    }
+
+    #[test]
+    fn json_says_the_same_and_moves_no_terminal() {
+        let text = "\u{1b}[2J \u{9b} \u{7f} \u{202e}x\u{200f} \u{61c}\n\"ü\\";
+        let line = harmless_json(&serde_json::to_string(text).unwrap_or_default());
+        assert_eq!(harmless(&line), line);
+        assert_eq!(serde_json::from_str::<String>(&line).ok().as_deref(), Some(text));
+    }
+
+    #[test]
+    fn what_is_long_is_cut() {
+        assert_eq!(brief("ä".repeat(500)), "ä".repeat(500));
+        assert_eq!(brief("ä".repeat(501)), format!("{}.. (1002 bytes)", "ä".repeat(500)));
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::engine::End;
 use crate::error::{Error, Result};
 use crate::fault::FaultKind;
+use crate::place::STACK;
 use crate::python::Python;
 
 mod docs;
@@ -73,6 +74,17 @@ impl fmt::Debug for FileTools {
 /// # Errors
 /// When the file is no Python that the interpreter knows, or fails when it is run; the line is told.
 pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<FileTools> {
+    // The parser goes as deep as the source does, so it gets the stack that the interpreter has.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("python file".to_owned()).stack_size(STACK);
+        let read = thread.spawn_scoped(scope, || read(file, source, python));
+        let broken = |what: &str| Error::Worker(what.to_owned());
+        let read = read.map_err(|_| broken("there is no thread to read the file in"))?;
+        read.join().map_err(|_| broken("the parser panicked"))?
+    })
+}
+
+fn read(file: &str, source: &str, python: &Python) -> Result<FileTools> {
     let wrong = |line, problem: String| Error::File { file: file.to_owned(), line, problem };
     let most = python.limits().source;
     if source.len() > most {
@@ -180,7 +192,7 @@ impl FunctionTool {
             "" => format!("Runs the function `{}`.", function.name),
             text => text.to_owned(),
         };
-        let hints = Hints::new().read_only().timeout(python.limits().time + EXTRA);
+        let hints = Hints::new().read_only().timeout(python.limits().time.saturating_add(EXTRA));
         let mut spec = ToolSpec::new(function.name.as_str(), description).with_input(input).with_hints(hints);
         spec.output = function.returns.as_deref().and_then(hints::exact);
         let names = |params: &[ParameterWithDefault]| {
@@ -194,6 +206,12 @@ impl FunctionTool {
             is_async: function.is_async,
             python: python.clone(),
         }
+    }
+
+    /// An argument without a name in the call, behind one that is missing: Python has no way to give it.
+    fn behind_gap(&self, args: &Map<String, Value>) -> Option<&str> {
+        let behind = self.positional.iter().skip_while(|name| args.contains_key(name.as_str()));
+        behind.map(String::as_str).find(|name| args.contains_key(*name))
     }
 
     /// The line that calls the function with the arguments there are.
@@ -255,6 +273,10 @@ impl Tool for FunctionTool {
         let Value::Object(args) = args else {
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, "the arguments are no object"));
         };
+        if let Some(name) = self.behind_gap(&args) {
+            let message = format!("`{name}` can only be given together with all parameters before it");
+            return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
+        }
         let code = format!("{}\n{}\n", self.code, self.call_line(&args));
         let inputs = Map::from_iter([(ARGS.to_owned(), Value::Object(args))]);
         let mut job = self.python.job(&self.file, code, inputs, Vec::new());

@@ -62,6 +62,11 @@ impl Place {
     pub(crate) async fn run(&self, job: Job) -> Result<Stretch> {
         // It is never closed.
         let _room = self.room.acquire().await;
+        self.run_now(job).await
+    }
+
+    /// Runs a stretch without waiting for room: what has the room may wait for the very thread that would wait here.
+    pub(crate) async fn run_now(&self, job: Job) -> Result<Stretch> {
         match &self.program {
             Some(program) => self.in_process(program.clone(), job).await,
             None => in_thread(job).await,

@@ -124,7 +124,7 @@ impl Python {
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.map_err(|error| Error::Worker(error.to_string()))?;
-            runtime.block_on(place.run(job))
+            runtime.block_on(place.run_now(job))
         };
         let broken = || Error::Worker("there is no thread to wait in".to_owned());
         let thread = std::thread::Builder::new().name("python wait".to_owned()).spawn(work);

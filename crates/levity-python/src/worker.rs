@@ -159,7 +159,8 @@ impl Worker {
     pub(crate) async fn run(&mut self, job: Arc<[u8]>, limits: &Limits) -> Result<Stretch, Lost> {
         self.jobs += 1;
         // What comes from the worker is not trusted: text may double in JSON, and base64 adds a third.
-        let most = 4 * (limits.snapshot + limits.result + limits.output) + (1 << 20);
+        let parts = limits.snapshot.saturating_add(limits.result).saturating_add(limits.output);
+        let most = parts.saturating_mul(4).saturating_add(1 << 20);
         let (answer, wait) = oneshot::channel();
         self.work.send((job, most, answer)).map_err(|_| Lost::Before)?;
         let bytes = wait.await.map_err(|_| Lost::Before)??;

@@ -116,11 +116,14 @@ impl AgentMachine {
         self.act(step);
     }
 
-    /// The model calls tools although none are offered: what it says beside the calls must do.
+    /// The model calls tools although none are offered: what it says beside the calls must do, or what it ends with.
     fn calls_withheld(&mut self, message: Arc<Message>, step: &mut Step) {
-        let text = message.text().into_owned();
+        let mut text = message.text().into_owned();
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
-        if let Ok(exchange) = self.state.history.open(message) {
+        if let Ok(mut exchange) = self.state.history.open(message) {
+            if let Some(answer) = self.take_answer(&mut exchange) {
+                text = answer;
+            }
             self.state.history.close(exchange, &withheld);
         }
         let status = match self.closing() {
@@ -143,14 +146,10 @@ impl AgentMachine {
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         };
         let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
-        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
-        if let [call] = &*calls
-            && self.finishes(call)
-            && let Ok(text) = asked::answer(&call.args)
-        {
-            let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("the answer was taken"))));
+        if let Some(text) = self.take_answer(&mut exchange) {
             return self.finish(exchange, &text, step);
         }
+        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
         for call in calls.iter().skip(allowed) {
             let message =
                 format!("at most {allowed} tools can be called in one turn; this call was left out");
@@ -159,15 +158,25 @@ impl AgentMachine {
             self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
         self.state.exchange = Some(exchange);
+        // A call may be answered at once, and with the last one the next turn begins.
+        self.state.enough |= self.spec.single_tool;
         for call in calls.into_iter().take(allowed) {
             self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
             self.call(call, false, step);
         }
-        self.state.enough |= self.spec.single_tool;
     }
 
     fn finishes(&self, call: &ToolCall) -> bool {
         self.spec.finishes && call.name == asked::FINISH
+    }
+
+    /// What the run ends with, if that is all that is called for.
+    fn take_answer(&self, exchange: &mut Exchange) -> Option<String> {
+        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+        let [call] = &*calls else { return None };
+        let text = asked::answer(&call.args).ok().filter(|_| self.finishes(call))?;
+        let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("the answer was taken"))));
+        Some(text)
     }
 
     /// The model says by a call that it is done.

@@ -47,14 +47,12 @@ pub(crate) fn watched<T>(limits: Limits, program: impl FnOnce() -> T) -> T {
 }
 
 fn watch(limits: Limits, done: &Receiver<()>) {
-    let ticks = (limits.time + GRACE).as_millis() / EVERY.as_millis();
+    let (began, most) = (super::now(), limits.time.saturating_add(GRACE));
     let parent = parent();
-    let mut tick: u128 = 0;
     while done.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         sample();
-        tick += 1;
         // Nobody is there for the result of a process whose parent is gone.
-        let in_vain = tick > ticks || self::parent() != parent;
+        let in_vain = super::now().duration_since(began) > most || self::parent() != parent;
         if in_vain && EXPENDABLE.load(Ordering::Relaxed) {
             std::process::exit(OVERTIME);
         }

@@ -21,6 +21,7 @@ impl PythonMachine {
         match decision {
             Decision::Allow => {}
             Decision::Edit { args } => (call.args, call.raw) = (args, None),
+            Decision::Answer { text } => return self.answered(at, Answer::Value(text.into()), step),
             Decision::Deny { reason } => {
                 return self.answered(at, Answer::Error(format!("the call was denied: {reason}")), step);
             }

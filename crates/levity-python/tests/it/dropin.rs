@@ -154,3 +154,30 @@ async fn of_two_with_one_name_the_last_counts() {
     assert_eq!((tools.len(), &*tools[0].spec().description), (1, "Two."));
     assert_eq!(tools[0].call(json!({}), &ToolCx::detached()).await.unwrap().value, Some(json!(2)));
 }
+
+#[test]
+fn a_file_as_deep_as_it_can_be_ends_no_process() {
+    for source in [
+        format!("x = 1{}", " + 1".repeat(60_000)),
+        format!("x = {}1", "lambda:".repeat(30_000)),
+        format!("x = a{}", ".a".repeat(100_000)),
+        format!("x = 1{}", " if 1 else 1".repeat(20_000)),
+        format!("def f(x: int{}): pass", " | int".repeat(30_000)),
+        format!("def f(x: 'int{}'): pass", " | int".repeat(30_000)),
+        format!("def f(x={}1): pass", "-".repeat(150)),
+    ] {
+        // Whether it can be used is another matter.
+        let _ = tools_of("deep.py", &source, &python());
+    }
+}
+
+#[tokio::test]
+async fn an_argument_without_a_name_is_not_lost_behind_one_that_is_missing() {
+    let tools = tools("def f(a: int = 1, b: int = 2, /) -> list[int]:\n    return [a, b]\n").tools;
+    let cx = ToolCx::detached();
+    let call = |args| tools[0].call(args, &cx);
+    assert_eq!(call(json!({"a": 3})).await.unwrap().value, Some(json!([3, 2])));
+    assert_eq!(call(json!({"a": 3, "b": 4})).await.unwrap().value, Some(json!([3, 4])));
+    let error = call(json!({"b": 4})).await.unwrap_err();
+    assert!(error.kind() == ToolErrorKind::InvalidArgs && error.to_string().contains("`b`"), "{error}");
+}

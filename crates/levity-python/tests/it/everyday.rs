@@ -1,6 +1,8 @@
 //! Programs as a model writes them every day, and what is known not to work.
 
-use levity_python::{FaultKind, Limits, Python};
+use std::time::Duration;
+
+use levity_python::{FaultKind, Limits, Python, tools_of};
 use serde_json::{Value, json};
 
 use crate::support::{places, python};
@@ -159,7 +161,7 @@ async fn output_and_result_are_cut_and_say_so() {
 async fn a_dropped_program_is_stopped() {
     for place in places() {
         let python =
-            Python::isolated(place).with_limits(Limits::new().time(std::time::Duration::from_secs(3600)));
+            Python::isolated(place).with_limits(Limits::new().time(Duration::from_secs(3600)));
         let endless = python.run("while True: pass", json!({}));
         tokio::select! {
             biased;
@@ -191,4 +193,37 @@ async fn a_worker_that_is_not_there_is_told() {
         let error = python.run("1", json!({})).await.unwrap_err();
         assert_eq!(error.fault().unwrap().kind, FaultKind::Crashed);
     }
+}
+
+#[tokio::test]
+async fn the_largest_limits_limit_nothing() {
+    let most = usize::MAX;
+    let largest = Limits::new().time(Duration::MAX).memory(most).recursion(most).calls(most);
+    let largest = largest.output(most).result(most).source(most).snapshot(most);
+    for place in places() {
+        let python = Python::isolated(place).with_limits(largest);
+        assert_eq!(python.run("print('x')\n6 * 7", json!({})).await.unwrap().result, 42);
+        assert_eq!(tools_of("a.py", "def f(): pass\n", &python).unwrap().tools.len(), 1);
+    }
+}
+
+/// What has the room is waited for by the very thread that would have to go on with it.
+#[test]
+fn a_thread_that_waits_for_a_program_does_not_wait_for_itself() {
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let python = python().with_limits(Limits::new().time(Duration::from_millis(300)));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let result = runtime.block_on(async {
+            let mut others = tokio::task::JoinSet::new();
+            for _ in 0..std::thread::available_parallelism().unwrap().get() {
+                let python = python.clone();
+                others.spawn(async move { python.run("while True: pass", json!({})).await });
+            }
+            tokio::task::yield_now().await;
+            python.run_blocking("6 * 7", json!({})).unwrap().result
+        });
+        done.send(result).unwrap();
+    });
+    assert_eq!(wait.recv_timeout(Duration::from_secs(60)).expect("it waits for itself"), 42);
 }

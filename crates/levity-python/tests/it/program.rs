@@ -142,6 +142,22 @@ async fn policy_holds_for_calls_from_code() {
 }
 
 #[tokio::test]
+async fn a_person_may_answer_in_place_of_a_tool() {
+    struct Person;
+    #[async_trait::async_trait]
+    impl levity_core::Approver for Person {
+        async fn decide(&self, _: &levity_core::Ask) -> Decision {
+            Decision::answer("forty")
+        }
+    }
+    let tool = add_one().with_hints(Hints::new().destructive());
+    let agent = agent(json!({"code": "add_one(1).upper()"}), program(&tool)).tool(tool.clone());
+    let (failed, value, text) = told(&agent.approver(Person).build().unwrap().run("go").await.unwrap());
+    assert!(!failed && value["result"] == "FORTY", "{text}");
+    assert!(tool.calls().is_empty());
+}
+
+#[tokio::test]
 async fn calls_are_counted_and_limited() {
     let tool = add_one();
     let code =
