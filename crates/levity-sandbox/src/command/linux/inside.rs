@@ -46,6 +46,7 @@ fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
 
 /// The watcher's life.
 pub(super) fn watcher(job: &mut Job) -> ! {
+    job.yields = !launch::hurry() && job.is_unbounded;
     launch::close_all_but(&job.keep);
     if job.means.apart == Apart::UserNamespaces {
         must(job, Step::Ids, ids(job));
@@ -64,7 +65,6 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     } else {
         must(job, Step::Orphans, launch::adopt_orphans());
     }
-    job.yields = !launch::hurry() && job.is_unbounded;
     let _ = launch::hide_memory();
     let _ = setsid();
     let children = must(job, Step::Fork, launch::children());
