@@ -116,7 +116,9 @@ fn show(args: &AgentArgs, event: &Event) {
         EventKind::ToolStarted { call, .. } => {
             say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())));
         }
-        EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", brief(result.text().into_owned()))),
+        EventKind::ToolFinished { result, .. } => {
+            say(&format!("  gets   {}\n", brief(result.text().into_owned())));
+        }
         EventKind::ChildStarted { agent, .. } => say(&format!("  begins {agent}\n")),
         EventKind::ChildFinished { ending, .. } => say(&format!("  gets   {}\n", brief(ended(ending)))),
         EventKind::Asked(ask) if ask.wanted == Wanted::Answer => say(&format!("  asks   {}\n", ask.reason)),

@@ -5,6 +5,7 @@
 mod arena;
 mod attacks;
 mod errors;
+mod hidden;
 mod kept;
 mod life;
 mod limits;
