@@ -168,7 +168,11 @@ async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns
             }
         })
     };
-    let mut thread = Thread(runtime.spawn_blocking(work));
+    // It panics where the system has no thread left.
+    let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work))) else {
+        return Err(ToolError::transient("the tool needs a thread of its own, and the system has none left"));
+    };
+    let mut thread = Thread(thread);
     (&mut thread.0).await.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => Err(panicked(panic.as_ref())),
         Err(_) => Err(stopped()),
