@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{Cause, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
-use levity_sandbox::{Exit, Finished, Sandbox, Workspace};
+use levity_sandbox::{Exit, Finished, Limit, Sandbox, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,6 +15,9 @@ use crate::text::Short;
 
 /// How a manifest's name ends.
 const END: &str = ".tool.json";
+
+/// How long a call may take at most in the sandbox that is made when none is given.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Makes tools of `NAME.tool.json`.
 pub(super) struct Manifests(Sandbox);
@@ -25,7 +28,7 @@ impl Manifests {
             return Ok(Self(sandbox));
         }
         let workspace = Workspace::builder(folder).read_only().build().map_err(Cause::new)?;
-        Ok(Self(Sandbox::builder(workspace).build().map_err(Cause::new)?))
+        Ok(Self(Sandbox::builder(workspace).time(LONGEST).build().map_err(Cause::new)?))
     }
 }
 
@@ -100,6 +103,10 @@ impl Manifests {
         };
         let path = file.path.with_file_name(program);
         check_program(program, &path)?;
+        let most = self.0.time();
+        if manifest.timeout_seconds.is_some_and(|seconds| Duration::from_secs(seconds) > most) {
+            return Err(format!("`timeout_seconds` is more than the sandbox allows, which is {most:?}"));
+        }
         Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox: self.0.clone() })
     }
 }
@@ -173,7 +180,7 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     };
     match finished.exit {
         Exit::Code(0) => {}
-        Exit::Limit(limit) => {
+        Exit::Limit(limit @ (Limit::Time | Limit::CpuTime)) => {
             return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}")));
         }
         exit => return Err(failed(format!("the program failed: {exit}"))),
