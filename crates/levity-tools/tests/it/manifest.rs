@@ -180,11 +180,12 @@ async fn a_call_takes_no_longer_than_the_sandbox_allows() {
         script(folder.path(), name, "echo {}");
         manifest(folder.path(), name, &json!({"description": "A test.", "timeout_seconds": seconds}));
     }
-    let Ok(tools) = FolderTools::open(folder.path()) else {
-        return println!("not tried: this system cannot hold commands");
-    };
+    let tools = FolderTools::open(folder.path()).unwrap();
     let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
     let problems = registry.problems();
+    if problems.iter().any(|problem| format!("{problem:?}").contains("no sandbox")) {
+        return println!("not tried: this system cannot hold commands");
+    }
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"), "{problems:?}");
 }
