@@ -70,7 +70,7 @@ impl FolderTools {
     /// Reads the tools of a folder, with every loader that is linked into this program.
     ///
     /// # Errors
-    /// When the folder cannot be read, or commands cannot be run at all.
+    /// When the folder cannot be read.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::builder(folder).build()
     }
@@ -217,14 +217,14 @@ impl FolderBuilder {
     /// Reads the folder.
     ///
     /// # Errors
-    /// When the folder cannot be read, or commands cannot be run at all.
+    /// When the folder cannot be read.
     pub fn build(self) -> Result<FolderTools, Error> {
         let name = self.folder.display().to_string();
         let fail = |cause: levity_core::Cause| Error::Folder { folder: name.clone(), cause };
         let folder = self.folder.canonicalize().map_err(|error| fail(levity_core::Cause::new(error)))?;
         let mut loaders = self.loaders;
         #[cfg(feature = "commands")]
-        loaders.push(Arc::new(manifest::Manifests::new(&folder, self.sandbox).map_err(fail)?));
+        loaders.push(Arc::new(manifest::Manifests::new(&folder, self.sandbox)));
         loaders.extend(LinkedLoader::all());
         scan(&folder).map_err(|error| fail(levity_core::Cause::new(error)))?;
         let tools = FolderTools(Arc::new(Inner {

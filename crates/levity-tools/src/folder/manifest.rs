@@ -1,12 +1,12 @@
 //! Executables with a manifest.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Cause, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
-use levity_sandbox::{Exit, Finished, Sandbox, Workspace};
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_sandbox::{Exit, Finished, Limit, Sandbox, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,17 +16,31 @@ use crate::text::Short;
 /// How a manifest's name ends.
 const END: &str = ".tool.json";
 
+/// How long a call may take at most in the sandbox that is made when none is given.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 /// Makes tools of `NAME.tool.json`.
-pub(super) struct Manifests(Sandbox);
+pub(super) struct Manifests {
+    folder: PathBuf,
+    /// Made for the first manifest: where a system cannot hold commands, other tools need not suffer.
+    sandbox: OnceLock<Result<Sandbox, String>>,
+}
 
 impl Manifests {
-    pub(super) fn new(folder: &Path, sandbox: Option<Sandbox>) -> Result<Self, Cause> {
-        if let Some(sandbox) = sandbox {
-            return Ok(Self(sandbox));
-        }
-        let workspace = Workspace::builder(folder).read_only().build().map_err(Cause::new)?;
-        Ok(Self(Sandbox::builder(workspace).build().map_err(Cause::new)?))
+    pub(super) fn new(folder: &Path, sandbox: Option<Sandbox>) -> Self {
+        let sandbox = sandbox.map_or_else(OnceLock::new, |sandbox| Ok(sandbox).into());
+        Self { folder: folder.to_owned(), sandbox }
     }
+
+    fn sandbox(&self) -> Result<&Sandbox, String> {
+        self.sandbox.get_or_init(|| default_sandbox(&self.folder)).as_ref().map_err(Clone::clone)
+    }
+}
+
+fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
+    let workspace = Workspace::builder(folder).read_only().build().map_err(|error| error.to_string())?;
+    let sandbox = Sandbox::builder(workspace).time(LONGEST).build();
+    sandbox.map_err(|error| format!("there is no sandbox to run it in: {error}"))
 }
 
 /// What a manifest says.
@@ -100,7 +114,12 @@ impl Manifests {
         };
         let path = file.path.with_file_name(program);
         check_program(program, &path)?;
-        Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox: self.0.clone() })
+        let sandbox = self.sandbox()?;
+        let most = sandbox.time();
+        if manifest.timeout_seconds.is_some_and(|seconds| Duration::from_secs(seconds) > most) {
+            return Err(format!("`timeout_seconds` is more than the sandbox allows, which is {most:?}"));
+        }
+        Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox: sandbox.clone() })
     }
 }
 
@@ -173,7 +192,7 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     };
     match finished.exit {
         Exit::Code(0) => {}
-        Exit::Limit(limit) => {
+        Exit::Limit(limit @ (Limit::Time | Limit::CpuTime)) => {
             return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}")));
         }
         exit => return Err(failed(format!("the program failed: {exit}"))),

@@ -172,3 +172,20 @@ fn a_manifest_that_cannot_be_used_is_reported() {
     script(folder, "missing", "echo 1");
     assert_eq!(registry.specs().len(), 2);
 }
+
+#[tokio::test]
+async fn a_call_takes_no_longer_than_the_sandbox_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, seconds) in [("hour", 3600), ("day", 86_400)] {
+        script(folder.path(), name, "echo {}");
+        manifest(folder.path(), name, &json!({"description": "A test.", "timeout_seconds": seconds}));
+    }
+    let tools = FolderTools::open(folder.path()).unwrap();
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let problems = registry.problems();
+    if problems.iter().any(|problem| format!("{problem:?}").contains("no sandbox")) {
+        return println!("not tried: this system cannot hold commands");
+    }
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"), "{problems:?}");
+}

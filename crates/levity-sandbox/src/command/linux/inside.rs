@@ -46,7 +46,7 @@ fn may(job: &Job, step: Step, result: Sys<()>, bit: u32) -> u32 {
 
 /// The watcher's life.
 pub(super) fn watcher(job: &mut Job) -> ! {
-    job.yields = !launch::hurry() && job.is_unbounded;
+    job.yields = !launch::hurry();
     launch::close_all_but(&job.keep);
     if job.means.apart == Apart::UserNamespaces {
         must(job, Step::Ids, ids(job));
@@ -188,6 +188,9 @@ fn streams(job: &Job) -> Sys<()> {
     launch::place(job.stderr.as_fd(), 2)
 }
 
+/// How far a command steps back for its watcher.
+const NICE: i32 = 10;
+
 fn limits(job: &Job) -> Sys<()> {
     let seconds = job.cpu_ms.div_ceil(1000);
     limit(Resource::Cpu, seconds)?;
@@ -198,8 +201,8 @@ fn limits(job: &Job) -> Sys<()> {
     limit(Resource::Nofile, 4096)?;
     limit(Resource::Memlock, 8 << 20)?;
     limit(Resource::Msgqueue, 0)?;
-    if job.yields {
-        rustix::process::setpriority_process(None, 10)?;
+    if job.yields && rustix::process::getpriority_process(None)? < NICE {
+        rustix::process::setpriority_process(None, NICE)?;
     }
     limit(Resource::Nproc, job.tasks)
 }

@@ -76,8 +76,6 @@ pub(super) struct Job {
     pub(super) tasks: u64,
     /// The highest number of a process in a namespace of its own, as text.
     pub(super) pid_max: Vec<u8>,
-    /// Whether the kernel does not keep that limit: it lets root have as many as it likes.
-    pub(super) is_unbounded: bool,
     /// Whether the command lets others go first, so that the watcher is not outrun.
     pub(super) yields: bool,
     pub(super) file_size: u64,

@@ -233,6 +233,10 @@ fn others(means: &Means, tried: Tried) -> Guard {
     let unseen = means.own_proc || means.landlock > 0;
     let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
     match (unseen, safe) {
+        // Landlock does not know of limits and priorities.
+        (true, true) if !means.is_apart() && !means.seccomp => {
+            Guard::open(by, "limits of processes of the same user can be changed")
+        }
         (true, true) => Guard::held(by),
         (true, false) => Guard::open(by, "processes of the same user can be signalled"),
         (false, true) => Guard::open(by, "other processes can be seen"),

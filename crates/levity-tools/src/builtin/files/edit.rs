@@ -52,8 +52,8 @@ impl EditFile {
         let (mark, body) =
             bytes.split_at(if bytes.starts_with(encoding.mark()) { encoding.mark().len() } else { 0 });
         let text = encoding.decode(body);
-        let replaced =
-            replace(&text, &args.old, &args.new, args.all).map_err(|miss| missed(args, &text, &miss))?;
+        let replaced = replace(&text, &args.old, &args.new, args.all, MAX_EDIT as usize)
+            .map_err(|miss| missed(args, &text, &miss))?;
         let whole = [mark, &encoding.encode(&replaced.text)].concat();
         alive(cx)?;
         let written = self.space.write(&args.path, &whole).map_err(refused)?;
@@ -98,6 +98,9 @@ fn missed(args: &Args, text: &[u8], miss: &Miss) -> ToolError {
     let path = shown::path(&args.path);
     ToolError::failed(match miss {
         Miss::None => format!("`old` is not in `{path}`; {}", near::help(text, &args.old)),
+        Miss::TooLarge(size) => {
+            format!("`{path}` would have {size} bytes, and {MAX_EDIT} are allowed; replace less")
+        }
         Miss::Several(lines) => format!(
             "`old` is {} times in `{path}`, in lines {}; add more of what is around it, or set `all` to replace every one",
             lines.len(),

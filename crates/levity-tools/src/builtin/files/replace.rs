@@ -17,12 +17,14 @@ pub(super) enum Miss {
     None,
     /// It is there more than once, in these lines.
     Several(Vec<usize>),
+    /// The result would have this many bytes.
+    TooLarge(usize),
 }
 
 /// Replaces `old`, which must be there once, or every `old`.
 ///
 /// Where lines end in CRLF, those of `old` and `new` may end in LF; what is written ends its lines as what it replaces.
-pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool) -> Result<Replaced, Miss> {
+pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool, max: usize) -> Result<Replaced, Miss> {
     let style = Style::of(text);
     let spellings = [Cow::Borrowed(old), Cow::Owned(to_crlf(old)), Cow::Owned(to_lf(old))];
     for (tried, spelling) in spellings.iter().enumerate() {
@@ -32,6 +34,10 @@ pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool) -> Result<Re
         }
         if !found.is_empty() {
             let new = fitting(new, Style::of(spelling.as_bytes()).or(style), tried > 0);
+            let more = found.len().saturating_mul(new.len().saturating_sub(spelling.len()));
+            if more > 0 && text.len().saturating_add(more) > max {
+                return Err(Miss::TooLarge(text.len().saturating_add(more)));
+            }
             return Ok(put(text, &found, spelling.len(), new.as_bytes()));
         }
     }
@@ -149,7 +155,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, (old, new): (&str, &str), expected: &str, lines: &[(usize, usize)]) {
-        let replaced = replace(text.as_bytes(), old, new, true).unwrap();
+        let replaced = replace(text.as_bytes(), old, new, true, 100).unwrap();
         assert_eq!((std::str::from_utf8(&replaced.text).unwrap(), &*replaced.lines), (expected, lines));
     }
 
@@ -174,14 +180,21 @@ mod tests {
 
     #[test]
     fn what_is_not_there_once_is_told() {
-        assert_eq!(replace(b"a\nb", "c", "d", false), Err(Miss::None));
-        assert_eq!(replace(b"a\nb\na a", "a", "d", false), Err(Miss::Several(vec![1, 3, 3])));
-        assert_eq!(replace(b"", "c", "d", true), Err(Miss::None));
+        assert_eq!(replace(b"a\nb", "c", "d", false, 100), Err(Miss::None));
+        assert_eq!(replace(b"a\nb\na a", "a", "d", false, 100), Err(Miss::Several(vec![1, 3, 3])));
+        assert_eq!(replace(b"", "c", "d", true, 100), Err(Miss::None));
+    }
+
+    #[test]
+    fn text_does_not_grow_without_bounds() {
+        let new = "x".repeat(1 << 20);
+        assert_eq!(replace(&[b'a'; 1 << 20], "a", &new, true, 4 << 20), Err(Miss::TooLarge(1 << 40)));
+        assert!(replace(&[b'a'; 100], "a", "", true, 10).is_ok());
     }
 
     #[test]
     fn hostile_text_takes_no_longer() {
         let (text, wanted) = (vec![b'a'; 4 << 20], "a".repeat(1 << 20) + "b");
-        assert_eq!(replace(&text, &wanted, "", false), Err(Miss::None));
+        assert_eq!(replace(&text, &wanted, "", false, 4 << 20), Err(Miss::None));
     }
 }

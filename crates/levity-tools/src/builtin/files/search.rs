@@ -1,3 +1,5 @@
+use std::fs::File;
+use std::io::{self, Read};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -5,7 +7,7 @@ use std::thread;
 use async_trait::async_trait;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_core::{CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{Kind, OpenFile, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -219,11 +221,27 @@ impl Search<'_> {
             hits: FileHits::default(),
             gap: false,
         };
-        match searcher.search_file(&self.matcher, &file.into_file(), &mut collector) {
+        let text = Stoppable { file: file.into_file(), cancel: &self.cx.cancel };
+        match searcher.search_reader(&self.matcher, text, &mut collector) {
             Ok(()) => drop(self.searched.fetch_add(1, Ordering::Relaxed)),
             Err(_) => drop(self.failed.fetch_add(1, Ordering::Relaxed)),
         }
         self.hits.add(path, collector.hits);
+    }
+}
+
+/// A file that cannot be read any more when nobody waits: most of a long one may have no match.
+struct Stoppable<'a> {
+    file: File,
+    cancel: &'a CancelToken,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.cancel.is_cancelled() {
+            true => Err(io::Error::other("the search was stopped")),
+            false => self.file.read(buffer),
+        }
     }
 }
 
@@ -273,5 +291,22 @@ impl Tool for SearchFiles {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         self.run(&parse(args)?, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_file_without_a_match_can_be_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("long"), "line\n").unwrap();
+        let cancel = CancelToken::new();
+        let file = File::open(folder.path().join("long")).unwrap();
+        let mut text = Stoppable { file, cancel: &cancel };
+        assert_eq!(text.read(&mut [0; 2]).unwrap(), 2);
+        cancel.cancel();
+        assert!(text.read(&mut [0; 2]).is_err());
     }
 }

@@ -88,3 +88,14 @@ async fn what_is_no_text_is_left_alone() {
     let (_, text) = desk.error("edit_file", json!({"path": "big.txt", "old": "abc", "new": "x"})).await;
     assert!(text.contains("16777217 bytes"), "{text}");
 }
+
+#[tokio::test]
+async fn an_edit_does_not_blow_up_a_file() {
+    let desk = Desk::new();
+    desk.put("a", "a".repeat(1 << 20));
+    let args = json!({"path": "a", "old": "a", "new": "b".repeat(1 << 20), "all": true});
+    let (kind, text) = desk.error("edit_file", args).await;
+    assert_eq!(kind, ToolErrorKind::Failed);
+    assert!(text.contains("`a` would have 1099511627776 bytes"), "{text}");
+    assert_eq!(desk.get("a").len(), 1 << 20);
+}
