@@ -160,8 +160,7 @@ async fn output_and_result_are_cut_and_say_so() {
 #[tokio::test]
 async fn a_dropped_program_is_stopped() {
     for place in places() {
-        let python =
-            Python::isolated(place).with_limits(Limits::new().time(Duration::from_secs(3600)));
+        let python = Python::isolated(place).with_limits(Limits::new().time(Duration::from_secs(3600)));
         let endless = python.run("while True: pass", json!({}));
         tokio::select! {
             biased;
