@@ -136,9 +136,8 @@ async fn finish_beside_other_calls_is_put_off() {
 
 #[tokio::test]
 async fn finish_is_an_answer_also_where_no_tools_are_offered() {
-    let model = || {
-        ScriptedModel::new().call("look", json!({})).call("finish", json!({"answer": "It is a shed."}))
-    };
+    let model =
+        || ScriptedModel::new().call("look", json!({})).call("finish", json!({"answer": "It is a shed."}));
     let agent = |model| Agent::builder(model).tool_as("look", look).finish_tool();
     for agent in [agent(model()).single_tool(), agent(model()).max_turns(2)] {
         let answer = agent.build().unwrap().run("What is it?").await.unwrap();

@@ -114,7 +114,7 @@ fn show(args: &AgentArgs, event: &Event) {
         }
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
         EventKind::ToolStarted { call, .. } => {
-            say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())))
+            say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())));
         }
         EventKind::ToolFinished { result, .. } => say(&format!("  gets   {}\n", result.text())),
         EventKind::Progress { text, .. } => say(&format!("  says   {}\n", text.trim_end())),
