@@ -290,7 +290,14 @@ impl Tool for FunctionTool {
             cx.progress.report(&printed);
         }
         match stretch.end {
-            End::Done { result } => Ok(output(result)),
+            // The beginning of a list, as text, is no list.
+            End::Done { cut: true, .. } if self.spec.output.is_some() => {
+                let most = self.python.limits().result;
+                Err(ToolError::failed(format!(
+                    "the function returned more than {most} bytes of JSON; ask it for less"
+                )))
+            }
+            End::Done { result, .. } => Ok(output(result)),
             End::Failed(fault) if fault.kind == FaultKind::Time => {
                 Err(ToolError::new(ToolErrorKind::Timeout, fault.traceback))
             }

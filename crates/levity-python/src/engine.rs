@@ -76,7 +76,7 @@ impl<'a, 'w> Run<'a, 'w> {
         }?;
         loop {
             progress = match progress {
-                RunProgress::Complete(value) => return Ok(End::Done { result: self.result(&value) }),
+                RunProgress::Complete(value) => return Ok(self.done(&value)),
                 RunProgress::NameLookup(lookup) => self.look_up(lookup),
                 RunProgress::OsCall(call) => self.refuse(call),
                 RunProgress::FunctionCall(call) if call.object_id.is_some() => {
@@ -145,8 +145,9 @@ impl<'a, 'w> Run<'a, 'w> {
         PrintWriter::Callback(&mut *self.writer)
     }
 
-    fn result(&self, value: &MontyObject) -> Value {
-        bounded(values::to_json(value), self.job.limits.result)
+    fn done(&self, value: &MontyObject) -> End {
+        let (result, cut) = bounded(values::to_json(value), self.job.limits.result);
+        End::Done { result, cut }
     }
 
     fn look_up(&mut self, lookup: NameLookup) -> Step {
@@ -234,17 +235,16 @@ fn answer_to_python(answer: &Answer) -> ExtFunctionResult {
     }
 }
 
-/// A result of more than `most` bytes becomes the beginning of its JSON, as text.
-fn bounded(value: Value, most: usize) -> Value {
+/// A result of more than `most` bytes becomes the beginning of its JSON, as text; it is told whether it did.
+fn bounded(value: Value, most: usize) -> (Value, bool) {
     let text = value.to_string();
     if text.len() <= most {
-        return value;
+        return (value, false);
     }
     let shown = &text[..floor(&text, most)];
-    Value::String(format!(
-        "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
-        text.len()
-    ))
+    let shown =
+        format!("{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]", text.len());
+    (Value::String(shown), true)
 }
 
 #[cfg(test)]

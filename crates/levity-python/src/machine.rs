@@ -186,7 +186,7 @@ impl PythonMachine {
         self.state.printed = stretch.printed;
         self.state.time += stretch.time;
         match stretch.end {
-            End::Done { result } => self.done(result),
+            End::Done { result, .. } => self.done(result),
             End::Failed(fault) => self.variant_failed(fault, step),
             // Nothing would ever wake it.
             End::Paused { calls, .. } if calls.is_empty() => {

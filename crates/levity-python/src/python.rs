@@ -140,7 +140,7 @@ impl Default for Python {
 
 fn ran(stretch: Stretch) -> Result<Ran> {
     match stretch.end {
-        End::Done { result } => Ok(Ran { result, output: stretch.printed.text(), time: stretch.time }),
+        End::Done { result, .. } => Ok(Ran { result, output: stretch.printed.text(), time: stretch.time }),
         End::Failed(fault) => Err(fault.into()),
         End::Paused { .. } => {
             Err(Fault::new(FaultKind::Crashed, "the program waits for a tool, and there is none").into())

@@ -41,7 +41,7 @@ impl Tool for PythonTool {
                 stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
             time += stretch.time.as_secs_f64();
             let result = match stretch.end {
-                End::Done { result } => result,
+                End::Done { result, .. } => result,
                 End::Failed(fault) => {
                     failed.push(fault);
                     continue;

@@ -54,7 +54,12 @@ pub(crate) enum End {
     /// The program waits for calls.
     Paused { state: String, awaits: bool, calls: Vec<Wanted> },
     /// It has come to its end.
-    Done { result: Value },
+    Done {
+        result: Value,
+        /// Whether there is more of it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cut: bool,
+    },
     /// It failed.
     Failed(Fault),
 }

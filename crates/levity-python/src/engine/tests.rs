@@ -40,7 +40,7 @@ fn a_pause_is_gone_on_with() {
     first.from = From::Snapshot { state, awaits, answers };
     first.printed = paused.printed;
     let done = run(&first, &cancel);
-    assert_eq!(done.end, End::Done { result: serde_json::json!(42) });
+    assert_eq!(done.end, End::Done { result: serde_json::json!(42), cut: false });
     assert_eq!(done.printed.text(), "a\nb\n");
 }
 

@@ -181,3 +181,15 @@ async fn an_argument_without_a_name_is_not_lost_behind_one_that_is_missing() {
     let error = call(json!({"b": 4})).await.unwrap_err();
     assert!(error.kind() == ToolErrorKind::InvalidArgs && error.to_string().contains("`b`"), "{error}");
 }
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_told_as_such() {
+    let source =
+        "def typed(n: int) -> list[int]:\n    return [0] * n\n\ndef bare(n: int):\n    return [0] * n\n";
+    let tools = tools(source).tools;
+    let cx = ToolCx::detached();
+    let error = tools[0].call(json!({"n": 100_000}), &cx).await.unwrap_err();
+    assert!(error.to_string().contains("returned more than 65536 bytes of JSON"), "{error}");
+    let shown = tools[1].call(json!({"n": 100_000}), &cx).await.unwrap();
+    assert!(shown.as_text().contains("cut: the result has"), "{}", &shown.as_text()[..200]);
+}

@@ -44,6 +44,11 @@ impl GuardedClient {
             .redirect(redirect::Policy::none())
             .referer(false)
             .retry(retry::never())
+            // Another part of the program may have switched these on.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
             .http1_max_headers(100)
             .http2_max_header_list_size(64 * 1024)
             // A connection belongs to the runtime that opened it, and a client may outlive one.
@@ -110,7 +115,7 @@ impl GuardedGet {
             clippy::disallowed_methods,
             reason = "how long a server may take is a matter of the real clock"
         )]
-        let clock = Clock { end: Instant::now() + limit, limit };
+        let clock = Clock { end: Instant::now().checked_add(limit), limit };
         let (url, redirects, response) = clock.within(follow(&self.client, self.url, self.headers)).await?;
         Ok(Reply { url, redirects, response, clock })
     }
@@ -219,13 +224,17 @@ pub struct Body {
 /// When the time of a request is up.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    end: Instant,
+    /// `None` when it lies beyond what a clock can show.
+    end: Option<Instant>,
     limit: Duration,
 }
 
 impl Clock {
     async fn within<T>(&self, work: impl Future<Output = Result<T, NetError>>) -> Result<T, NetError> {
-        timeout_at(self.end, work).await.unwrap_or(Err(NetError::Timeout(self.limit)))
+        match self.end {
+            Some(end) => timeout_at(end, work).await.unwrap_or(Err(NetError::Timeout(self.limit))),
+            None => work.await,
+        }
     }
 }
 

@@ -41,6 +41,14 @@ async fn headers_that_were_set_stay_with_the_first_server() {
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
+#[tokio::test]
+async fn a_time_limit_may_be_as_long_as_there_are_numbers() {
+    let server = Server::start(&[("/", ok("hello"))]).await;
+    let client = server.guard().time_limit(Duration::MAX).build().unwrap().client().unwrap();
+    let mut reply = client.get(&server.url("/")).unwrap().send().await.unwrap();
+    assert_eq!(reply.read(100).await.unwrap().bytes, b"hello");
+}
+
 async fn fails(server: &Server, path: &str) -> NetError {
     let client = server.guard().build().unwrap().client().unwrap();
     let sent = client.get(&server.url(path)).unwrap().send().await;

@@ -126,7 +126,7 @@ impl WebFetchBuilder {
     /// The tool.
     pub fn build(self) -> WebFetch {
         let Self { guard, max_text, max_download } = self;
-        let spec = spec(guard.time_limit() + GRACE, max_text);
+        let spec = spec(guard.time_limit().saturating_add(GRACE), max_text);
         WebFetch { spec, client: Client::new(guard), max_text, max_download, cache: Cache::default() }
     }
 }

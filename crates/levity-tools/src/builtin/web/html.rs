@@ -28,6 +28,9 @@ use tree::{Doc, Id};
 /// The most nodes that are kept of a page.
 const MAX_NODES: usize = 250_000;
 
+/// A longer address that a page gives as its own is not believed.
+const MAX_BASE: usize = 2000;
+
 /// Less than this is little text, and other ways to find more are tried.
 const LITTLE: usize = 200;
 
@@ -77,6 +80,8 @@ pub(super) fn plain(piece: &str) -> String {
 /// What addresses in the page are relative to.
 fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
     let href = doc.find(Name::Base).and_then(|node| doc.attr(node, Attr::Href));
+    // It is copied for every link.
+    let href = href.filter(|href| href.len() <= MAX_BASE);
     let own = href.and_then(|href| join(url.as_ref(), decode_attr(href).trim()));
     own.or(url)
 }

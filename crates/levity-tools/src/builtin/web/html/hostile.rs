@@ -144,6 +144,13 @@ fn text() {
 }
 
 #[test]
+fn an_address_of_its_own_that_every_link_would_copy() {
+    let base = format!("<base href='https://example.net/{}/'>", some("a"));
+    let found = check("base", format!("{base}{}", some("<a href=b>x</a> ")));
+    assert!(found.text.contains("[x](https://example.org/b)"), "{}", &found.text[..100]);
+}
+
+#[test]
 fn tables() {
     check("rows", format!("<table>{}", some("<tr><td>a<td>b")));
     check("cells", format!("<table><tr>{}", some("<td>a")));
