@@ -7,7 +7,7 @@ use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::{ToolSource as _, Toolbox as _};
 use levity::python::RunPython;
-use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, Workspace};
+use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::terminal::{chain, complain, say};
@@ -25,6 +25,9 @@ pub(crate) struct ToolArgs {
     /// Run commands that begin with these words without asking; may be given more than once.
     #[arg(long, value_name = "WORDS", requires = "workspace")]
     allow: Vec<String>,
+    /// Run commands also where the system cannot keep them from other files and the network.
+    #[arg(long, requires = "workspace")]
+    weak: bool,
     /// Let commands use the network.
     #[arg(long, requires = "workspace")]
     network: bool,
@@ -51,15 +54,21 @@ impl ToolArgs {
         let mut python = RunPython::new();
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
-            let sandbox = self.sandbox(&workspace)?;
-            if sandbox.report().level < Level::Guarded {
-                tell("commands are not fully kept apart here; `levity sandbox` says what is missing");
-            }
-            let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
-            let policy = self.allow.iter().fold(CommandPolicy::new().within(&workspace), allow);
+            agent = match self.sandbox(&workspace) {
+                Ok(sandbox) => agent.tool(RunCommand::new(sandbox).policy(self.policy(&workspace))),
+                // Files are kept apart on every system that has handles on folders.
+                Err(error @ SandboxError::Weak { .. }) => {
+                    tell(&format!(
+                        "commands are left out: {}; `--weak` runs them all the same",
+                        chain(&error)
+                    ));
+                    agent
+                }
+                Err(error) => return Err(chain(&error)),
+            };
             let files = FileTools::new(workspace).into_tools();
             python = python.specs(files.iter().map(|tool| tool.spec().clone()));
-            agent = agent.tools(files).tool(RunCommand::new(sandbox).policy(policy));
+            agent = agent.tools(files);
         }
         if let Some(folder) = &self.tools {
             let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
@@ -81,9 +90,15 @@ impl ToolArgs {
         builder.build().map_err(|error| format!("`{}`: {}", folder.display(), chain(&error)))
     }
 
-    fn sandbox(&self, workspace: &Workspace) -> Result<Sandbox, String> {
+    fn sandbox(&self, workspace: &Workspace) -> Result<Sandbox, SandboxError> {
         let network = if self.network { Network::Any } else { Network::None };
-        Sandbox::builder(workspace).network(network).build().map_err(|error| chain(&error))
+        let level = if self.weak { Level::Open } else { Level::Guarded };
+        Sandbox::builder(workspace).network(network).at_least(level).build()
+    }
+
+    fn policy(&self, workspace: &Workspace) -> CommandPolicy {
+        let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
+        self.allow.iter().fold(CommandPolicy::new().within(workspace), allow)
     }
 }
 
@@ -97,9 +112,9 @@ pub(crate) struct SandboxReport {
 
 /// Prints what holds commands here.
 pub(crate) fn report(args: &SandboxReport) -> ExitCode {
-    let sandbox = Workspace::open(&args.folder)
-        .map_err(|error| chain(&error))
-        .and_then(|workspace| Sandbox::builder(workspace).build().map_err(|error| chain(&error)));
+    let sandbox = Workspace::open(&args.folder).map_err(|error| chain(&error)).and_then(|workspace| {
+        Sandbox::builder(workspace).at_least(Level::Open).build().map_err(|error| chain(&error))
+    });
     match sandbox {
         Ok(sandbox) => {
             say(&format!("{}\n", sandbox.report()));

@@ -59,6 +59,14 @@
 //!   [`CancelToken`](levity_core::CancelToken).
 //! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
 //!
+//! Tools that come with it are [`Now`] and, by features, those for files, commands and the web. [`FolderTools`] are
+//! tools that lie in a folder.
+//!
+//! # Features
+//! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace.
+//! - `commands`: `RunCommand`, and executables with a manifest as tools of a folder.
+//! - `web`: `WebFetch` and `WebSearch`.
+//!
 //! What is deliberately absent: the order of a turn's calls, which is the runtime's to choose; fetching
 //! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
 
