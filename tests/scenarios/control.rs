@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Approver, Ask, ContextBlock, ContextError, ContextSource, Decision, Delta, Deltas, Effect, EffectId,
-    Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request, Status, Step, ToolCall,
-    ToolErrorKind, ToolRun,
+    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, Decision, Delta, Deltas, Effect,
+    EffectId, Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request, Status, Step,
+    ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
 use levity::runtime::{ControlError, Job};
@@ -342,7 +342,7 @@ struct Never;
 
 #[async_trait]
 impl ContextSource for Never {
-    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         std::future::pending().await
     }
 }

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
-use levity::core::{ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice};
+use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
@@ -60,7 +60,7 @@ struct Gone;
 
 #[async_trait]
 impl ContextSource for Gone {
-    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         Err(ContextError::new("gone", "no such folder"))
     }
 }

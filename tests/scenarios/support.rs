@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity::core::{ContextBlock, ContextError, ContextSource, History, Role};
+use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, History, Role};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::test::ManualWorld;
@@ -71,7 +71,7 @@ pub struct Files;
 
 #[async_trait]
 impl ContextSource for Files {
-    async fn blocks(&self, _: usize) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         Ok(vec![ContextBlock::new("rules.md", "No jokes.\n")])
     }
 }

@@ -9,14 +9,52 @@ use crate::{Cause, History};
 /// Contributes named blocks to the system prompt.
 ///
 /// # Contract
-/// - The blocks together have no more than `budget` tokens, counted as a quarter of their bytes.
+/// - The blocks together have no more than `ask.budget` tokens, counted as a quarter of their bytes.
 /// - The same sources give the same blocks in the same order, so that providers can cache them.
 ///
 /// `levity_test::conformance::context_source` checks an implementation.
 #[async_trait]
 pub trait ContextSource: Send + Sync {
     /// The blocks, as they are now.
-    async fn blocks(&self, budget: usize) -> Result<Vec<ContextBlock>, ContextError>;
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError>;
+}
+
+macro_rules! forward_source {
+    ($($pointer:ty),*) => {$(
+        #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
+        impl<S: ContextSource + ?Sized> ContextSource for $pointer {
+            async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+                (**self).blocks(ask).await
+            }
+        }
+    )*};
+}
+
+forward_source!(std::sync::Arc<S>, Box<S>);
+
+/// What context is wanted for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContextAsk {
+    /// How many tokens there is room for, counted as a quarter of the bytes.
+    pub budget: usize,
+    /// What the run is to do, in words; empty when that is not known.
+    pub goal: String,
+}
+
+impl ContextAsk {
+    /// Context within so many tokens.
+    pub fn new(budget: usize) -> Self {
+        Self { budget, goal: String::new() }
+    }
+
+    /// Says what the run is to do.
+    #[must_use]
+    pub fn for_goal(mut self, goal: impl Into<String>) -> Self {
+        self.goal = goal.into();
+        self
+    }
 }
 
 /// A piece of context.
@@ -27,13 +65,36 @@ pub struct ContextBlock {
     pub name: String,
     /// Its text.
     pub text: String,
+    /// How long it stays as it is. What changes often goes last, so that providers can cache what stands before.
+    #[serde(default)]
+    pub lasts: Lasts,
 }
 
 impl ContextBlock {
-    /// A named piece.
+    /// A named piece that seldom changes.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: text.into(), lasts: Lasts::Long }
     }
+
+    /// Says how long it stays as it is.
+    #[must_use]
+    pub fn lasting(mut self, lasts: Lasts) -> Self {
+        self.lasts = lasts;
+        self
+    }
+}
+
+/// How long a piece of context stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Lasts {
+    /// It is the same in most runs: it stands before the instructions.
+    #[default]
+    Long,
+    /// It is another in most runs, such as the state of a repository or what is recalled for the goal: it stands beside
+    /// the goal.
+    Run,
 }
 
 /// Why a source of context has nothing to give.

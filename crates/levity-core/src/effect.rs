@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, EffectClass, EffectId, Ending, Limit, ModelError, Request, Reserved, Response,
-    RunId, Timestamp, ToolCall, ToolResult,
+    Ask, CallId, Change, ConversationId, Decision, EffectClass, EffectId, Ending, Limit, MemoryError,
+    ModelError, Request, Reserved, Response, RunId, Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -24,6 +24,8 @@ pub enum Effect {
     Child(ChildRun),
     /// Let time pass.
     Wait(Wait),
+    /// Save what was said in a conversation.
+    Save(Save),
 }
 
 /// A call of a model.
@@ -148,6 +150,23 @@ impl Wait {
     }
 }
 
+/// Something to save in a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Save {
+    /// Which conversation.
+    pub conversation: ConversationId,
+    /// What.
+    pub change: Change,
+}
+
+impl Save {
+    /// Saves `change` in a conversation.
+    pub fn new(conversation: ConversationId, change: Change) -> Self {
+        Self { conversation, change }
+    }
+}
+
 /// What came of an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -173,6 +192,8 @@ pub enum Outcome {
     Child(Box<Ending>),
     /// The time has passed.
     Woken,
+    /// What was said is saved, or why it is not.
+    Saved(Result<(), MemoryError>),
     /// It was not performed, since a limit forbids it.
     Refused(Limit),
     /// The process ended while it was performed; nobody knows whether it took effect.
@@ -309,6 +330,8 @@ pub enum EffectKind {
     Child,
     /// A time that passes.
     Wait,
+    /// Something that is saved in a conversation.
+    Save,
 }
 
 impl Effect {
@@ -320,13 +343,14 @@ impl Effect {
             Self::Ask(_) => EffectKind::Ask,
             Self::Child(_) => EffectKind::Child,
             Self::Wait(_) => EffectKind::Wait,
+            Self::Save(_) => EffectKind::Save,
         }
     }
 
     /// The tool call it is about.
     pub fn call(&self) -> Option<&CallId> {
         match self {
-            Self::Model(_) => None,
+            Self::Model(_) | Self::Save(_) => None,
             Self::Tool(run) => Some(&run.call.id),
             Self::Ask(ask) => Some(&ask.call.id),
             Self::Child(child) => child.call.as_ref(),
@@ -340,7 +364,7 @@ impl Effect {
             Self::Tool(run) => run.approved,
             Self::Child(child) => child.approved,
             Self::Wait(wait) => wait.approved,
-            Self::Model(_) | Self::Ask(_) => true,
+            Self::Model(_) | Self::Ask(_) | Self::Save(_) => true,
         }
     }
 
@@ -352,6 +376,7 @@ impl Effect {
             Self::Ask(ask) => &ask.call.name,
             Self::Child(child) => &child.agent,
             Self::Wait(_) => "wait",
+            Self::Save(save) => save.conversation.as_str(),
         }
     }
 }

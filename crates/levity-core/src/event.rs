@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Limit, MachineKind, Message,
-    ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Limit, MachineKind, MemoryError,
+    Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
 /// Something to know about a run.
@@ -142,6 +142,20 @@ pub enum EventKind {
         /// How.
         ending: Box<Ending>,
     },
+    /// The conversation became too long for the model, and was made shorter.
+    Compacted(Compacted),
+    /// What was said is saved in a conversation.
+    Saved {
+        /// The effect.
+        effect: EffectId,
+    },
+    /// What was said could not be saved.
+    SaveFailed {
+        /// The effect.
+        effect: EffectId,
+        /// Why.
+        error: MemoryError,
+    },
     /// An effect was not performed, since a limit forbids it.
     Refused {
         /// Which.
@@ -225,6 +239,27 @@ impl EventKind {
             Self::Delta { .. } | Self::Progress { .. } | Self::FileChanged { .. } | Self::Lagged { .. }
         )
     }
+}
+
+/// How a conversation was made shorter. What has left what the model is shown is still in the run's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// How many messages have left, and are in the summary now.
+    pub folded: usize,
+    /// How many results of tools were shortened.
+    pub shortened: usize,
+    /// About how many tokens were to be sent before.
+    pub before: u64,
+    /// About how many tokens are sent now.
+    pub after: u64,
+    /// What stands for the messages that have left from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Arc<str>>,
+    /// Why no model made the summary, when none did: it is a list of what was said, and a model is asked again later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fell_back: Option<String>,
 }
 
 /// Where an agent's loop stands.

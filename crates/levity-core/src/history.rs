@@ -39,6 +39,7 @@ struct Inner {
     messages: Vec<Arc<Message>>,
     ids: HashSet<CallId>,
     size: usize,
+    tokens: u64,
     most_tokens: u64,
     /// What a provider made of each message, so that it need not make it again.
     encoded: Vec<OnceLock<Encoded>>,
@@ -50,6 +51,7 @@ impl Inner {
     fn push(&mut self, message: Arc<Message>) {
         let (size, most_tokens) = message.measure();
         self.size = self.size.saturating_add(size);
+        self.tokens = self.tokens.saturating_add(message.tokens());
         self.most_tokens = self.most_tokens.saturating_add(most_tokens);
         self.messages.push(message);
         self.encoded.push(OnceLock::new());
@@ -75,6 +77,11 @@ impl History {
     /// How many bytes of text its messages have together; known without looking at them.
     pub fn size(&self) -> usize {
         self.inner.size
+    }
+
+    /// About how many tokens its messages have together; known without looking at them.
+    pub fn tokens(&self) -> u64 {
+        self.inner.tokens
     }
 
     /// The most tokens that its messages can be, as [`Worst::of`](crate::Worst::of) counts them; known

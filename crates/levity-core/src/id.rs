@@ -79,6 +79,13 @@ text_id! {
     ConversationId
 }
 
+impl ConversationId {
+    /// A fresh id of 128 random bits, as 32 hexadecimal digits: nobody can guess it.
+    pub fn random(world: &dyn World) -> Self {
+        Self::from(format!("{:016x}{:016x}", world.random(), world.random()))
+    }
+}
+
 impl RunId {
     /// A fresh id of 128 random bits, as 32 hexadecimal digits.
     pub fn random(world: &dyn World) -> Self {

@@ -24,6 +24,7 @@ mod approve;
 mod cancel;
 mod context;
 mod effect;
+mod embed;
 mod error;
 mod event;
 mod executor;
@@ -41,19 +42,23 @@ mod program;
 mod request;
 mod response;
 mod runs;
+mod tokens;
 mod tool;
 mod world;
 mod worst;
 
 pub use approve::{Approver, Ask, Decision, Wanted};
 pub use cancel::{CancelGuard, CancelToken};
-pub use context::{Context, ContextBlock, ContextError, ContextSource, ContextStep, WorkspaceView};
+pub use context::{
+    Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceView,
+};
 pub use effect::{
-    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, ToolRun, Wait,
+    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
     idempotency_key,
 };
+pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
-pub use event::{Event, EventKind, Phase};
+pub use event::{Compacted, Event, EventKind, Phase};
 pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
@@ -63,7 +68,10 @@ pub use journal::{
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};
 pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};
-pub use memory::{MemoryError, MemoryStore};
+pub use memory::{
+    Change, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind, MemoryStore, Remembered,
+    Summary,
+};
 pub use message::{
     Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
 };
@@ -73,6 +81,7 @@ pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
+pub use tokens::estimate_tokens;
 pub use tool::{
     ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,
     ToolOutput, ToolSource, ToolSpec, Toolbox,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Effect, EffectId, EventKind, Finish, Limit, Message, ModelError, Outcome, RunId, ToolError, Usage,
+    Effect, EffectId, EventKind, Finish, Limit, MemoryError, Message, ModelError, Outcome, RunId, ToolError,
+    Usage,
 };
 
 /// Decides what a run does next, and does nothing itself.
@@ -236,6 +237,9 @@ pub enum Failure {
     /// A program failed; its caller is told of it as of a tool that failed.
     #[error("the program failed")]
     Program(#[source] ToolError),
+    /// What was said could not be saved in its conversation. The answer, if there is one, is there.
+    #[error("the conversation could not be saved")]
+    Memory(#[source] MemoryError),
     /// The parts do not fit together.
     #[error("the run cannot go on: {0}")]
     Internal(String),

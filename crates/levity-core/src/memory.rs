@@ -1,68 +1,364 @@
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
-use crate::{Cause, ConversationId, Message};
+use crate::{Cause, ConversationId, Message, Timestamp};
 
 /// Keeps conversations.
 ///
+/// The messages of a conversation stand at positions that count upwards from 0 and never change, whatever is
+/// trimmed later.
+///
 /// # Contract
-/// - Messages come back as they were appended, and in that order.
-/// - An append is whole or not at all, and visible to every call that begins after it returned.
+/// - Messages come back as they were saved, to the byte, and in that order.
+/// - A save is whole or not at all, also when the process ends half-way, and visible to every call that begins
+///   after it returned. Making the same save again changes nothing.
+/// - A save that stands at another position than the conversation's end, and was not made before, fails with
+///   [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never interleave.
+/// - Loading and reading cost what they return, not what the conversation holds, unless the store says otherwise.
 /// - An unknown conversation is an empty one, not an error.
+/// - What is damaged is refused and kept as it is.
 /// - `forget` leaves nothing behind.
 ///
 /// `levity_test::conformance::memory_store` checks an implementation.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// Adds messages at the end.
-    async fn append(&self, id: &ConversationId, messages: &[Arc<Message>]) -> Result<(), MemoryError>;
+    /// The summary, where the conversation ends, and its last messages: at most `limit`, and none that are in the
+    /// summary already.
+    async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError>;
 
-    /// The last `limit` messages, oldest first.
-    async fn recent(&self, id: &ConversationId, limit: usize) -> Result<Vec<Arc<Message>>, MemoryError>;
+    /// At most `limit` messages from a position on, oldest first; those that were trimmed are left out.
+    async fn read(
+        &self,
+        id: &ConversationId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
 
-    /// The summary of what is older, if one was made.
-    async fn summary(&self, id: &ConversationId) -> Result<Option<String>, MemoryError>;
+    /// Adds messages at the end and replaces the summary, as far as `change` has them.
+    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError>;
 
-    /// Replaces the summary.
-    async fn set_summary(&self, id: &ConversationId, summary: &str) -> Result<(), MemoryError>;
-
-    /// Removes the conversation.
-    async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError>;
-
-    /// At most `limit` messages that have to do with `query`, best first.
+    /// At most `limit` messages that have to do with `query`, best first, with their positions.
     async fn search(
         &self,
         id: &ConversationId,
         query: &str,
         limit: usize,
-    ) -> Result<Vec<Arc<Message>>, MemoryError>;
+    ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
+
+    /// Removes the messages before a position; the summary and all positions stay.
+    async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError>;
+
+    /// Removes the conversation and says whether there was one. One that somebody holds is
+    /// [`Busy`](MemoryErrorKind::Busy).
+    async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError>;
+
+    /// The conversations that `query` asks for; those that were changed longest ago first.
+    async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError>;
+
+    /// Holds the conversation until what is returned is dropped: whoever else wants to hold it, here or in another
+    /// process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends lets go of what it held.
+    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError>;
+}
+
+macro_rules! forward_memory {
+    ($($pointer:ty),*) => {$(
+        #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
+        impl<S: MemoryStore + ?Sized> MemoryStore for $pointer {
+            async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
+                (**self).load(id, limit).await
+            }
+
+            async fn read(
+                &self,
+                id: &ConversationId,
+                from: u64,
+                limit: usize,
+            ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
+                (**self).read(id, from, limit).await
+            }
+
+            async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+                (**self).save(id, change).await
+            }
+
+            async fn search(
+                &self,
+                id: &ConversationId,
+                query: &str,
+                limit: usize,
+            ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
+                (**self).search(id, query, limit).await
+            }
+
+            async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
+                (**self).trim(id, before).await
+            }
+
+            async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
+                (**self).forget(id).await
+            }
+
+            async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+                (**self).list(query).await
+            }
+
+            async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+                (**self).hold(id).await
+            }
+        }
+    )*};
+}
+
+forward_memory!(Arc<S>, Box<S>);
+
+/// What a store has of a conversation, as far as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Remembered {
+    /// What stands for the oldest messages, if a summary was made.
+    pub summary: Option<Summary>,
+    /// The last messages, oldest first.
+    pub messages: Vec<Arc<Message>>,
+    /// The position of the message that comes next: how many there ever were.
+    pub end: u64,
+}
+
+impl Remembered {
+    /// The end of a conversation.
+    pub fn new(summary: Option<Summary>, messages: Vec<Arc<Message>>, end: u64) -> Self {
+        Self { summary, messages, end }
+    }
+}
+
+/// What stands for the oldest messages of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// In words.
+    pub text: Arc<str>,
+    /// The position of the first message that is not in it.
+    pub upto: u64,
+}
+
+impl Summary {
+    /// A summary of all messages before `upto`.
+    pub fn new(text: impl Into<Arc<str>>, upto: u64) -> Self {
+        Self { text: text.into(), upto }
+    }
+}
+
+/// What is saved in one go.
+///
+/// ```
+/// # use levity_core::{Change, Message, Summary};
+/// let change = Change::at(4).with_messages([Message::user("Good morning")]).with_summary(Summary::new("They met.", 2));
+/// assert_eq!(change.end(), 5);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Change {
+    /// The position of the first of the messages: where the conversation ends.
+    pub at: u64,
+    /// The messages to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Arc<Message>>,
+    /// The summary from now on; the old one stays without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// When.
+    #[serde(default)]
+    pub when: Timestamp,
+}
+
+impl Change {
+    /// Nothing yet, at a position.
+    pub fn at(at: u64) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// Adds messages.
+    #[must_use]
+    pub fn with_messages(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
+        self.messages.extend(messages.into_iter().map(Into::into));
+        self
+    }
+
+    /// Replaces the summary.
+    #[must_use]
+    pub fn with_summary(mut self, summary: Summary) -> Self {
+        self.summary = Some(summary);
+        self
+    }
+
+    /// Says when.
+    #[must_use]
+    pub fn when(mut self, when: Timestamp) -> Self {
+        self.when = when;
+        self
+    }
+
+    /// Where the conversation ends after it.
+    pub fn end(&self) -> u64 {
+        self.at.saturating_add(self.messages.len() as u64)
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.summary.is_none()
+    }
+}
+
+/// Which conversations are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConversationQuery {
+    /// Only those that were last changed before.
+    pub unchanged_since: Option<Timestamp>,
+    /// Only those that come after this one.
+    pub after: Option<(Timestamp, ConversationId)>,
+    /// So many at most.
+    pub limit: Option<usize>,
+}
+
+impl ConversationQuery {
+    /// All of them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only those that were last changed before `moment`.
+    #[must_use]
+    pub fn unchanged_since(mut self, moment: Timestamp) -> Self {
+        self.unchanged_since = Some(moment);
+        self
+    }
+
+    /// Only those that come after `last`, to go on with a long list.
+    #[must_use]
+    pub fn after(mut self, last: &ConversationInfo) -> Self {
+        self.after = Some((last.changed, last.id.clone()));
+        self
+    }
+
+    /// So many at most.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+/// What a store knows of a conversation without reading it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ConversationInfo {
+    /// Which.
+    pub id: ConversationId,
+    /// When it was last changed.
+    pub changed: Timestamp,
+    /// The position of the first message that is still there.
+    pub first: u64,
+    /// The position of the message that comes next.
+    pub end: u64,
+}
+
+impl ConversationInfo {
+    /// A conversation with these messages.
+    pub fn new(id: ConversationId, changed: Timestamp, first: u64, end: u64) -> Self {
+        Self { id, changed, first, end }
+    }
+}
+
+/// A conversation that is held. Dropping it lets go.
+pub struct Hold(#[expect(dead_code, reason = "it is kept only to be dropped")] Box<dyn Any + Send + Sync>);
+
+impl Hold {
+    /// Lets go by dropping `guard`.
+    pub fn new(guard: impl Any + Send + Sync) -> Self {
+        Self(Box::new(guard))
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hold")
+    }
+}
+
+/// What is wrong with a store, or with what was asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MemoryErrorKind {
+    /// Somebody else holds the conversation, or writes at this moment.
+    Busy,
+    /// The conversation has gone on elsewhere meanwhile; nothing was saved.
+    Moved,
+    /// The store cannot keep a conversation of this name, or what was to be saved in it.
+    Refused,
+    /// What is stored cannot be read; it is left as it is.
+    Damaged,
+    /// It was written by a newer version; it is left as it is.
+    Version,
+    /// Reading or writing failed.
+    Io,
 }
 
 /// Why a store could not do its work.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
 #[non_exhaustive]
-pub enum MemoryError {
-    /// What is stored cannot be read; it is left as it is.
-    #[error("the stored conversation `{id}` is damaged")]
-    Damaged {
-        /// The conversation.
-        id: ConversationId,
-        /// What was found.
-        #[source]
-        cause: Cause,
-    },
-    /// Somebody else holds the store.
-    #[error("the store is in use elsewhere")]
-    Busy,
-    /// Reading or writing failed.
-    #[error("the store could not be read or written")]
-    Io(#[source] Cause),
+pub struct MemoryError {
+    kind: MemoryErrorKind,
+    message: String,
+    #[source]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<Cause>,
 }
 
 impl MemoryError {
+    /// An error of this kind.
+    pub fn new(kind: MemoryErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), cause: None }
+    }
+
+    /// Somebody else holds the conversation.
+    pub fn busy(id: &ConversationId) -> Self {
+        Self::new(MemoryErrorKind::Busy, format!("conversation `{id}` is in use elsewhere"))
+    }
+
+    /// The conversation ends elsewhere than whoever saves it thought.
+    pub fn moved(id: &ConversationId, at: u64, end: u64) -> Self {
+        let message =
+            format!("conversation `{id}` has {end} messages, not {at}: it went on elsewhere; load it anew");
+        Self::new(MemoryErrorKind::Moved, message)
+    }
+
+    /// What is stored cannot be read.
+    pub fn damaged(id: &ConversationId, what: &str) -> Self {
+        let message = format!("the stored conversation `{id}` is damaged and was left as it is: {what}");
+        Self::new(MemoryErrorKind::Damaged, message)
+    }
+
+    /// Adds what it came from.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(Cause::new(source));
+        self
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> MemoryErrorKind {
+        self.kind
+    }
+
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy | Self::Io(_))
+        matches!(self.kind, MemoryErrorKind::Busy | MemoryErrorKind::Io)
     }
 }

@@ -478,6 +478,9 @@ pub struct ToolResult {
     /// What went wrong, when something did; the content then says so in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorKind>,
+    /// The whole of what was too long to be shown: the model sees the content and can read this in pieces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Arc<str>>,
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<Opaque>,
@@ -490,7 +493,15 @@ impl ToolResult {
             Ok(output) => (output.content, output.value, None),
             Err(error) => (vec![Content::Text(error.explain())], None, Some(error.kind())),
         };
-        Self { call: call.id.clone(), name: call.name.clone(), content, value, error, opaque: None }
+        Self {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            content,
+            value,
+            error,
+            whole: None,
+            opaque: None,
+        }
     }
 
     /// The answer as text: the text content, or the value as JSON when there is none.

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Cause, Child, ContextSource, Executor, History, Limits, Message, RunId, ToolError};
+use levity_core::{
+    Cause, Child, ContextAsk, ContextSource, Executor, History, Limits, Message, RunId, ToolError,
+};
 use levity_runtime::{Job, Runtime};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -208,7 +210,7 @@ impl Agent {
         let mut text = String::new();
         let mut budget = self.inner.context_budget;
         for source in &self.inner.context {
-            for block in source.blocks(budget).await.map_err(Cause::new)? {
+            for block in source.blocks(&ContextAsk::new(budget)).await.map_err(Cause::new)? {
                 let block = format!("--- {} ---\n{}\n\n", block.name, block.text.trim_end());
                 budget = budget.saturating_sub(block.len().div_ceil(4));
                 text.push_str(&block);

@@ -552,7 +552,7 @@ type Ack = oneshot::Sender<Result<(), ControlError>>;
 /// on with a child repeat nothing, and what can be undone is undone first by the executor.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {
-        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) => true,
+        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) | Effect::Save(_) => true,
         _ => class.may_repeat() || class.needs_undo(),
     }
 }

@@ -35,6 +35,8 @@ impl Fingerprint {
             Effect::Tool(run) => vec![named("arguments", Digest::of(&run.call.args))],
             Effect::Ask(ask) => vec![named("arguments", Digest::of(&ask.call.args))],
             Effect::Wait(wait) => vec![named("time", Digest::of(&wait.time))],
+            // What is said is in the fingerprint of the next call of a model.
+            Effect::Save(save) => vec![named("place", Digest::of(&(save.change.at, save.change.end())))],
             Effect::Child(child) => vec![named("input", Digest::of(&child.input))],
             _ => Vec::new(),
         }

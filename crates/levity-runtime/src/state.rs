@@ -360,6 +360,8 @@ fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {
         Outcome::Child(ending) => EventKind::ChildFinished { effect, ending: ending.clone() },
         Outcome::Denied { reason } => EventKind::Denied { effect, reason: reason.clone() },
         Outcome::Woken => EventKind::Woken { effect },
+        Outcome::Saved(Ok(())) => EventKind::Saved { effect },
+        Outcome::Saved(Err(error)) => EventKind::SaveFailed { effect, error: error.clone() },
         Outcome::Refused(limit) => EventKind::Refused { effect, limit: *limit },
         Outcome::Unknown => EventKind::OutcomeUnknown { effect },
         _ => return None,

@@ -47,11 +47,14 @@
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
 //!   tests; see `AgentBuilder::audited`.
 
+#[cfg(feature = "context")]
+pub use levity_context as context;
 pub use levity_core as core;
 #[cfg(feature = "llm")]
 pub use levity_llm as llm;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
+pub use levity_memory as memory;
 #[cfg(feature = "python")]
 pub use levity_python as python;
 pub use levity_runtime as runtime;

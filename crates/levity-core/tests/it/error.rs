@@ -2,8 +2,8 @@ use std::error::Error;
 use std::io;
 
 use levity_core::{
-    Cause, ContextError, Failure, JournalError, JournalErrorKind, MemoryError, ModelError, ModelErrorKind,
-    RunId, ToolError, ToolErrorKind,
+    Cause, ContextError, Failure, JournalError, JournalErrorKind, MemoryError, MemoryErrorKind, ModelError,
+    ModelErrorKind, RunId, ToolError, ToolErrorKind,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -52,8 +52,8 @@ fn errors_name_their_source_once() {
     assert_eq!(read.explain(), tool.explain());
     let journal = JournalError::new(JournalErrorKind::Io, "cannot write").with_source(nested());
     assert_eq!(chain(&journal), ["cannot write", "the upload failed", "connection reset"]);
-    let memory = MemoryError::Io(Cause::new(nested()));
-    assert_eq!(chain(&memory)[1..], ["the upload failed", "connection reset"]);
+    let memory = MemoryError::new(MemoryErrorKind::Io, "cannot save").with_source(nested());
+    assert_eq!(chain(&memory), ["cannot save", "the upload failed", "connection reset"]);
     let context = ContextError::new("notes", nested());
     assert_eq!(
         chain(&context),
@@ -90,8 +90,9 @@ fn a_retry_helps_where_the_error_says_so() {
     assert!(journal(JournalErrorKind::Busy) && journal(JournalErrorKind::Io));
     assert!(!journal(JournalErrorKind::Damaged) && !journal(JournalErrorKind::Version));
     assert_eq!(JournalError::busy(&RunId::new("r1")).to_string(), "run `r1` is driven elsewhere");
-    let damaged = MemoryError::Damaged { id: "c".into(), cause: Cause::new("half a line") };
-    assert!(!damaged.is_retryable() && MemoryError::Busy.is_retryable());
+    let memory = |kind| MemoryError::new(kind, "no").is_retryable();
+    assert!(memory(MemoryErrorKind::Busy) && memory(MemoryErrorKind::Io));
+    assert!(!memory(MemoryErrorKind::Damaged) && !memory(MemoryErrorKind::Moved));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use levity_core::{ContextBlock, ContextSource};
+use levity_core::{ContextAsk, ContextBlock, ContextSource};
 
 use super::check::{abandon, calm, kept, same};
 
@@ -26,12 +26,13 @@ pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
     }
     let promise = "context source: dropping the future is harmless";
     let all = blocks(&source, usize::MAX).await;
-    calm(async { drop(abandon(source.blocks(usize::MAX))) }, promise).await;
+    calm(async { drop(abandon(source.blocks(&ContextAsk::new(usize::MAX)))) }, promise).await;
     same(&blocks(&source, usize::MAX).await, &all, promise);
 }
 
 async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock> {
-    let blocks = calm(source.blocks(budget), "context source: no budget makes it panic").await;
+    let blocks =
+        calm(source.blocks(&ContextAsk::new(budget)), "context source: no budget makes it panic").await;
     kept(blocks, "context source: `make` returns a source that can be read")
 }
 

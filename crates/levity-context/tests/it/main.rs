@@ -1,0 +1,1 @@
+//! Context over real files.

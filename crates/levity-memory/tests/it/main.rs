@@ -1,0 +1,1 @@
+//! Memory over real files and real processes.
