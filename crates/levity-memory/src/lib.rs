@@ -9,3 +9,5 @@ mod recall;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
+
+pub use window::{Counter, Fit, Shown, View, Window};

@@ -1,0 +1,265 @@
+use std::sync::Arc;
+
+use levity_core::{
+    History, Message, Opaque, Part, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Counter, View, Window};
+
+fn call(n: usize, args: &str, answer: &str) -> [Arc<Message>; 2] {
+    let call = ToolCall::new(format!("c{n}"), "look", json!({"at": args}));
+    let mut thought = Part::thinking("hm");
+    thought.set_opaque(Opaque::new("test", json!({"signature": "c2ln"})));
+    let result = ToolResult::new(&call, Ok(ToolOutput::text(answer)));
+    [
+        Arc::new(Message::new(Role::Assistant, [thought, Part::ToolCall(call)])),
+        Arc::new(Message::new(Role::Tool, [Part::ToolResult(result)])),
+    ]
+}
+
+fn words(n: usize) -> String {
+    "word ".repeat(n)
+}
+
+#[test]
+fn what_fits_is_shown_as_it_is() {
+    let messages: Vec<Arc<Message>> = vec![Message::user("a").into(), Message::assistant("b").into()];
+    let shown = Window::new().tokens(1_000).show(&messages, None, &Counter::new());
+    assert_eq!(shown.history.messages(), &messages[..]);
+    assert!(shown.fits && shown.left_out == 0 && shown.shortened == 0);
+}
+
+#[test]
+fn the_last_messages_are_shown_after_the_summary() {
+    let messages: Vec<Arc<Message>> = (0..30).map(|n| Message::user(format!("m{n}")).into()).collect();
+    let shown = Window::new().show(&messages, Some("Before."), &Counter::new());
+    let texts: Vec<_> = shown.history.messages().iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!(texts.len(), 11);
+    assert_eq!((texts[0].as_str(), texts[1].as_str()), ("Previous Summary: Before.", "m20"));
+    let without = Window::new().show(&messages, None, &Counter::new());
+    assert_eq!(without.history.messages()[0].text(), "[20 earlier messages are left out here.]");
+}
+
+#[test]
+fn a_call_and_its_result_leave_together() {
+    let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
+    (0..6).for_each(|n| messages.extend(call(n, "x", "y")));
+    for most in 0..14 {
+        let shown = Window::new().messages(most).show(&messages, None, &Counter::new());
+        let kept = messages.len() - shown.left_out;
+        assert!(kept <= most, "{kept} of {most}");
+        let results = shown.history.calls().count();
+        assert_eq!(
+            shown.history.messages().iter().filter(|message| message.role == Role::Tool).count(),
+            results
+        );
+    }
+}
+
+#[test]
+fn long_results_are_shortened_before_anything_leaves() {
+    let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
+    (0..4).for_each(|n| messages.extend(call(n, "x", &words(1_000))));
+    let window = Window::new().all_messages().tokens(4_000);
+    let fit = window.fit(&messages, 0, &[0], &View::default(), &Counter::new()).unwrap();
+    assert!(fit.fits);
+    assert_eq!((fit.view.start(), fit.view.shortened()), (0, 3));
+    let shown = fit.view.show(&messages, &[0], "read_result");
+    let results: Vec<_> = shown.calls().map(|(_, result)| result.text().into_owned()).collect();
+    assert!(
+        results[0].contains("read them with `read_result` {\"id\": \"c0\", \"offset\": 0}"),
+        "{}",
+        results[0]
+    );
+    assert_eq!(results[3], words(1_000), "the last result is shown whole");
+    // What a provider signed goes back as it came.
+    assert_eq!(shown.messages()[1], messages[1]);
+}
+
+#[test]
+fn a_task_is_pinned_when_it_has_left() {
+    let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
+    (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
+    let window = Window::new().tokens(1_500);
+    let fit = window.fit(&messages, 0, &[0], &View::default(), &Counter::new()).unwrap();
+    let view = fit.view.with_summary(Some("Looked around.".into()));
+    assert!(fit.fits && view.start() > 0);
+    let shown = view.show(&messages, &[0], "");
+    assert_eq!(shown.messages()[0].text(), "the task");
+    assert_eq!(shown.messages()[1].text(), "Previous Summary: Looked around.");
+    assert!(shown.tokens() <= 750 + 16, "there is room for what comes next: {}", shown.tokens());
+}
+
+#[test]
+fn one_step_that_is_too_long_is_cut() {
+    let check = |messages: Vec<Arc<Message>>, pins: &[usize]| {
+        let window = Window::new().tokens(1_000);
+        let fit = window.fit(&messages, 0, pins, &View::default(), &Counter::new()).unwrap();
+        let shown = fit.view.show(&messages, pins, "read_result");
+        assert!(fit.fits && shown.tokens() <= 1_000, "{}: {shown:?}", shown.tokens());
+        shown
+    };
+    let long = words(100_000);
+    let shown = check(vec![Message::user(long.clone()).into()], &[0]);
+    assert!(shown.messages()[0].text().contains("bytes are left out here"));
+    let [asks, answers] = call(1, "x", &long);
+    let shown = check(vec![Message::user("go").into(), asks, answers], &[0]);
+    assert!(shown.calls().next().unwrap().1.text().contains("`read_result` {\"id\": \"c1\""));
+    let [asks, answers] = call(1, &long, &long);
+    let shown = check(vec![Message::user("go").into(), asks, answers], &[0]);
+    assert!(
+        shown.last_text().is_none()
+            && shown
+                .messages()
+                .iter()
+                .any(|message| message.text().contains("`look` was called and answered"))
+    );
+    check(vec![Message::assistant(long).into()], &[]);
+}
+
+#[test]
+fn a_counter_goes_by_what_the_provider_counted() {
+    let mut counter = Counter::new().beside(100);
+    assert_eq!((counter.count(50), counter.room(150)), (150, 50));
+    counter.learn(1_000, 5_000);
+    assert_eq!(counter.count(1_000), 5_000);
+    counter.learn(2_000, 8_000);
+    assert_eq!(counter.count(2_000), 8_000);
+    assert_eq!(counter.count(3_000), 11_000);
+    assert_eq!(counter.count(1_000), 5_000);
+}
+
+#[test]
+fn a_summary_is_as_long_as_it_may_be_or_none() {
+    let window = Window::new().summary_words(5);
+    let reply = |text: &str| Response::new(Message::assistant(text));
+    assert_eq!(window.take_summary(&reply(" Short. "), 100).unwrap(), "Short.");
+    assert_eq!(window.take_summary(&reply("One two three. Four five six."), 100).unwrap(), "One two three.");
+    assert_eq!(
+        window.take_summary(&reply("one two three four five six"), 100).unwrap(),
+        "one two three four five …"
+    );
+    assert!(window.take_summary(&reply(" \n"), 100).unwrap_err().contains("empty"));
+    assert!(window.take_summary(&reply(&words(50)), 10).unwrap_err().contains("longer"));
+}
+
+#[test]
+fn a_digest_says_who_did_what_within_its_words() {
+    let mut leaving: Vec<Arc<Message>> = vec![Message::user("find the bug in the parser").into()];
+    leaving.extend(call(1, "x", "y"));
+    let digest = Window::new().digest(Some("Before."), &leaving);
+    assert_eq!(digest, "Before.\nuser: find the bug in the parser\nCalled look.");
+    let many: Vec<_> = (0..1_000).map(|n| Message::user(format!("{n} {}", words(50))).into()).collect();
+    let digest = Window::new().digest(Some(&words(500)), &many);
+    assert!(digest.split_whitespace().count() <= 122, "{digest}");
+    assert!(digest.contains("999"), "the newest are kept");
+}
+
+#[test]
+fn what_a_summary_is_made_of_fits() {
+    let many: Vec<_> = (0..2_000).map(|n| Message::user(format!("{n} {}", words(500))).into()).collect();
+    let request = Window::new().summary_request(Some("Before."), &many, 2_000);
+    let text = request.history.messages()[0].text().into_owned();
+    assert!(text.contains("Before.") && text.contains("0 word") && text.contains("1999 word"));
+    assert!(request.history.tokens() < 2_300, "{}", request.history.tokens());
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => ".{0,40}",
+        1 => (0..4_000_usize).prop_map(words),
+        1 => (0..4_000_usize).prop_map(|n| "東🪁\u{0}".repeat(n)),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    User(String),
+    Model(String),
+    Note(String),
+    Step(Vec<(String, String, bool)>),
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        any_text().prop_map(Said::User),
+        any_text().prop_map(Said::Model),
+        any_text().prop_map(Said::Note),
+        prop::collection::vec((any_text(), any_text(), any::<bool>()), 1..4).prop_map(Said::Step),
+    ]
+}
+
+fn history(said: Vec<Said>) -> History {
+    let mut history = History::new();
+    for said in said {
+        match said {
+            Said::User(text) => history.say(Message::user(text)).unwrap(),
+            Said::Model(text) => history.say(Message::assistant(text)).unwrap(),
+            Said::Note(text) => history.say(Message::system(text)).unwrap(),
+            Said::Step(calls) => {
+                let parts =
+                    calls.iter().map(|(args, ..)| Part::ToolCall(ToolCall::new("", "t", json!({"a": args}))));
+                let mut exchange = history.open(Message::new(Role::Assistant, parts).into()).unwrap();
+                let open: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+                for (call, (_, answer, ok)) in open.iter().zip(calls) {
+                    let answer =
+                        if ok { Ok(ToolOutput::text(answer)) } else { Err(ToolError::failed(answer)) };
+                    exchange.answer(ToolResult::new(call, answer)).unwrap();
+                }
+                history.close(exchange, &ToolError::failed("no"));
+            }
+        }
+    }
+    history
+}
+
+proptest! {
+    #[test]
+    fn it_always_fits_and_can_always_be_sent(
+        said in prop::collection::vec(said(), 0..24),
+        tokens in 512_u64..6_000,
+        most in prop::option::of(0_usize..12),
+        task in 0_usize..24,
+        summary in prop::option::of(any_text()),
+        beside in 0_u64..200,
+    ) {
+        let history = history(said);
+        let messages = history.messages();
+        let task = task.min(messages.len());
+        // A task does not begin between a call and its result.
+        let task = if messages.get(task).is_some_and(|message| message.role == Role::Tool) { task - 1 } else { task };
+        let pins: Vec<usize> = messages.get(task).filter(|message| message.role == Role::User).map(|_| task).into_iter().collect();
+        let mut window = Window::new().tokens(tokens);
+        window = match most { Some(most) => window.messages(most), None => window.all_messages() };
+        let counter = Counter::new().beside(beside);
+        let view = View::new(summary.map(Into::into));
+        let fit = window.fit(messages, task, &pins, &view, &counter);
+        let (now, fits) = fit.map_or((view, true), |fit| (fit.view, fit.fits));
+        let shown = now.show(messages, &pins, "read_result");
+        prop_assert!(fits);
+        prop_assert!(counter.count(shown.tokens()) <= tokens, "{} of {tokens}", counter.count(shown.tokens()));
+        if let Some(most) = most {
+            prop_assert!(task.saturating_sub(now.start()) <= most);
+        }
+        // A history that can be written down again is one that a provider accepts.
+        let again: History = serde_json::from_str(&serde_json::to_string(&shown).unwrap()).unwrap();
+        prop_assert_eq!(&again, &shown);
+        // What is left of a task stays: the last thing said is shown in some way.
+        prop_assert!(messages.len() <= task || shown.len() > usize::from(now.start() > 0));
+        // What fits is left as it is.
+        prop_assert!(window.fit(messages, task, &pins, &now, &counter).is_none());
+    }
+
+    #[test]
+    fn what_there_is_room_for_is_counted_as_no_more(
+        learnt in prop::collection::vec((0_u64..50_000, 0_u64..100_000), 0..6),
+        tokens in 0_u64..200_000,
+    ) {
+        let mut counter = Counter::new();
+        learnt.into_iter().for_each(|(estimate, counted)| counter.learn(estimate, counted));
+        let room = counter.room(tokens);
+        prop_assert!(room == 0 || counter.count(room) <= tokens, "{} {tokens}", counter.count(room));
+    }
+}
