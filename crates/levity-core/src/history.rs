@@ -163,6 +163,28 @@ impl History {
         inner.push(Arc::new(answer));
     }
 
+    /// Adds the messages of another history from a place on; they are shared, not copied.
+    ///
+    /// # Errors
+    /// When the place is between a call and its result, or a call's id is there already; nothing is added then.
+    pub fn extend(&mut self, other: &Self, from: usize) -> Result<(), HistoryError> {
+        let more = other.messages().get(from..).unwrap_or_default();
+        if more.first().is_some_and(|message| message.role == Role::Tool) {
+            return Err(HistoryError::OrphanResult { at: self.len() });
+        }
+        let calls = || more.iter().flat_map(|message| message.calls());
+        if let Some(call) = calls().find(|call| self.inner.ids.contains(&call.id)) {
+            return Err(HistoryError::DuplicateId { at: self.len(), call: call.id.clone() });
+        }
+        if more.is_empty() {
+            return Ok(());
+        }
+        let inner = Arc::make_mut(&mut self.inner);
+        inner.ids.extend(calls().map(|call| call.id.clone()));
+        more.iter().for_each(|message| inner.push(message.clone()));
+        Ok(())
+    }
+
     /// The last thing the model said in words, if it ever did.
     pub fn last_text(&self) -> Option<String> {
         let replies = self.messages().iter().rev().filter(|message| message.role == Role::Assistant);

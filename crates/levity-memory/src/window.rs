@@ -96,6 +96,13 @@ impl Window {
         self.tokens.map(|tokens| tokens.max(Self::LEAST_TOKENS))
     }
 
+    /// Whether more is shown than there is room for: messages estimated at so many tokens, so many of them from before the
+    /// present run.
+    pub fn is_over(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
+        let too_long = self.max_tokens().is_some_and(|tokens| counter.count(estimate) > tokens);
+        too_long || self.messages.is_some_and(|most| past > most)
+    }
+
     /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what the conversation
     /// holds.
     pub fn show(&self, messages: &[Arc<Message>], summary: Option<&str>, counter: &Counter) -> Shown {

@@ -7,12 +7,11 @@ pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
 
 /// Fingerprints what goes into effects.
 ///
-/// A history is only ever added to, so its fingerprint goes on from where it was: the cost follows what
+/// A history is mostly only added to, so its fingerprint goes on from where it was: the cost follows what
 /// is new.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint {
-    seen: usize,
-    last: Option<Arc<Message>>,
+    seen: Vec<Arc<Message>>,
     history: Option<Digest>,
 }
 
@@ -44,14 +43,16 @@ impl Fingerprint {
 
     fn history(&mut self, history: &History) -> Digest {
         let messages = history.messages();
-        let known = self.seen.checked_sub(1).and_then(|last| messages.get(last));
-        let grown = matches!((known, &self.last), (Some(now), Some(then)) if Arc::ptr_eq(now, then));
+        let known = messages.get(..self.seen.len());
+        let grown = known.is_some_and(|now| now.iter().zip(&self.seen).all(|(now, then)| Arc::ptr_eq(now, then)));
         if !grown {
             *self = Self::default();
         }
         let start = self.history.unwrap_or(Digest::EMPTY);
-        let digest = messages.iter().skip(self.seen).fold(start, Digest::with_json);
-        *self = Self { seen: messages.len(), last: messages.last().cloned(), history: Some(digest) };
+        let new = messages.iter().skip(self.seen.len());
+        let digest = new.clone().fold(start, Digest::with_json);
+        self.seen.extend(new.cloned());
+        self.history = Some(digest);
         digest
     }
 }

@@ -157,11 +157,12 @@ impl Runtime {
                 let time = limits.as_ref().and_then(|limits| limits.wall_time);
                 self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
-            Origin::Stored(restore) => {
+            Origin::Stored(restore, join) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
                 on_its_own(run, &open.records).map_err(|error| (None, error))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
+                let machine = self.join(run, machine, join, &open.records).await?;
                 return Ok(Ready { machine, open, limits, line, fork: None });
             }
             Origin::Fork(plan) => {
@@ -174,6 +175,22 @@ impl Runtime {
             }
             Ok(_) => Err((Some(machine), Error::Exists(run.clone()))),
             Err(error) => Err((Some(machine), error.into())),
+        }
+    }
+
+    /// Does what is to be done before a run goes on that has not ended.
+    async fn join<M>(
+        &self,
+        run: &RunId,
+        mut machine: M,
+        join: Option<Join<M>>,
+        records: &[Record],
+    ) -> Result<M, (Option<M>, Error)> {
+        let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
+        let Some(join) = join.filter(|_| !ended) else { return Ok(machine) };
+        match join(&mut machine).await {
+            Ok(()) => Ok(machine),
+            Err(cause) => Err((Some(machine), Error::Prepare { run: run.clone(), cause })),
         }
     }
 
@@ -282,6 +299,9 @@ impl fmt::Debug for Runtime {
     }
 }
 
+/// What is done with the machine of an old run before it goes on.
+type Join<M> = Box<dyn for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send>;
+
 type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Send>;
 
 /// A run that can be driven.
@@ -316,7 +336,7 @@ enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
     Later(BoxFuture<'static, Result<M, Cause>>),
-    Stored(Restore<M>),
+    Stored(Restore<M>, Option<Join<M>>),
 }
 
 /// A run to be driven.
@@ -362,7 +382,7 @@ impl<M> Job<M> {
         restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String> + Send + 'static,
     ) -> Self {
         Self {
-            origin: Origin::Stored(Box::new(restore)),
+            origin: Origin::Stored(Box::new(restore), None),
             executor,
             limits: None,
             id: Some(run),
@@ -370,6 +390,18 @@ impl<M> Job<M> {
             park: false,
             audit: None,
         }
+    }
+
+    /// Before an old run that has not ended goes on, its machine gets what it needs and cannot be saved, such as the
+    /// hold on a conversation. A new run's machine is made with it.
+    pub fn joined(
+        mut self,
+        join: impl for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send + 'static,
+    ) -> Self {
+        if let Origin::Stored(_, slot) = &mut self.origin {
+            *slot = Some(Box::new(join));
+        }
+        self
     }
 
     /// A new run that begins with the records of an old one up to `after`, and goes its own way from there;
