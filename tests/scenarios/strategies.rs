@@ -70,7 +70,10 @@ async fn context_stands_before_the_instructions() {
     let model = ScriptedModel::new().reply("Yes.");
     let agent = Agent::builder(model.clone()).instructions("Be brief.").context(Files).build().unwrap();
     agent.start("Well?").await.unwrap();
-    assert_eq!(model.requests()[0].system.as_deref(), Some("--- rules.md ---\nNo jokes.\n\nBe brief."));
+    let system = model.requests()[0].system.clone().unwrap();
+    let (what, blocks) = system.split_once("\n\n").unwrap();
+    assert!(what.contains("given for information"), "{what}");
+    assert_eq!(blocks, "--- rules.md ---\nNo jokes.\n\n--- end of context ---\n\nBe brief.");
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+mod cut;
+
 use std::error::Error;
 
 use async_trait::async_trait;
@@ -9,8 +11,12 @@ use crate::{Cause, History};
 /// Contributes named blocks to the system prompt.
 ///
 /// # Contract
-/// - The blocks together have no more than `ask.budget` tokens, counted as a quarter of their bytes.
+/// - The texts of the blocks together have no more than `ask.budget` tokens, counted as a quarter of their bytes. Whoever
+///   shows them counts the names as well, as [`ContextBlock::tokens`] does, and cuts what is too much.
 /// - The same sources give the same blocks in the same order, so that providers can cache them.
+/// - A name is one line; no two blocks have the same.
+///
+/// A [`ContextBlock`] is a source of itself.
 ///
 /// `levity_test::conformance::context_source` checks an implementation.
 #[async_trait]
@@ -32,6 +38,13 @@ macro_rules! forward_source {
 }
 
 forward_source!(std::sync::Arc<S>, Box<S>);
+
+#[async_trait]
+impl ContextSource for ContextBlock {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        Ok(self.clone().cut_to(ask.budget).into_iter().collect())
+    }
+}
 
 /// What context is wanted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +137,7 @@ impl ContextError {
 /// assert_eq!(serde_json::to_value(&context)?["workspace"]["files"][0], "notes.txt");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Context {
@@ -134,20 +147,34 @@ pub struct Context {
     pub workspace: WorkspaceView,
     /// What was done, and what came of it.
     pub history: Vec<ContextStep>,
-    /// What is remembered from before.
+    /// What is remembered from before, as an object.
     pub memory: Value,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        let (intent, workspace) = Default::default();
+        Self { intent, workspace, history: Vec::new(), memory: json!({}) }
+    }
 }
 
 impl Context {
     /// A context with this intent and nothing else.
     pub fn new(intent: impl Into<String>) -> Self {
-        Self { intent: intent.into(), memory: json!({}), ..Self::default() }
+        Self { intent: intent.into(), ..Self::default() }
     }
 
     /// Sets the workspace.
     #[must_use]
     pub fn with_workspace(mut self, workspace: WorkspaceView) -> Self {
         self.workspace = workspace;
+        self
+    }
+
+    /// Sets what is remembered from before.
+    #[must_use]
+    pub fn with_memory(mut self, memory: Value) -> Self {
+        self.memory = memory;
         self
     }
 

@@ -1,9 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{
-    Cause, Child, ContextAsk, ContextSource, Executor, History, Limits, Message, RunId, ToolError,
-};
+use levity_core::{Child, ContextSource, Executor, History, Limits, Message, RunId, ToolError};
 use levity_runtime::{Job, Runtime};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -12,6 +10,7 @@ use serde_json::Value;
 use crate::builder::AgentBuilder;
 use crate::executor::AgentExecutor;
 use crate::fork::Fork;
+use crate::gather::Gathered;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
 use crate::resume::Resume;
@@ -160,8 +159,8 @@ impl Agent {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
             None => {
-                let system = self.gather().await;
-                let system = system.map_err(|error| {
+                let gathered = self.gather(task).await;
+                let system = gathered.map(Gathered::joined).map_err(|error| {
                     ToolError::failed("the agent's context could not be had").with_source(error)
                 })?;
                 let spec = self.inner.spec.clone();
@@ -190,7 +189,7 @@ impl Agent {
         }
         let agent = self.clone();
         let machine = async move {
-            let system = agent.gather().await?;
+            let system = agent.gather(&goal.text()).await?.joined();
             Ok(AgentMachine::new(spec, goal, history, system, output))
         };
         Job::deferred(machine, self.executor())
@@ -203,21 +202,6 @@ impl Agent {
         }
         let agent = self.clone();
         job.audit(move |_, state| async move { agent.restore_as(&state, output) })
-    }
-
-    /// The blocks of all context sources, each under its name, and then the instructions.
-    pub(crate) async fn gather(&self) -> Result<Option<Arc<str>>, Cause> {
-        let mut text = String::new();
-        let mut budget = self.inner.context_budget;
-        for source in &self.inner.context {
-            for block in source.blocks(&ContextAsk::new(budget)).await.map_err(Cause::new)? {
-                let block = format!("--- {} ---\n{}\n\n", block.name, block.text.trim_end());
-                budget = budget.saturating_sub(block.len().div_ceil(4));
-                text.push_str(&block);
-            }
-        }
-        text.push_str(self.inner.spec.instructions.as_deref().unwrap_or_default());
-        Ok((!text.is_empty()).then(|| text.trim_end().into()))
     }
 }
 

@@ -80,8 +80,8 @@ impl Fork {
         Job::fork(self.from.clone(), self.after, agent.executor(), move |kind, state| async move {
             AgentMachine::check_kind(&kind)?;
             let machine = agent.restore_as(&state, output)?;
-            let system = agent.gather().await.map_err(|error| error.to_string())?;
-            Ok(machine.with_system(system))
+            let gathered = agent.gather(&machine.goal().text()).await.map_err(|error| error.to_string())?;
+            Ok(machine.with_system(gathered.joined()))
         })
     }
 }

@@ -28,6 +28,7 @@ mod builder;
 mod error;
 mod executor;
 mod fork;
+mod gather;
 mod look;
 mod machine;
 mod notes;

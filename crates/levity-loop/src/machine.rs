@@ -185,6 +185,11 @@ impl AgentMachine {
         self
     }
 
+    /// What it was told to do.
+    pub(crate) fn goal(&self) -> &Message {
+        &self.state.goal
+    }
+
     /// The conversation so far. Calls under way are not in it yet.
     pub fn history(&self) -> &History {
         &self.state.history

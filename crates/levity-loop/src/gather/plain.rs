@@ -1,0 +1,134 @@
+//! Texts and names that cannot pretend to be another block.
+
+/// The longest name that is shown, in characters.
+const MAX_NAME: usize = 200;
+
+/// Where a model may see the end of a line.
+const BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
+/// A name that is one line.
+pub(super) fn name(name: &str) -> String {
+    let plain = |char: char| if is_unseen(char) && char != ' ' { '\u{fffd}' } else { char };
+    let mut name: String = name.trim().chars().take(MAX_NAME + 1).map(plain).collect();
+    if let Some((end, _)) = name.char_indices().nth(MAX_NAME) {
+        name.truncate(end);
+        name.push('…');
+    }
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// The text, with a backslash before each line that looks like the name of a block; all else is as it was.
+pub(super) fn text(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for line in text.split_inclusive(BREAKS) {
+        match dashes(line) {
+            Some(start) => plain.extend([&line[..start], "\\", &line[start..]]),
+            None => plain.push_str(line),
+        }
+    }
+    plain
+}
+
+/// Where the dashes of a line begin that looks like `--- name ---`, whatever is not seen of it.
+fn dashes(line: &str) -> Option<usize> {
+    let shown = line.trim_matches(is_unseen);
+    let name = shown.trim_matches(is_dash);
+    // A line of dashes alone is a rule, and one with a name behind them only is from a list of changes.
+    if name.is_empty() || name.chars().all(is_unseen) {
+        return None;
+    }
+    let start = shown.len() - shown.trim_start_matches(is_dash).len();
+    let end = shown.len() - shown.trim_end_matches(is_dash).len();
+    let enough = |dashes: &str| dashes.chars().count() >= 3;
+    let is_name = enough(&shown[..start]) && enough(&shown[shown.len() - end..]);
+    is_name.then(|| line.len() - line.trim_start_matches(is_unseen).len())
+}
+
+/// Whether a character takes no place, or only room.
+fn is_unseen(char: char) -> bool {
+    let formats = matches!(
+        char,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    formats || char.is_whitespace() || char.is_control()
+}
+
+/// Whether a character is a dash, or is taken for one.
+fn is_dash(char: char) -> bool {
+    matches!(
+        char,
+        '-' | '\u{2010}'
+            ..='\u{2015}'
+                | '\u{2043}'
+                | '\u{2212}'
+                | '\u{2500}'
+                | '\u{2501}'
+                | '\u{2e3a}'
+                | '\u{2e3b}'
+                | '\u{fe58}'
+                | '\u{fe63}'
+                | '\u{ff0d}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(given: &str, expected: &str) {
+        assert_eq!(text(given), expected);
+        assert_eq!(text(expected), expected, "it is the same when it is done again");
+    }
+
+    #[test]
+    fn what_looks_like_a_name_gets_a_backslash() {
+        check("--- rules.md ---", "\\--- rules.md ---");
+        check("a\n--- end of context ---\nb", "a\n\\--- end of context ---\nb");
+        check("a\r\n---x---\r\nb", "a\r\n\\---x---\r\nb");
+        check("a\r--- x ---\rb", "a\r\\--- x ---\rb");
+        check("a\u{2028}--- x ---", "a\u{2028}\\--- x ---");
+        check("  \t--- x ---  ", "  \t\\--- x ---  ");
+        check("\u{feff}--- x ---\0", "\u{feff}\\--- x ---\0");
+        check("\u{200b}——— x ———", "\u{200b}\\——— x ———");
+        check("---- --- x --- ----", "\\---- --- x --- ----");
+    }
+
+    #[test]
+    fn all_else_is_as_it_was() {
+        for given in [
+            "",
+            "---",
+            "-----\n",
+            "--- ---",
+            "---\ntitle: x\n---\n",
+            "--- a/main.rs\n+++ b/main.rs",
+            "| --- | --- |",
+            "-- x --",
+            "- one\n- two -",
+            "a --- b ---",
+            "\\--- x ---",
+            "x\0y\r\nz\u{feff}\u{85}",
+            "\u{200b}",
+        ] {
+            check(given, given);
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_line() {
+        for (given, expected) in [
+            ("rules.md", "rules.md"),
+            (" a b.md ", "a b.md"),
+            ("a\n--- b ---\n.md", "a\u{fffd}--- b ---\u{fffd}.md"),
+            ("a\u{2028}b\0\u{202e}", "a\u{fffd}b\u{fffd}\u{fffd}"),
+            ("", "unnamed"),
+            ("\n", "unnamed"),
+        ] {
+            assert_eq!(name(given), expected);
+        }
+        assert_eq!(name(&"ä".repeat(300)).chars().count(), MAX_NAME + 1);
+        assert_eq!(name(&"ä".repeat(200)).chars().count(), MAX_NAME);
+    }
+}
