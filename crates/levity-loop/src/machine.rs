@@ -1,11 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
-    Limit, Machine, MachineKind, Message, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats,
-    Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView,
+    Hold, Limit, Machine, MachineKind, Message, ModelError, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats,
+    Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,11 +14,16 @@ mod act;
 mod end;
 mod observe;
 mod plan;
+mod save;
+mod window;
 
 use crate::notes;
 use crate::output::OutputCheck;
 use crate::spec::AgentSpec;
 use crate::strategy::steps;
+
+pub(crate) use save::Talk;
+use window::Shown;
 
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
@@ -37,6 +42,8 @@ pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
     state: State,
+    /// Keeps others from the conversation for as long as this lives.
+    hold: Option<Hold>,
 }
 
 /// Shows where the loop stands, and nothing of what was said.
@@ -59,6 +66,19 @@ struct State {
     /// Whether the answer is also read as a type of the host's, which cannot be saved.
     typed: bool,
     history: History,
+    #[serde(default)]
+    shown: Shown,
+    /// What stands beside the goal for this run only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beside: Option<Arc<str>>,
+    /// The messages of the history that are this run's alone: what the model is told on the side.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    notes: BTreeSet<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    talk: Option<Talk>,
+    /// How it ends, once all is saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving: Option<Box<Ending>>,
     run: Option<RunId>,
     phase: Phase,
     exchange: Option<Exchange>,
@@ -90,6 +110,8 @@ enum Waiting {
     Plan,
     Reply,
     Reflection,
+    Summary,
+    Save,
     Tool(CallId),
     Decision(CallId),
     Answer(CallId),
@@ -112,19 +134,21 @@ enum Closing {
 }
 
 impl AgentMachine {
-    pub(crate) fn new(
-        spec: Arc<AgentSpec>,
-        goal: Message,
-        history: History,
-        system: Option<Arc<str>>,
-        output: Option<OutputCheck>,
-    ) -> Self {
+    pub(crate) fn new(spec: Arc<AgentSpec>, start: Start) -> Self {
+        let Start { goal, past, system, beside, output } = start;
+        let tokens = system.as_ref().map_or(0, |system| estimate_tokens(system));
+        let window = if past.talk.is_some() { spec.talk_window.clone() } else { spec.window.clone() };
         let state = State {
             goal: Arc::new(goal),
             system,
             output: output.as_ref().map(|output| output.schema.clone()),
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
-            history,
+            history: past.history,
+            shown: Shown::new(window, past.summary, tokens.saturating_add(spec.tool_tokens)),
+            beside,
+            notes: BTreeSet::new(),
+            talk: past.talk,
+            leaving: None,
             run: None,
             phase: Phase::Goal,
             exchange: None,
@@ -146,7 +170,13 @@ impl AgentMachine {
             finish: None,
             ending: None,
         };
-        Self { spec, output, state }
+        Self::with_state(spec, output, state, past.hold)
+    }
+
+    fn with_state(spec: Arc<AgentSpec>, output: Option<OutputCheck>, state: State, hold: Option<Hold>) -> Self {
+        let mut machine = Self { spec, output, state, hold };
+        machine.show_summary();
+        machine
     }
 
     pub(crate) fn restore(
@@ -168,7 +198,7 @@ impl AgentMachine {
             ));
         }
         let output = output.or_else(|| state.output.clone().map(OutputCheck::new));
-        Ok(Self { spec, output, state })
+        Ok(Self::with_state(spec, output, state, None))
     }
 
     /// Builds the machine of a run that is only looked at: its answer is not read as a type.
@@ -176,7 +206,7 @@ impl AgentMachine {
         let state = State::deserialize(state)
             .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
         let output = state.output.clone().map(OutputCheck::new);
-        Ok(Self { spec, output, state })
+        Ok(Self::with_state(spec, output, state, None))
     }
 
     /// Says something else before the conversation from now on.
@@ -188,6 +218,17 @@ impl AgentMachine {
     /// What it was told to do.
     pub(crate) fn goal(&self) -> &Message {
         &self.state.goal
+    }
+
+    /// Keeps others from its conversation for as long as it lives.
+    pub(crate) fn hold(&mut self, hold: Hold) {
+        self.hold = Some(hold);
+    }
+
+    /// Says that it goes another way than the run that it began as.
+    pub(crate) fn forked(mut self) -> Self {
+        self.state.talk = self.state.talk.map(Talk::forked);
+        self
     }
 
     /// The conversation so far. Calls under way are not in it yet.
@@ -234,22 +275,39 @@ impl AgentMachine {
     }
 
     fn note(&mut self, text: String, step: &mut Step) {
-        self.add(Message::system(text.clone()));
+        self.add_note(Message::system(text.clone()));
         step.tell(EventKind::Note { text });
+    }
+
+    /// Adds a message that is for this run only.
+    fn add_note(&mut self, message: Message) {
+        self.state.notes.insert(self.state.history.len());
+        self.add(message);
     }
 
     /// Adds a message that has been rid of calls and results, so it always has its place.
     fn add(&mut self, message: impl Into<Arc<Message>>) {
+        let from = self.state.history.len();
         let added = self.state.history.say(message);
         debug_assert!(added.is_ok(), "a message with calls or results must go through an exchange");
+        self.show_more(from);
+    }
+
+    /// Adds an exchange; calls without an answer are answered with `unanswered`.
+    fn close(&mut self, exchange: Exchange, unanswered: &ToolError) {
+        let from = self.state.history.len();
+        self.state.history.close(exchange, unanswered);
+        self.show_more(from);
     }
 
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
         let Some(waiting) = self.state.waiting.remove(&effect) else { return };
         match (waiting, outcome) {
-            (Waiting::Plan | Waiting::Reply | Waiting::Reflection, Outcome::Model(Err(error))) => {
+            (Waiting::Save, Outcome::Saved(done)) => self.saved(done, step),
+            (Waiting::Summary, outcome) => self.summary_came(outcome, step),
+            (waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection), Outcome::Model(Err(error))) => {
                 self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
-                self.stop(Status::Failed(Failure::Model(error)), step);
+                self.no_reply(&waiting, error, step);
             }
             (waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection), Outcome::Refused(limit)) => {
                 self.refused(&waiting, limit, step);
@@ -260,7 +318,7 @@ impl AgentMachine {
                 Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
                 Outcome::NeedsApproval { reason },
             ) => {
-                self.ask(&call, reason, step);
+                self.ask_leave(&call, reason, step);
             }
             (
                 Waiting::Tool(call) | Waiting::Child(call) | Waiting::Wait(call),
@@ -287,6 +345,31 @@ impl AgentMachine {
         }
     }
 
+    /// A model gave no reply: a shorter request may help, or the run fails.
+    fn no_reply(&mut self, waiting: &Waiting, error: ModelError, step: &mut Step) {
+        match waiting {
+            _ if !self.less_room(&error) => self.stop(Status::Failed(Failure::Model(error)), step),
+            Waiting::Reply => self.ask(step),
+            // What was asked on the side is left.
+            _ => self.act(step),
+        }
+    }
+
+    fn summary_came(&mut self, outcome: Outcome, step: &mut Step) {
+        let made = match outcome {
+            Outcome::Model(reply) => {
+                self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
+                if let Ok(response) = &reply {
+                    self.state.usage += response.usage;
+                }
+                reply.map_err(|error| format!("the model gave no reply: {error}"))
+            }
+            Outcome::Refused(limit) => Err(format!("the limit on {limit} forbids it")),
+            _ => Err("nobody knows what came of it".to_owned()),
+        };
+        self.summarised(made, step);
+    }
+
     fn replied(&mut self, waiting: &Waiting, response: Response, step: &mut Step) {
         self.state.usage += response.usage;
         self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
@@ -300,6 +383,7 @@ impl AgentMachine {
                 self.act(step);
             }
             Waiting::Reply => {
+                self.learn(&response);
                 self.state.finish = Some(response.finish.clone());
                 self.reply(response, step);
             }
@@ -309,6 +393,26 @@ impl AgentMachine {
             }
         }
     }
+}
+
+/// What a run begins with.
+pub(crate) struct Start {
+    pub(crate) goal: Message,
+    pub(crate) past: Past,
+    pub(crate) system: Option<Arc<str>>,
+    /// What stands beside the goal, for this run only.
+    pub(crate) beside: Option<Arc<str>>,
+    pub(crate) output: Option<OutputCheck>,
+}
+
+/// What was before a run.
+#[derive(Default)]
+pub(crate) struct Past {
+    pub(crate) history: History,
+    /// What stands for all before the history.
+    pub(crate) summary: Option<Arc<str>>,
+    pub(crate) talk: Option<Talk>,
+    pub(crate) hold: Option<Hold>,
 }
 
 impl AgentMachine {
@@ -341,8 +445,8 @@ impl Machine for AgentMachine {
             Input::Say(message) => self.state.said.push(Arc::new(plain(&message))),
             Input::Wrap(limit) => self.state.wrap = self.state.wrap.or(Some(limit)),
             Input::Low(limit) => self.low(limit),
-            Input::Stop(limit) => self.stop(Status::Partial(limit), step),
-            Input::Cancel { reason } => self.stop(Status::Cancelled { reason }, step),
+            Input::Stop(limit) => self.stop_now(Status::Partial(limit), step),
+            Input::Cancel { reason } => self.stop_now(Status::Cancelled { reason }, step),
             _ => {}
         }
     }

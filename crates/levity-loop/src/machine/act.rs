@@ -15,6 +15,7 @@ use crate::notes;
 use crate::strategy::Low;
 use crate::wait;
 
+use super::window::Next;
 use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
 
 impl AgentMachine {
@@ -29,9 +30,19 @@ impl AgentMachine {
         let closing = self.closing();
         self.announce(closing, step);
         self.state.offered = self.spec.has_tools && closing.is_none();
+        self.ask(step);
+    }
+
+    /// Asks the model, once what it is shown fits.
+    pub(super) fn ask(&mut self, step: &mut Step) {
+        if self.make_room(Next::Reply, step) {
+            return;
+        }
+        self.save(step);
+        self.note_asked();
         let offer = if self.state.offered { Offer::All } else { Offer::None };
         let mut request = self.request();
-        if self.state.offered && turn == 1 {
+        if self.state.offered && self.state.stats.turns == 1 {
             request.tool_choice = self.spec.tool_choice.clone();
         }
         if let Some(output) = &self.output {
@@ -124,7 +135,7 @@ impl AgentMachine {
             if let Some(answer) = self.take_answer(&mut exchange) {
                 text = answer;
             }
-            self.state.history.close(exchange, &withheld);
+            self.close(exchange, &withheld);
         }
         let status = match self.closing() {
             Some(Closing::Limit(limit)) if self.spec.has_tools => Status::BestEffort(limit),
@@ -182,7 +193,7 @@ impl AgentMachine {
     /// The model says by a call that it is done.
     fn finish(&mut self, exchange: Exchange, text: &str, step: &mut Step) {
         self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
-        self.state.history.close(exchange, &ToolError::failed("the call was not answered"));
+        self.close(exchange, &ToolError::failed("the call was not answered"));
         if !self.state.said.is_empty() && self.closing().is_none() {
             return self.act(step);
         }
@@ -252,7 +263,7 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn ask(&mut self, call: &CallId, reason: String, step: &mut Step) {
+    pub(super) fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut Step) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else { return };
         let waiting = Waiting::Decision(call.id.clone());
         self.want(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::notes;
 
-use super::{AgentMachine, Closing};
+use super::{AgentMachine, Closing, Waiting};
 
 impl AgentMachine {
     pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut Step) {
@@ -42,26 +42,49 @@ impl AgentMachine {
 
     /// Ends without an answer: open calls are closed, and the last words stand in.
     pub(super) fn stop(&mut self, status: Status, step: &mut Step) {
-        if let Some(exchange) = self.state.exchange.take() {
-            let message = "the run ended before the call was answered; it may have taken effect in part";
-            let error = ToolError::new(ToolErrorKind::Cancelled, message);
-            self.state.history.close(exchange, &error);
-        }
-        let text = self.state.history.last_text().unwrap_or_default();
+        let text = self.last_words();
         self.end(status, text, None, step);
     }
 
+    /// Ends without an answer and without waiting for what is being saved.
+    pub(super) fn stop_now(&mut self, status: Status, step: &mut Step) {
+        let ending = match self.state.leaving.take() {
+            // There is an end already.
+            Some(ending) => *ending,
+            None => {
+                let text = self.last_words();
+                self.conclude(status, text, None, step)
+            }
+        };
+        self.state.waiting.clear();
+        self.state.ending = Some(ending);
+    }
+
+    fn last_words(&mut self) -> String {
+        if let Some(exchange) = self.state.exchange.take() {
+            let message = "the run ended before the call was answered; it may have taken effect in part";
+            let error = ToolError::new(ToolErrorKind::Cancelled, message);
+            self.close(exchange, &error);
+        }
+        self.state.history.last_text().unwrap_or_default()
+    }
+
     fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
+        let ending = self.conclude(status, text, value, step);
+        self.end_saved(ending, step);
+    }
+
+    fn conclude(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) -> Ending {
         // What came too late to be taken in is kept for whoever goes on from here.
         for message in std::mem::take(&mut self.state.said) {
             self.add(message);
         }
         self.enter(Phase::End, step);
-        self.state.waiting.clear();
+        self.state.waiting.retain(|_, waiting| *waiting == Waiting::Save);
         let mut ending = Ending::new(status);
         (ending.text, ending.value) = (text, value);
         ending.finish = self.state.finish.clone();
         (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
-        self.state.ending = Some(ending);
+        ending
     }
 }

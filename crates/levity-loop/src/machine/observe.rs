@@ -28,7 +28,7 @@ impl AgentMachine {
         let Some(exchange) = self.state.exchange.take() else { return };
         self.enter(Phase::Observe, step);
         let reply = exchange.reply().clone();
-        self.state.history.close(exchange, &ToolError::failed("the call was not answered"));
+        self.close(exchange, &ToolError::failed("the call was not answered"));
         self.enter(Phase::Reflect, step);
         let answer = self.state.history.messages().last().cloned();
         let results = answer.iter().flat_map(|answer| answer.results());

@@ -5,6 +5,7 @@ use levity_core::{Effect, EventKind, Limit, Message, ModelCall, Offer, Phase, Re
 use crate::notes;
 use crate::strategy::{Goal, Planning};
 
+use super::window::Next;
 use super::{AgentMachine, Waiting, plain};
 
 impl AgentMachine {
@@ -14,7 +15,13 @@ impl AgentMachine {
         self.enter(Phase::Goal, step);
         let goal = self.state.goal.clone();
         step.tell(EventKind::Goal { text: goal.text().into_owned() });
+        self.task_begins();
+        if let Some(beside) = self.state.beside.clone() {
+            self.add_note(Message::user(&*beside));
+            self.pin_last();
+        }
         self.add(plain(&goal));
+        self.pin_last();
         self.enter(Phase::Plan, step);
         match self.spec.planner.plan(&Goal { message: &goal }) {
             Planning::None => self.act(step),
@@ -28,7 +35,7 @@ impl AgentMachine {
     pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut Step) {
         if !steps.is_empty() {
             step.tell(EventKind::Plan { steps: steps.clone() });
-            self.add(Message::system(notes::plan(&steps)));
+            self.add_note(Message::system(notes::plan(&steps)));
             self.state.plan = steps;
         }
         self.act(step);
@@ -36,13 +43,17 @@ impl AgentMachine {
 
     /// Asks a model on the side: the question does not enter the history.
     pub(super) fn consult(&mut self, waiting: Waiting, slot: &'static str, prompt: String, step: &mut Step) {
+        let next = if waiting == Waiting::Plan { Next::Plan } else { Next::Reflection };
+        if self.make_room(next(prompt.clone()), step) {
+            return;
+        }
         let (slot, mut request) = (self.slot(slot), self.request());
         request = request.with_message(Message::system(prompt));
         self.want(waiting, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
     }
 
     pub(super) fn request(&self) -> Request {
-        let request = Request::new().with_history(self.state.history.clone());
+        let request = Request::new().with_history(self.sent().clone());
         let request = request.with_options(self.spec.options.clone());
         match &self.state.system {
             Some(system) => request.with_system(system.clone()),

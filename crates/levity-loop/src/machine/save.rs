@@ -1,0 +1,147 @@
+//! What was said goes into its conversation, turn by turn.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use levity_core::{
+    Change, ConversationId, Effect, Ending, Failure, MemoryError, Message, Save, Status, Step, Summary,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{AgentMachine, Waiting};
+
+/// How often a last save is tried again.
+const LAST_TRIES: u32 = 2;
+/// So many messages without a summary by a model are brought back by the next run; beyond that, a digest has to do.
+const OWED: usize = 128;
+
+/// The conversation that a run is part of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Talk {
+    id: ConversationId,
+    /// The position of the first message of the history.
+    base: u64,
+    /// How much of the history is saved.
+    saved: usize,
+    /// Up to where messages are in the summary that is saved.
+    upto: u64,
+    /// What is being saved: how much of the history, and up to where the summary goes.
+    saving: Option<(usize, u64)>,
+    tries: u32,
+    /// Whether nothing more is saved.
+    off: bool,
+    /// Whether the run was forked from another: it saves only as long as the conversation has not gone on without it.
+    forked: bool,
+}
+
+impl Talk {
+    /// Goes on with a conversation whose last `loaded` messages are the history.
+    pub(crate) fn new(id: ConversationId, end: u64, loaded: usize, upto: u64) -> Self {
+        let base = end.saturating_sub(loaded as u64);
+        Self { id, base, saved: loaded, upto, saving: None, tries: 0, off: false, forked: false }
+    }
+
+    pub(crate) fn id(&self) -> &ConversationId {
+        &self.id
+    }
+
+    pub(crate) fn forked(mut self) -> Self {
+        self.forked = true;
+        self
+    }
+
+    /// Where a message of the history stands in the conversation; notes are not in it.
+    fn position(&self, at: usize, notes: &BTreeSet<usize>) -> u64 {
+        let notes = notes.range(..at).count();
+        self.base.saturating_add(at.saturating_sub(notes) as u64)
+    }
+}
+
+impl AgentMachine {
+    /// The conversation it is part of.
+    pub(crate) fn talk(&self) -> Option<&Talk> {
+        self.state.talk.as_ref()
+    }
+
+    /// What was said and is not saved yet.
+    pub(crate) fn unsaved(&self) -> Option<Save> {
+        let talk = self.state.talk.as_ref().filter(|talk| !talk.off)?;
+        let notes = &self.state.notes;
+        let new = self.state.history.messages().iter().enumerate().skip(talk.saved);
+        let new: Vec<Arc<Message>> =
+            new.filter(|(at, _)| !notes.contains(at)).map(|(_, message)| message.clone()).collect();
+        let mut change = Change::at(talk.position(talk.saved, notes)).with_messages(new);
+        change.summary = self.summary(talk);
+        (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
+    }
+
+    /// The summary, if it is another than the one that is saved.
+    fn summary(&self, talk: &Talk) -> Option<Summary> {
+        let shown = &self.state.shown;
+        let start = shown.view.start();
+        let (text, start) = match &shown.owed {
+            Some(owed) if start.saturating_sub(owed.from) < OWED => (owed.summary.as_ref()?, owed.from),
+            _ => (shown.view.summary()?, start),
+        };
+        let upto = talk.position(start, &self.state.notes);
+        (upto > talk.upto).then(|| Summary::new(text.clone(), upto))
+    }
+
+    /// Saves what is new, unless something is being saved: then the next save has it.
+    pub(super) fn save(&mut self, step: &mut Step) {
+        if self.state.talk.as_ref().is_none_or(|talk| talk.saving.is_some()) {
+            return;
+        }
+        let (Some(save), all) = (self.unsaved(), self.state.history.len()) else { return };
+        if let Some(talk) = &mut self.state.talk {
+            let upto = save.change.summary.as_ref().map_or(talk.upto, |summary| summary.upto);
+            talk.saving = Some((all, upto));
+        }
+        self.want(Waiting::Save, |_| Effect::Save(save), step);
+    }
+
+    pub(super) fn saved(&mut self, done: Result<(), MemoryError>, step: &mut Step) {
+        let Some(talk) = &mut self.state.talk else { return };
+        let saving = talk.saving.take();
+        match done {
+            Ok(()) => {
+                if let Some((saved, upto)) = saving {
+                    (talk.saved, talk.upto, talk.tries) = (saved, upto, 0);
+                }
+            }
+            Err(_) if talk.forked => talk.off = true,
+            Err(error) if error.is_retryable() && talk.tries < LAST_TRIES => talk.tries += 1,
+            Err(error) => return self.not_saved(error, step),
+        }
+        if self.state.leaving.is_some() {
+            self.leave(step);
+        }
+    }
+
+    /// The conversation cannot be saved: it went on elsewhere, or the store is broken.
+    fn not_saved(&mut self, error: MemoryError, step: &mut Step) {
+        if let Some(talk) = &mut self.state.talk {
+            talk.off = true;
+        }
+        let failed = Status::Failed(Failure::Memory(error));
+        let Some(mut ending) = self.state.leaving.take() else { return self.stop(failed, step) };
+        if ending.status.is_answer() {
+            ending.status = failed;
+        }
+        self.state.ending = Some(*ending);
+    }
+
+    /// Ends once all is saved.
+    pub(super) fn end_saved(&mut self, ending: Ending, step: &mut Step) {
+        self.state.leaving = Some(Box::new(ending));
+        self.leave(step);
+    }
+
+    fn leave(&mut self, step: &mut Step) {
+        self.save(step);
+        let busy = self.state.talk.as_ref().is_some_and(|talk| talk.saving.is_some());
+        if !busy {
+            self.state.ending = self.state.leaving.take().map(|ending| *ending);
+        }
+    }
+}

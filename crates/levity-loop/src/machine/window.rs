@@ -1,0 +1,257 @@
+//! What the model is shown, and what is done when that becomes too much.
+
+use std::sync::Arc;
+
+use levity_core::{Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Step};
+use levity_memory::{Counter, View, Window};
+use serde::{Deserialize, Serialize};
+
+use super::{AgentMachine, Waiting};
+
+/// How often a request that is too long for the provider is made shorter before the run fails.
+const TOO_LONG: u32 = 3;
+/// After how many turns a model is asked again for a summary that it did not make.
+const AGAIN: u64 = 3;
+
+/// What the model is shown of the history.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Shown {
+    /// How much there is room for; without it, everything is shown.
+    pub(super) window: Option<Window>,
+    counter: Counter,
+    pub(super) view: View,
+    /// What is sent, once that is not simply the history.
+    #[serde(skip)]
+    sent: Option<History>,
+    /// Where this run begins in the history.
+    task: usize,
+    /// What is shown in any case: the goal, and what stands beside it.
+    pins: Vec<usize>,
+    /// What the messages of the last request were estimated at.
+    asked: u64,
+    folding: Option<Folding>,
+    pub(super) owed: Option<Owed>,
+    /// How often the provider found a request too long in a row.
+    too_long: u32,
+}
+
+impl Shown {
+    /// Shows the past from where its summary ends.
+    pub(super) fn new(window: Window, summary: Option<Arc<str>>, beside: u64) -> Self {
+        let counter = Counter::new().beside(beside);
+        Self { window: Some(window), counter, view: View::new(summary), ..Self::default() }
+    }
+}
+
+/// A summary that is being made.
+#[derive(Serialize, Deserialize)]
+struct Folding {
+    /// What is shown when it is there.
+    view: View,
+    /// What was summed up before, and the first message that was not.
+    old: Option<Arc<str>>,
+    from: usize,
+    /// How many tokens it is made of.
+    given: u64,
+    next: Next,
+}
+
+/// A summary that no model has made yet; a digest stands in for it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Owed {
+    /// The last summary that a model made, and the first message that is not in it.
+    pub(super) summary: Option<Arc<str>>,
+    pub(super) from: usize,
+    /// When a model is asked again, and how many turns after that.
+    turn: u64,
+    wait: u64,
+}
+
+/// What is asked once there is room.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Next {
+    Reply,
+    Plan(String),
+    Reflection(String),
+}
+
+impl AgentMachine {
+    /// What is sent to the model.
+    pub(super) fn sent(&self) -> &History {
+        self.state.shown.sent.as_ref().unwrap_or(&self.state.history)
+    }
+
+    /// Begins with what was summed up before the history.
+    pub(super) fn show_summary(&mut self) {
+        if self.state.shown.view != View::default() {
+            self.show_anew();
+        }
+    }
+
+    fn show_anew(&mut self) {
+        let shown = &self.state.shown;
+        let reader = self.spec.reader;
+        let sent = shown.view.show(self.state.history.messages(), &shown.pins, reader);
+        self.state.shown.sent = Some(sent);
+    }
+
+    /// Shows what was added to the history from a place on.
+    pub(super) fn show_more(&mut self, from: usize) {
+        let Some(sent) = &mut self.state.shown.sent else { return };
+        if sent.extend(&self.state.history, from).is_err() {
+            self.show_anew();
+        }
+    }
+
+    /// Says that what this run says begins here.
+    pub(super) fn task_begins(&mut self) {
+        self.state.shown.task = self.state.history.len();
+    }
+
+    /// Shows the last message in any case.
+    pub(super) fn pin_last(&mut self) {
+        self.state.shown.pins.extend(self.state.history.len().checked_sub(1));
+    }
+
+    /// Sees to it that what is to be sent fits; returns whether a model has to be asked for a summary first.
+    pub(super) fn make_room(&mut self, next: Next, step: &mut Step) -> bool {
+        let Some(window) = self.state.shown.window.clone() else { return false };
+        let shown = &self.state.shown;
+        let past = shown.task.saturating_sub(shown.view.start());
+        if !window.is_over(self.sent().tokens(), past, &shown.counter) {
+            return self.ask_again(next, step);
+        }
+        let messages = self.state.history.messages();
+        match window.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter) {
+            Some(fit) if fit.view.start() > shown.view.start() => self.fold_to(fit.view, next, step),
+            Some(fit) if fit.view != shown.view => {
+                self.show(fit.view, None, step);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn fold_to(&mut self, view: View, next: Next, step: &mut Step) -> bool {
+        let shown = &self.state.shown;
+        let (old, from) = match &shown.owed {
+            Some(owed) => (owed.summary.clone(), owed.from),
+            None => (shown.view.summary().cloned(), shown.view.start()),
+        };
+        self.summarise(Folding { view, old, from, given: 0, next }, step)
+    }
+
+    /// Asks a model again for a summary that it owes, when it is time.
+    fn ask_again(&mut self, next: Next, step: &mut Step) -> bool {
+        let turn = self.state.stats.turns;
+        let Some(owed) = self.state.shown.owed.as_ref().filter(|owed| owed.turn <= turn) else { return false };
+        let (view, old, from) = (self.state.shown.view.clone(), owed.summary.clone(), owed.from);
+        self.summarise(Folding { view, old, from, given: 0, next }, step)
+    }
+
+    fn summarise(&mut self, mut folding: Folding, step: &mut Step) -> bool {
+        let why_not = match () {
+            () if !self.spec.summaries => Some("no model is asked for summaries"),
+            () if self.state.wrap.is_some() => Some("a limit is near"),
+            () => None,
+        };
+        if let Some(why) = why_not {
+            self.fold(folding, Err(why.to_owned()), step);
+            return false;
+        }
+        let Some(window) = &self.state.shown.window else { return false };
+        let request = window.summary_request(folding.old.as_deref(), self.leaving(&folding), self.spec.summary_room);
+        folding.given = request.history.tokens();
+        self.state.shown.folding = Some(folding);
+        let slot = self.slot("summariser");
+        self.want(Waiting::Summary, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
+        true
+    }
+
+    fn leaving(&self, folding: &Folding) -> &[Arc<Message>] {
+        self.state.history.messages().get(folding.from..folding.view.start()).unwrap_or_default()
+    }
+
+    /// A model made a summary, or did not; the run goes on either way.
+    pub(super) fn summarised(&mut self, made: Result<Response, String>, step: &mut Step) {
+        let Some(folding) = self.state.shown.folding.take() else { return };
+        let window = self.state.shown.window.clone().unwrap_or_default();
+        let made = made.and_then(|reply| window.take_summary(&reply, folding.given));
+        match self.fold(folding, made, step) {
+            Next::Reply => self.ask(step),
+            Next::Plan(prompt) => self.consult(Waiting::Plan, "planner", prompt, step),
+            Next::Reflection(prompt) => self.consult(Waiting::Reflection, "reflector", prompt, step),
+        }
+    }
+
+    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut Step) -> Next {
+        let window = self.state.shown.window.clone().unwrap_or_default();
+        let (summary, fell_back) = match made {
+            Ok(summary) => {
+                self.state.shown.owed = None;
+                (summary, None)
+            }
+            Err(why) => {
+                let wait = self.state.shown.owed.as_ref().map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
+                let turn = self.state.stats.turns.saturating_add(wait);
+                let digest = window.digest(folding.old.as_deref(), self.leaving(&folding));
+                let (summary, from) = (folding.old.clone(), folding.from);
+                self.state.shown.owed = Some(Owed { summary, from, turn, wait });
+                (digest, Some(why))
+            }
+        };
+        let summary = Some(summary.into()).filter(|summary: &Arc<str>| !summary.is_empty());
+        self.show(folding.view.with_summary(summary), fell_back, step);
+        folding.next
+    }
+
+    /// Shows something else from now on, and says so.
+    fn show(&mut self, view: View, fell_back: Option<String>, step: &mut Step) {
+        let before = self.state.shown.counter.count(self.sent().tokens());
+        let folded = view.start().saturating_sub(self.state.shown.view.start());
+        let shortened = view.shortened().saturating_sub(self.state.shown.view.shortened());
+        self.state.shown.view = view;
+        self.show_anew();
+        let mut compacted = Compacted::default();
+        (compacted.folded, compacted.shortened) = (folded, shortened);
+        compacted.before = before;
+        compacted.after = self.state.shown.counter.count(self.sent().tokens());
+        compacted.summary = self.state.shown.view.summary().cloned();
+        compacted.fell_back = fell_back;
+        step.tell(EventKind::Compacted(compacted));
+    }
+
+    /// Notes what is asked, to learn from what the provider counts for it.
+    pub(super) fn note_asked(&mut self) {
+        self.state.shown.asked = self.sent().tokens();
+    }
+
+    /// Takes in what the provider counted.
+    pub(super) fn learn(&mut self, response: &Response) {
+        let shown = &mut self.state.shown;
+        shown.too_long = 0;
+        let counted = response.usage.input.filter(|_| !response.usage.estimated);
+        // A layer that asked more than once has added its counts up.
+        let likely = shown.counter.count(shown.asked).saturating_mul(3).saturating_add(2_048);
+        if let Some(counted) = counted.filter(|counted| *counted <= likely || shown.window.is_none()) {
+            shown.counter.learn(shown.asked, counted);
+        }
+    }
+
+    /// The provider finds the request too long: there is less room than was thought. Returns whether it can be tried
+    /// again with less.
+    pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
+        let sent = self.state.shown.counter.count(self.sent().tokens());
+        let shown = &mut self.state.shown;
+        if error.kind() != levity_core::ModelErrorKind::ContextTooLong || shown.too_long >= TOO_LONG {
+            return false;
+        }
+        shown.too_long += 1;
+        let window = shown.window.take().unwrap_or_else(|| Window::new().all_messages());
+        let room = window.max_tokens().unwrap_or(u64::MAX).min(sent);
+        shown.window = Some(window.tokens(room / 4 * 3));
+        true
+    }
+}
