@@ -4,8 +4,13 @@
 mod conversations;
 mod file;
 mod in_memory;
+mod kept;
 #[cfg(feature = "sqlite")]
 mod recall;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
+mod words;
+
+pub use conversations::{Cleaned, Conversations, Open};
+pub use in_memory::InMemory;
