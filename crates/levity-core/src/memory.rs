@@ -15,9 +15,12 @@ use crate::{Cause, ConversationId, Message, Timestamp};
 /// # Contract
 /// - Messages come back as they were saved, to the byte, and in that order.
 /// - A save is whole or not at all, also when the process ends half-way, and visible to every call that begins
-///   after it returned. Making the same save again changes nothing.
+///   after it returned. Making the same save again changes nothing; it is known again by its messages, and by how
+///   far its summary goes. One that changes nothing makes no conversation.
 /// - A save that stands at another position than the conversation's end, and was not made before, fails with
 ///   [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never interleave.
+/// - A summary of messages that are not there yet is [`Refused`](MemoryErrorKind::Refused).
+/// - What a conversation says of when it was changed never goes backwards.
 /// - Loading and reading cost what they return, not what the conversation holds, unless the store says otherwise.
 /// - An unknown conversation is an empty one, not an error.
 /// - What is damaged is refused and kept as it is.
@@ -55,6 +58,10 @@ pub trait MemoryStore: Send + Sync {
     /// Removes the conversation and says whether there was one. One that somebody holds is
     /// [`Busy`](MemoryErrorKind::Busy).
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError>;
+
+    /// Removes the conversation if it was last changed before a moment, and says whether it did. One that somebody
+    /// holds is [`Busy`](MemoryErrorKind::Busy). Nobody comes between the look and the removal.
+    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError>;
 
     /// The conversations that `query` asks for; those that were changed longest ago first.
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError>;
@@ -103,6 +110,14 @@ macro_rules! forward_memory {
                 (**self).forget(id).await
             }
 
+            async fn expire(
+                &self,
+                id: &ConversationId,
+                unchanged_since: Timestamp,
+            ) -> Result<bool, MemoryError> {
+                (**self).expire(id, unchanged_since).await
+            }
+
             async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
                 (**self).list(query).await
             }
@@ -126,12 +141,32 @@ pub struct Remembered {
     pub messages: Vec<Arc<Message>>,
     /// The position of the message that comes next: how many there ever were.
     pub end: u64,
+    /// The position of the first message that is still there; those before it were trimmed.
+    #[serde(default)]
+    pub first: u64,
+    /// When it was last changed.
+    #[serde(default)]
+    pub changed: Timestamp,
 }
 
 impl Remembered {
     /// The end of a conversation.
     pub fn new(summary: Option<Summary>, messages: Vec<Arc<Message>>, end: u64) -> Self {
-        Self { summary, messages, end }
+        Self { summary, messages, end, ..Self::default() }
+    }
+
+    /// Says where it begins since it was trimmed.
+    #[must_use]
+    pub fn with_first(mut self, first: u64) -> Self {
+        self.first = first;
+        self
+    }
+
+    /// Says when it was last changed.
+    #[must_use]
+    pub fn with_changed(mut self, changed: Timestamp) -> Self {
+        self.changed = changed;
+        self
     }
 }
 

@@ -473,7 +473,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// The output as a value, when the tool returned one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<Value>,
     /// What went wrong, when something did; the content then says so in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -534,6 +534,11 @@ impl ToolResult {
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
+}
+
+/// A value that is there, also if it is `null`: a tool that returned `null` did return something.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// Text of an output: its text content, or its value as JSON when there is none.

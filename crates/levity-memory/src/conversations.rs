@@ -1,1 +1,319 @@
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
+use levity_core::{
+    ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind, MemoryStore,
+    Remembered, Timestamp, World,
+};
+
+use crate::kept::align;
+
+mod clean;
+mod turns;
+
+pub use clean::Cleaned;
+use turns::{Turn, Turns};
+
+/// How soon to look again whether another process has let go; longer each time, up to the second.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(200);
+
+/// Conversations over a [`MemoryStore`]: one run at a time on each, and those that nobody uses any more go.
+///
+/// - Runs of one conversation follow one another: in this process in the order in which they came, and across
+///   processes as far as the store can [`hold`](MemoryStore::hold).
+/// - One that was not changed for 30 days is read as an empty one, and removed.
+/// - When one is opened that has more than 10,000 messages, the oldest go: those that are in the summary first, and
+///   the others when there are twice as many.
+///
+/// Clones are the same conversations. An open one costs a few hundred bytes beside its messages.
+///
+/// ```
+/// # use levity_core::{Change, Message};
+/// # use levity_memory::{Conversations, InMemory};
+/// # use levity_test::ManualWorld as SystemWorld;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// let conversations = Conversations::new(InMemory::new(), SystemWorld::default());
+/// let id = conversations.new_id();
+///
+/// let open = conversations.open(&id, 100).await?; // whoever else opens it waits
+/// let change = Change::at(open.remembered().end).with_messages([Message::user("Good morning")]);
+/// open.save(change).await?;
+/// drop(open);
+///
+/// assert_eq!(conversations.open(&id, 100).await?.remembered().messages.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Conversations {
+    store: Arc<dyn MemoryStore>,
+    world: Arc<dyn World>,
+    turns: Arc<Turns>,
+    expiry: Option<Duration>,
+    max_messages: u64,
+    max_wait: Duration,
+}
+
+impl Conversations {
+    /// How often a host may want to [`keep_clean`](Self::keep_clean).
+    pub const CLEAN_EVERY: Duration = Duration::from_secs(60);
+
+    /// The conversations of a store.
+    pub fn new(store: impl MemoryStore + 'static, world: impl World + 'static) -> Self {
+        Self::shared(Arc::new(store), Arc::new(world))
+    }
+
+    /// The conversations of a store that others use, too.
+    pub fn shared(store: Arc<dyn MemoryStore>, world: Arc<dyn World>) -> Self {
+        Self {
+            store,
+            world,
+            turns: Arc::default(),
+            expiry: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+            max_messages: 10_000,
+            max_wait: Duration::from_secs(30),
+        }
+    }
+
+    /// After how long a conversation that was not changed is removed; 30 days by default.
+    #[must_use]
+    pub fn expire_after(mut self, time: Duration) -> Self {
+        self.expiry = Some(time);
+        self
+    }
+
+    /// Keeps conversations until they are forgotten.
+    #[must_use]
+    pub fn never_expire(mut self) -> Self {
+        self.expiry = None;
+        self
+    }
+
+    /// How many messages of a conversation are kept once they are in its summary; 10,000 by default. Of those that
+    /// are not, twice as many.
+    #[must_use]
+    pub fn max_messages(mut self, count: u64) -> Self {
+        self.max_messages = count;
+        self
+    }
+
+    /// How long to wait for another process that has the conversation; 30 seconds by default.
+    #[must_use]
+    pub fn max_wait(mut self, time: Duration) -> Self {
+        self.max_wait = time;
+        self
+    }
+
+    /// Where they are kept.
+    pub fn store(&self) -> &Arc<dyn MemoryStore> {
+        &self.store
+    }
+
+    /// A fresh id of 128 random bits: whoever does not know it cannot guess it.
+    pub fn new_id(&self) -> ConversationId {
+        ConversationId::random(&*self.world)
+    }
+
+    /// Waits until nobody else has the conversation, and loads at most `limit` of its last messages, beginning with
+    /// no answer whose call was left out.
+    ///
+    /// Dropping the future, also while it waits, leaves everything as it was.
+    ///
+    /// # Errors
+    /// [`Busy`](MemoryErrorKind::Busy) when another process still has it after [`max_wait`](Self::max_wait), and what
+    /// the store fails with.
+    pub async fn open(&self, id: &ConversationId, limit: usize) -> Result<Open, MemoryError> {
+        let turn = Turn::take(&self.turns, id).await;
+        let mut patience = Patience::new(self);
+        loop {
+            let hold = self.hold(id, &mut patience).await?;
+            let mut remembered = self.store.load(id, limit).await?;
+            let Some(moment) = self.expired(&remembered) else {
+                remembered.first = self.bound(id, &remembered).await?;
+                align(&mut remembered.messages);
+                let conversations = self.clone();
+                return Ok(Open { id: id.clone(), remembered, conversations, _hold: hold, _turn: turn });
+            };
+            // What is held is not removed, not even by its holder. Whoever comes between removes it, too.
+            drop(hold);
+            self.remove(id, moment, &mut patience).await?;
+        }
+    }
+
+    async fn hold(&self, id: &ConversationId, patience: &mut Patience<'_>) -> Result<Hold, MemoryError> {
+        loop {
+            match self.store.hold(id).await {
+                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    async fn remove(
+        &self,
+        id: &ConversationId,
+        moment: Timestamp,
+        patience: &mut Patience<'_>,
+    ) -> Result<(), MemoryError> {
+        match self.store.expire(id, moment).await {
+            Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await,
+            other => other.map(drop),
+        }
+    }
+
+    /// Before which moment it would have had to be changed, when that is too long ago.
+    fn expired(&self, remembered: &Remembered) -> Option<Timestamp> {
+        self.deadline().filter(|moment| is_expired(remembered.changed, *moment))
+    }
+
+    /// What was last changed before this is removed.
+    fn deadline(&self) -> Option<Timestamp> {
+        let age = u64::try_from(self.expiry?.as_millis()).unwrap_or(u64::MAX);
+        Some(Timestamp::from_millis(self.world.now().as_millis().saturating_sub(age)))
+    }
+
+    /// Trims what is too old, and says where the conversation begins then.
+    async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> Result<u64, MemoryError> {
+        let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
+        let end = remembered.end;
+        let summarised = end.saturating_sub(self.max_messages).min(upto);
+        let before = summarised.max(end.saturating_sub(self.max_messages.saturating_mul(2)));
+        if before > remembered.first {
+            self.store.trim(id, before).await?;
+        }
+        Ok(before.max(remembered.first))
+    }
+
+    /// Waits until nobody else has the conversation, removes it, and says whether there was one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
+        let _turn = Turn::take(&self.turns, id).await;
+        let mut patience = Patience::new(self);
+        loop {
+            match self.store.forget(id).await {
+                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// The conversations there are; those that were changed longest ago first.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+        let mut infos = self.store.list(query).await?;
+        if let Some(moment) = self.deadline() {
+            infos.retain(|info| !is_expired(info.changed, moment));
+        }
+        Ok(infos)
+    }
+
+    /// Removes conversations that were not changed for too long. Those that somebody has are passed over.
+    ///
+    /// # Errors
+    /// When the store cannot say what it has.
+    pub async fn clean_up(&self) -> Result<Cleaned, MemoryError> {
+        clean::clean_up(self).await
+    }
+
+    /// Cleans up again and again, for ever, with this time between. A host runs it beside its work, and ends it by
+    /// dropping it. What fails is tried again the next time.
+    pub async fn keep_clean(&self, every: Duration) -> Infallible {
+        loop {
+            // There is nobody to tell; whoever wants to know calls `clean_up`.
+            let _ = self.clean_up().await;
+            self.world.sleep(every.max(Duration::from_millis(1))).await;
+        }
+    }
+}
+
+/// Whether a conversation is too old. Of one that does not say when it was changed, nobody knows.
+fn is_expired(changed: Timestamp, moment: Timestamp) -> bool {
+    changed != Timestamp::default() && changed < moment
+}
+
+/// How long there is still to wait.
+struct Patience<'a> {
+    world: &'a dyn World,
+    left: Duration,
+    next: Duration,
+}
+
+impl<'a> Patience<'a> {
+    fn new(conversations: &'a Conversations) -> Self {
+        Self { world: &*conversations.world, left: conversations.max_wait, next: FIRST_LOOK }
+    }
+
+    /// Waits a little, or fails when the time is up.
+    async fn wait(&mut self, error: MemoryError) -> Result<(), MemoryError> {
+        if self.left.is_zero() {
+            return Err(error);
+        }
+        let time = self.next.min(self.left);
+        self.world.sleep(time).await;
+        self.left -= time;
+        self.next = (self.next * 2).min(LAST_LOOK);
+        Ok(())
+    }
+}
+
+/// A conversation that nobody else has until this is dropped.
+pub struct Open {
+    id: ConversationId,
+    remembered: Remembered,
+    conversations: Conversations,
+    // Others in this process get their turn when the store has been let go of.
+    _hold: Hold,
+    _turn: Turn,
+}
+
+impl Open {
+    /// Which.
+    pub fn id(&self) -> &ConversationId {
+        &self.id
+    }
+
+    /// What was loaded.
+    pub fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
+    /// Takes what was loaded out of it, so that nothing is kept twice.
+    pub fn take(&mut self) -> Remembered {
+        std::mem::take(&mut self.remembered)
+    }
+
+    /// Saves a change; one that does not say when is made now.
+    ///
+    /// # Errors
+    /// What the store fails with.
+    pub async fn save(&self, mut change: levity_core::Change) -> Result<(), MemoryError> {
+        if change.when == Timestamp::default() {
+            change.when = self.conversations.world.now();
+        }
+        self.conversations.store.save(&self.id, &change).await
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Conversations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversations")
+            .field("expiry", &self.expiry)
+            .field("max_messages", &self.max_messages)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}

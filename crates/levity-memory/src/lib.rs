@@ -4,6 +4,7 @@
 mod conversations;
 mod file;
 mod in_memory;
+mod kept;
 #[cfg(feature = "sqlite")]
 mod recall;
 #[cfg(feature = "sqlite")]
@@ -11,3 +12,7 @@ mod sqlite;
 mod window;
 
 pub use window::{Counter, Fit, Shown, View, Window};
+mod words;
+
+pub use conversations::{Cleaned, Conversations, Open};
+pub use in_memory::InMemory;

@@ -36,6 +36,14 @@ fn opaque() -> Opaque {
     Opaque::new("test", json!({"signature": "c2ln", "list": [1, -2, 2.5, null, true, {"ü": "\u{0}🪁"}]}))
 }
 
+#[test]
+fn a_tool_that_returned_null_returned_something() {
+    let result = ToolResult::new(&call(), Ok(ToolOutput::value(Value::Null)));
+    assert_eq!(result.text(), "null");
+    check(&result);
+    check(&ToolResult::new(&call(), Ok(ToolOutput::default())));
+}
+
 fn call() -> ToolCall {
     let mut call = ToolCall::new("c1", "add", json!({"a": 2, "b": -5, "c": 0.5, "type": "text"}));
     call.opaque = Some(opaque());

@@ -1,1 +1,4 @@
 //! Memory over real files and real processes.
+
+mod conversations;
+mod stores;

@@ -1,9 +1,15 @@
 use std::sync::Arc;
 
-use levity_core::{Change, ConversationId, MemoryError, MemoryStore, Message, Summary};
+use levity_core::{
+    Change, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message, Remembered, Summary,
+};
 
 use super::check::{abandon, both, kept, same};
 use super::samples::{ODD_IDS, messages};
+
+mod held;
+mod listed;
+mod positions;
 
 /// Checks a [`MemoryStore`].
 ///
@@ -11,34 +17,49 @@ use super::samples::{ODD_IDS, messages};
 ///
 /// What is checked:
 /// - an unknown conversation is an empty one, and can be forgotten;
-/// - messages come back as they were appended and in that order, provider data and media included;
-/// - `recent` returns the last ones, oldest first, and no more than asked for;
-/// - an empty append changes nothing;
-/// - an append is whole or not at all: dropped half-way, or beside another;
+/// - messages come back as they were saved and in that order, provider data and media, deep values and long texts
+///   included;
+/// - `load` returns the last ones, oldest first, no more than asked for, and none that are in the summary;
+/// - `read` goes through a conversation by positions, which never change;
+/// - a save that was made before changes nothing, and one at another position is refused as moved;
+/// - a change without messages and summary makes no conversation;
+/// - a save is whole or not at all: dropped half-way, or beside another;
 /// - conversations are kept apart, whatever their ids; an id may be refused, but not mixed up;
-/// - a summary can be set, replaced, and does not touch the messages;
+/// - a summary can be set, replaced, does not touch the messages, and stands only for messages that are there;
 /// - `search` finds a message by a word of it, in its own conversation only, and no more than asked for;
-/// - `forget` leaves nothing behind, and leaves the others alone.
+/// - `trim` removes what is before a position, and nothing else;
+/// - `list` has every conversation once, the one unchanged for longest first, and goes on from any;
+/// - one that is held is busy for others, can be saved, and is free when it is let go of;
+/// - `forget` and `expire` leave nothing behind, and leave the others alone.
 ///
-/// Not checked: how good a search is, and whether the store outlives the process.
+/// Not checked: how good a search is, what things cost, whether the store outlives the process, and whether another
+/// process finds held what is held here.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn memory_store<S: MemoryStore>(make: impl AsyncFn() -> S) {
     check_unknown(&make().await).await;
     check_order(&make().await).await;
+    positions::check_pages(&make().await).await;
+    positions::check_again(&make().await).await;
+    positions::check_moved(&make().await).await;
     check_whole(&make().await).await;
     check_apart(&make().await).await;
     check_summary(&make().await).await;
     check_search(&make().await).await;
+    positions::check_trim(&make().await).await;
+    listed::check_list(&make().await).await;
+    held::check_hold(&make().await).await;
     check_forget(&make().await).await;
+    listed::check_expire(&make().await).await;
 }
 
 const UNKNOWN: &str = "memory store: an unknown conversation is an empty one";
-const ORDER: &str = "memory store: messages come back as they were appended, and in that order";
-const WHOLE: &str = "memory store: an append is whole or not at all";
+const ORDER: &str = "memory store: messages come back as they were saved, and in that order";
+const WHOLE: &str = "memory store: a save is whole or not at all";
 const FORGET: &str = "memory store: `forget` leaves nothing behind";
 
+/// Saves messages where the conversation ends.
 async fn append(
     store: &impl MemoryStore,
     id: &ConversationId,
@@ -56,13 +77,155 @@ async fn recent(
     Ok(store.load(id, limit).await?.messages)
 }
 
-async fn summary_of(store: &impl MemoryStore, id: &ConversationId) -> Result<Option<String>, MemoryError> {
-    Ok(store.load(id, 0).await?.summary.map(|summary| summary.text.as_ref().to_owned()))
+async fn summary_of(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Option<(String, u64)> {
+    let summary = kept(store.load(id, 0).await, promise).summary;
+    summary.map(|summary| (summary.text.as_ref().to_owned(), summary.upto))
 }
 
-async fn set_summary(store: &impl MemoryStore, id: &ConversationId, text: &str) -> Result<(), MemoryError> {
+async fn set_summary(
+    store: &impl MemoryStore,
+    id: &ConversationId,
+    text: &str,
+    upto: u64,
+) -> Result<(), MemoryError> {
     let end = store.load(id, 0).await?.end;
-    store.save(id, &Change::at(end).with_summary(Summary::new(text, 0))).await
+    store.save(id, &Change::at(end).with_summary(Summary::new(text, upto))).await
+}
+
+/// A call was refused for this reason.
+#[track_caller]
+fn refused<T>(result: Result<T, MemoryError>, kind: MemoryErrorKind, promise: &str) {
+    let found = result.err().map(|error| error.kind());
+    assert!(found == Some(kind), "{promise}\n   found: {found:?}\nexpected: {kind:?}");
+}
+
+async fn check_unknown(store: &impl MemoryStore) {
+    let id = ConversationId::new("unknown");
+    for _ in 0..2 {
+        check_empty(store, &id, UNKNOWN).await;
+        same(&kept(store.forget(&id).await, UNKNOWN), &false, UNKNOWN);
+        kept(store.trim(&id, 3).await, UNKNOWN);
+    }
+    let promise = "memory store: a change of nothing makes no conversation";
+    kept(store.save(&id, &Change::at(0)).await, promise);
+    same(&listed::names(store, promise).await, &Vec::<String>::new(), promise);
+}
+
+async fn check_empty(store: &impl MemoryStore, id: &ConversationId, promise: &str) {
+    same(&kept(store.load(id, 10).await, promise), &Remembered::default(), promise);
+    same(&kept(store.read(id, 0, 10).await, promise), &Vec::new(), promise);
+    same(&kept(store.search(id, "sum", 10).await, promise), &Vec::new(), promise);
+}
+
+async fn all(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Vec<Arc<Message>> {
+    kept(recent(store, id, usize::MAX).await, promise)
+}
+
+async fn check_order(store: &impl MemoryStore) {
+    let id = ConversationId::new("order");
+    let sent = [messages(), hard()].concat();
+    let (first, rest) = sent.split_at(1);
+    kept(append(store, &id, first).await, ORDER);
+    kept(append(store, &id, &[]).await, "memory store: a change of nothing changes nothing");
+    kept(append(store, &id, rest).await, ORDER);
+    kept(append(store, &id, first).await, ORDER);
+    let expected: Vec<_> = sent.iter().chain(first).cloned().collect();
+    same(&all(store, &id, ORDER).await, &expected, ORDER);
+    let bytes = |messages: &Vec<Arc<Message>>| kept(serde_json::to_string(messages), ORDER);
+    same(&bytes(&all(store, &id, ORDER).await), &bytes(&expected), ORDER);
+    for limit in [0, 1, 3, expected.len(), expected.len() + 1] {
+        let promise = "memory store: `load` returns the last messages, oldest first";
+        let last = expected[expected.len().saturating_sub(limit)..].to_vec();
+        same(&kept(recent(store, &id, limit).await, promise), &last, promise);
+    }
+}
+
+/// Messages that are hard to keep: deep, long, with numbers at the edge and text that looks like an escape.
+fn hard() -> Vec<Arc<Message>> {
+    let deep = (0..64).fold(serde_json::json!({"\\ud800": "\\ud800"}), |inner, _| serde_json::json!([inner]));
+    let call = levity_core::ToolCall::new("deep", "deep", deep);
+    let numbers = serde_json::json!([u64::MAX, i64::MIN, 0.1, 1e308, -0.0, 5e-324, 123_456_789.123_456_79]);
+    let mut part = levity_core::Part::text("\u{feff}\u{0}\u{2029}");
+    part.set_opaque(levity_core::Opaque::new("test", numbers));
+    let nothing = levity_core::ToolOutput::value(serde_json::Value::Null);
+    let result = levity_core::ToolResult::new(&call, Ok(nothing));
+    [
+        Message::new(levity_core::Role::Assistant, [part, levity_core::Part::ToolCall(call)]),
+        Message::new(levity_core::Role::Tool, [levity_core::Part::ToolResult(result)]),
+        Message::user("long ".repeat(50_000)),
+        Message::user(""),
+    ]
+    .map(Arc::new)
+    .into()
+}
+
+fn batch(name: &str) -> Vec<Arc<Message>> {
+    (0..4).map(|n| Arc::new(Message::user(format!("{name} {n}")))).collect()
+}
+
+async fn check_whole(store: &impl MemoryStore) {
+    let id = ConversationId::new("dropped");
+    let (a, b) = (batch("a"), batch("b"));
+    let save = |messages: &[Arc<Message>]| Change::at(0).with_messages(messages.iter().cloned());
+    drop(abandon(store.save(&id, &save(&a))));
+    // A store that works elsewhere may take its time; whichever comes first, the other has moved.
+    let second = store.save(&id, &save(&b)).await;
+    let found = all(store, &id, WHOLE).await;
+    same(&found, if second.is_ok() { &b } else { &a }, WHOLE);
+
+    let id = ConversationId::new("beside");
+    let (at_a, at_b) = (save(&a), save(&b));
+    let (first, second) = both(store.save(&id, &at_a), store.save(&id, &at_b)).await;
+    assert!(first.is_ok() != second.is_ok(), "{WHOLE}\nfound: {first:?} and {second:?}");
+    let (found, expected) = (all(store, &id, WHOLE).await, if first.is_ok() { &a } else { &b });
+    same(&found, expected, WHOLE);
+    refused(first.and(second), MemoryErrorKind::Moved, WHOLE);
+}
+
+async fn check_apart(store: &impl MemoryStore) {
+    let promise = "memory store: conversations are kept apart";
+    let mut taken = Vec::new();
+    for id in ODD_IDS.map(ConversationId::new) {
+        if append(store, &id, &batch(id.as_str())).await.is_ok() {
+            kept(set_summary(store, &id, id.as_str(), 0).await, promise);
+            taken.push(id);
+        }
+    }
+    assert!(!taken.is_empty(), "memory store: some conversations can be kept");
+    for id in &taken {
+        same(&all(store, id, promise).await, &batch(id.as_str()), promise);
+        same(&summary_of(store, id, promise).await, &Some((id.to_string(), 0)), promise);
+    }
+    let mut names: Vec<_> = taken.iter().map(ToString::to_string).collect();
+    names.sort();
+    same(&listed::names(store, promise).await, &names, promise);
+}
+
+async fn check_summary(store: &impl MemoryStore) {
+    let promise = "memory store: a summary can be set and replaced";
+    let id = ConversationId::new("summary");
+    for summary in ["They met.", "They met and parted.\n\"Twice\" ü", ""] {
+        kept(set_summary(store, &id, summary, 0).await, promise);
+        same(&summary_of(store, &id, promise).await, &Some((summary.to_owned(), 0)), promise);
+    }
+    let promise = "memory store: a summary does not touch the messages";
+    same(&all(store, &id, promise).await, &Vec::new(), promise);
+    kept(append(store, &id, &messages()).await, promise);
+    kept(set_summary(store, &id, "Shorter.", 0).await, promise);
+    same(&all(store, &id, promise).await, &messages(), promise);
+
+    let promise = "memory store: what is in the summary is not loaded";
+    kept(set_summary(store, &id, "Longer.", 3).await, promise);
+    same(&all(store, &id, promise).await, &messages()[3..].to_vec(), promise);
+    same(&kept(recent(store, &id, 2).await, promise), &messages()[5..].to_vec(), promise);
+    kept(append(store, &id, &batch("more")).await, promise);
+    same(&summary_of(store, &id, promise).await, &Some(("Longer.".to_owned(), 3)), promise);
+
+    let promise = "memory store: a summary stands only for messages that are there";
+    refused(set_summary(store, &id, "All of it.", 12).await, MemoryErrorKind::Refused, promise);
+    let whole = Change::at(11).with_messages(batch("last")).with_summary(Summary::new("All of it.", 15));
+    kept(store.save(&id, &whole).await, promise);
+    same(&summary_of(store, &id, promise).await, &Some(("All of it.".to_owned(), 15)), promise);
 }
 
 async fn search(
@@ -74,94 +237,6 @@ async fn search(
     Ok(store.search(id, query, limit).await?.into_iter().map(|(_, message)| message).collect())
 }
 
-async fn check_unknown(store: &impl MemoryStore) {
-    let id = ConversationId::new("unknown");
-    for _ in 0..2 {
-        check_empty(store, &id, UNKNOWN).await;
-        kept(store.forget(&id).await, UNKNOWN);
-    }
-}
-
-async fn check_empty(store: &impl MemoryStore, id: &ConversationId, promise: &str) {
-    same(&kept(recent(store, id, 10).await, promise), &Vec::new(), promise);
-    same(&kept(summary_of(store, id).await, promise), &None, promise);
-    same(&kept(search(store, id, "sum", 10).await, promise), &Vec::new(), promise);
-}
-
-async fn all(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Vec<Arc<Message>> {
-    kept(recent(store, id, usize::MAX).await, promise)
-}
-
-async fn check_order(store: &impl MemoryStore) {
-    let id = ConversationId::new("order");
-    let sent = messages();
-    let (first, rest) = sent.split_at(1);
-    kept(append(store, &id, first).await, ORDER);
-    kept(append(store, &id, &[]).await, "memory store: an empty append changes nothing");
-    kept(append(store, &id, rest).await, ORDER);
-    kept(append(store, &id, first).await, ORDER);
-    let expected: Vec<_> = sent.iter().chain(first).cloned().collect();
-    same(&all(store, &id, ORDER).await, &expected, ORDER);
-    for limit in [0, 1, 3, expected.len(), expected.len() + 1] {
-        let promise = "memory store: `recent` returns the last messages, oldest first";
-        let last = expected[expected.len().saturating_sub(limit)..].to_vec();
-        same(&kept(recent(store, &id, limit).await, promise), &last, promise);
-    }
-}
-
-fn batch(name: &str) -> Vec<Arc<Message>> {
-    (0..4).map(|n| Arc::new(Message::user(format!("{name} {n}")))).collect()
-}
-
-async fn check_whole(store: &impl MemoryStore) {
-    let id = ConversationId::new("dropped");
-    drop(abandon(append(store, &id, &batch("a"))));
-    // A store that works elsewhere may take its time; what it appends later must stand before this.
-    kept(append(store, &id, &batch("b")).await, WHOLE);
-    let found = all(store, &id, WHOLE).await;
-    let expected = [batch("a"), batch("b")].concat();
-    assert!(found == expected || found == batch("b"), "{WHOLE}\nfound: {found:?}");
-
-    let id = ConversationId::new("beside");
-    let (a, b) = (batch("a"), batch("b"));
-    let (first, second) = both(append(store, &id, &a), append(store, &id, &b)).await;
-    kept(first, WHOLE);
-    kept(second, WHOLE);
-    let found = all(store, &id, WHOLE).await;
-    let ordered = found == [a.clone(), b.clone()].concat() || found == [b, a].concat();
-    assert!(ordered, "{WHOLE}\nfound: {found:?}");
-}
-
-async fn check_apart(store: &impl MemoryStore) {
-    let promise = "memory store: conversations are kept apart";
-    let mut taken = Vec::new();
-    for id in ODD_IDS.map(ConversationId::new) {
-        if append(store, &id, &batch(id.as_str())).await.is_ok() {
-            kept(set_summary(store, &id, id.as_str()).await, promise);
-            taken.push(id);
-        }
-    }
-    assert!(!taken.is_empty(), "memory store: some conversations can be kept");
-    for id in taken {
-        same(&all(store, &id, promise).await, &batch(id.as_str()), promise);
-        same(&kept(summary_of(store, &id).await, promise), &Some(id.as_str().to_owned()), promise);
-    }
-}
-
-async fn check_summary(store: &impl MemoryStore) {
-    let promise = "memory store: a summary can be set and replaced";
-    let id = ConversationId::new("summary");
-    for summary in ["They met.", "They met and parted.\n\"Twice\" ü"] {
-        kept(set_summary(store, &id, summary).await, promise);
-        same(&kept(summary_of(store, &id).await, promise), &Some(summary.to_owned()), promise);
-    }
-    let promise = "memory store: a summary does not touch the messages";
-    same(&all(store, &id, promise).await, &Vec::new(), promise);
-    kept(append(store, &id, &messages()).await, promise);
-    kept(set_summary(store, &id, "Shorter.").await, promise);
-    same(&all(store, &id, promise).await, &messages(), promise);
-}
-
 async fn check_search(store: &impl MemoryStore) {
     let promise = "memory store: `search` finds a message by a word of it";
     let (id, other) = (ConversationId::new("here"), ConversationId::new("there"));
@@ -169,12 +244,16 @@ async fn check_search(store: &impl MemoryStore) {
     kept(append(store, &id, &batch("a")).await, promise);
     kept(append(store, &id, std::slice::from_ref(&wanted)).await, promise);
     kept(append(store, &other, &[Arc::new(Message::user("A kingfisher, elsewhere."))]).await, promise);
+    for query in ["kingfisher", "KingFisher", "Is the \"kingfisher*\" (blue)?"] {
+        let found = kept(store.search(&id, query, 10).await, promise);
+        same(&found.first(), &Some(&(4, wanted.clone())), promise);
+    }
     let found = kept(search(store, &id, "kingfisher", 10).await, promise);
-    same(&found.first(), &Some(&wanted), promise);
     let stored = all(store, &id, promise).await;
     let own = found.iter().all(|message| stored.contains(message));
     assert!(own, "memory store: `search` stays in its conversation\nfound: {found:?}");
-    for (query, limit) in [("kingfisher", 0), ("kingfisher", 1), ("a", 2), ("", 3), ("\" OR * --%_'", 3)] {
+    let odd = ["a", "", "\" OR * --%_'", "NEAR(a b)", "text:a", "^a", "\u{0}", "a AND NOT", "{", "𝔸"];
+    for (query, limit) in [("kingfisher", 0), ("kingfisher", 1)].into_iter().chain(odd.map(|odd| (odd, 2))) {
         let promise = "memory store: `search` returns no more than asked for, whatever the query";
         let found = kept(search(store, &id, query, limit).await, promise);
         assert!(found.len() <= limit, "{promise}\nfound {} for {query:?}", found.len());
@@ -185,13 +264,14 @@ async fn check_forget(store: &impl MemoryStore) {
     let (id, other) = (ConversationId::new("gone"), ConversationId::new("stays"));
     for id in [&id, &other] {
         kept(append(store, id, &messages()).await, FORGET);
-        kept(set_summary(store, id, "They met.").await, FORGET);
+        kept(set_summary(store, id, "They met.", 0).await, FORGET);
     }
-    kept(store.forget(&id).await, FORGET);
+    same(&kept(store.forget(&id).await, FORGET), &true, FORGET);
     check_empty(store, &id, FORGET).await;
     let promise = "memory store: `forget` leaves other conversations alone";
     same(&all(store, &other, promise).await, &messages(), promise);
-    same(&kept(summary_of(store, &other).await, promise), &Some("They met.".to_owned()), promise);
+    same(&summary_of(store, &other, promise).await, &Some(("They met.".to_owned(), 0)), promise);
+    same(&listed::names(store, promise).await, &vec!["stays".to_owned()], promise);
     kept(append(store, &id, &batch("new")).await, FORGET);
     same(&all(store, &id, FORGET).await, &batch("new"), FORGET);
 }

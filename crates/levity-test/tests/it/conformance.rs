@@ -5,6 +5,7 @@ mod context_source;
 mod executor;
 mod journal;
 mod machine;
+mod memory_store;
 mod model;
 mod tool;
 mod tool_source;

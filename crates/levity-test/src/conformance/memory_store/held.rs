@@ -1,0 +1,37 @@
+//! Who has a conversation.
+
+use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
+
+use super::super::check::{abandon, kept, same};
+use super::{all, append, batch, listed, refused};
+
+pub(super) async fn check_hold(store: &impl MemoryStore) {
+    let promise = "memory store: one that is held is busy for others";
+    let (id, other) = (ConversationId::new("held"), ConversationId::new("free"));
+    let hold = kept(store.hold(&id).await, promise);
+    refused(store.hold(&id).await, MemoryErrorKind::Busy, promise);
+    refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
+    same(
+        &listed::names(store, promise).await,
+        &Vec::<String>::new(),
+        "memory store: holding makes no conversation",
+    );
+
+    let promise = "memory store: one that is held can be saved and read";
+    kept(append(store, &id, &batch("a")).await, promise);
+    kept(store.trim(&id, 1).await, promise);
+    same(&all(store, &id, promise).await, &batch("a")[1..].to_vec(), promise);
+    refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
+
+    let promise = "memory store: others are not held";
+    let second = kept(store.hold(&other).await, promise);
+    drop(hold);
+    refused(store.hold(&other).await, MemoryErrorKind::Busy, promise);
+
+    let promise = "memory store: one that was let go of is free";
+    drop(abandon(store.hold(&id)));
+    drop(kept(store.hold(&id).await, promise));
+    drop(second);
+    drop(kept(store.hold(&other).await, promise));
+    same(&kept(store.forget(&id).await, promise), &true, promise);
+}
