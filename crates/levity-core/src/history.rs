@@ -163,6 +163,20 @@ impl History {
         inner.push(Arc::new(answer));
     }
 
+    /// Whether `answer` has one result for each call of `reply`, in their order, and all ids are new.
+    fn follows(&self, reply: &Message, answer: &Message) -> bool {
+        let mut seen = HashSet::new();
+        let new = reply.calls().all(|call| {
+            !call.id.as_str().is_empty() && !self.inner.ids.contains(&call.id) && seen.insert(&call.id)
+        });
+        let plain = reply.role == Role::Assistant && reply.results().next().is_none();
+        let results = answer.parts.iter().map(|part| match part {
+            Part::ToolResult(result) => Some(&result.call),
+            _ => None,
+        });
+        new && plain && answer.role == Role::Tool && results.eq(reply.calls().map(|call| Some(&call.id)))
+    }
+
     /// Adds the messages of another history from a place on; they are shared, not copied.
     ///
     /// # Errors
@@ -327,6 +341,15 @@ impl TryFrom<Vec<Message>> for History {
     type Error = HistoryError;
 
     fn try_from(messages: Vec<Message>) -> Result<Self, HistoryError> {
+        Self::try_from(messages.into_iter().map(Arc::new).collect::<Vec<_>>())
+    }
+}
+
+/// Checks a list of messages from outside; they are shared, not copied.
+impl TryFrom<Vec<Arc<Message>>> for History {
+    type Error = HistoryError;
+
+    fn try_from(messages: Vec<Arc<Message>>) -> Result<Self, HistoryError> {
         let mut history = Self::new();
         let mut messages = messages.into_iter().peekable();
         while let Some(message) = messages.next() {
@@ -335,7 +358,14 @@ impl TryFrom<Vec<Message>> for History {
                 continue;
             }
             let at = history.len();
-            let mut exchange = history.open(Arc::new(message.clone()))?;
+            if let Some(answer) = messages.next_if(|next| history.follows(&message, next)) {
+                let inner = Arc::make_mut(&mut history.inner);
+                inner.ids.extend(message.calls().map(|call| call.id.clone()));
+                inner.push(message);
+                inner.push(answer);
+                continue;
+            }
+            let mut exchange = history.open(message.clone())?;
             // A call that `open` had to rename has an id that is empty or used twice.
             let renamed =
                 message.calls().zip(exchange.reply.calls()).find(|(call, taken)| call.id != taken.id);
@@ -343,9 +373,9 @@ impl TryFrom<Vec<Message>> for History {
                 return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
             }
             let answer = messages.next_if(|next| next.role == Role::Tool);
-            for part in answer.into_iter().flat_map(|answer| answer.parts) {
+            for part in answer.iter().flat_map(|answer| &answer.parts) {
                 match part {
-                    Part::ToolResult(result) => exchange.answer(result)?,
+                    Part::ToolResult(result) => exchange.answer(result.clone())?,
                     _ => return Err(HistoryError::OrphanResult { at: at + 1 }),
                 }
             }

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Child, ContextSource, Executor, History, Limits, Message, RunId, ToolError};
+use levity_core::{
+    Child, ContextSource, ConversationId, Executor, History, Limits, Message, RunId, ToolError,
+};
 use levity_runtime::{Job, Runtime};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -11,7 +13,7 @@ use crate::builder::AgentBuilder;
 use crate::executor::AgentExecutor;
 use crate::fork::Fork;
 use crate::gather::Gathered;
-use crate::machine::AgentMachine;
+use crate::machine::{AgentMachine, Past, Start};
 use crate::output::OutputCheck;
 use crate::resume::Resume;
 use crate::run::{AgentRun, Run};
@@ -112,8 +114,19 @@ impl Agent {
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
     /// not read.
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
-        let system = self.inner.spec.instructions.clone();
-        AgentMachine::new(self.inner.spec.clone(), goal.into(), History::new(), system, None)
+        let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
+        self.begin(goal.into(), Past::default(), gathered, None)
+    }
+
+    fn begin(
+        &self,
+        goal: Message,
+        past: Past,
+        gathered: Gathered,
+        output: Option<OutputCheck>,
+    ) -> AgentMachine {
+        let Gathered { system, beside } = gathered;
+        AgentMachine::new(self.inner.spec.clone(), Start { goal, past, system, beside, output })
     }
 
     /// Builds the machine again from the state it saved before its first input. A run whose answer was wanted
@@ -159,12 +172,10 @@ impl Agent {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
             None => {
-                let gathered = self.gather(task).await;
-                let system = gathered.map(Gathered::joined).map_err(|error| {
+                let gathered = self.gather(task).await.map_err(|error| {
                     ToolError::failed("the agent's context could not be had").with_source(error)
                 })?;
-                let spec = self.inner.spec.clone();
-                AgentMachine::new(spec, task.into(), History::new(), system, None)
+                self.begin(task.into(), Past::default(), gathered, None)
             }
         };
         Ok(Child::new(machine, self.executor(), self.inner.limits))
@@ -179,18 +190,25 @@ impl Agent {
     pub(crate) fn job(
         &self,
         goal: Message,
-        history: History,
+        before: Before,
         output: Option<OutputCheck>,
     ) -> Job<AgentMachine> {
-        let spec = self.inner.spec.clone();
-        if self.inner.context.is_empty() {
-            let system = spec.instructions.clone();
-            return Job::new(AgentMachine::new(spec, goal, history, system, output), self.executor());
-        }
+        let before = match before {
+            Before::History(history) if self.inner.context.is_empty() => {
+                let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
+                let past = Past { history, ..Past::default() };
+                return Job::new(self.begin(goal, past, gathered, output), self.executor());
+            }
+            before => before,
+        };
         let agent = self.clone();
         let machine = async move {
-            let system = agent.gather(&goal.text()).await?.joined();
-            Ok(AgentMachine::new(spec, goal, history, system, output))
+            let past = match before {
+                Before::History(history) => Past { history, ..Past::default() },
+                Before::Conversation(id) => agent.past(&id).await?,
+            };
+            let gathered = agent.gather(&goal.text()).await?;
+            Ok(agent.begin(goal, past, gathered, output))
         };
         Job::deferred(machine, self.executor())
     }
@@ -203,6 +221,12 @@ impl Agent {
         let agent = self.clone();
         job.audit(move |_, state| async move { agent.restore_as(&state, output) })
     }
+}
+
+/// What a run goes on from.
+pub(crate) enum Before {
+    History(History),
+    Conversation(ConversationId),
 }
 
 impl fmt::Debug for Agent {

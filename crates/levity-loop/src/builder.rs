@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, ContextSource, Hints, Limits, Model, Options, Permit, Program, Resolver, Tool, ToolChoice,
-    ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox, WorkspaceView,
+    Approver, ContextSource, Hints, Limits, MemoryStore, Model, Options, Permit, Program, Resolver, Tool,
+    ToolChoice, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox, WorkspaceView, estimate_tokens,
 };
+use levity_memory::{Conversations, Window};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, Inner};
 use crate::asked;
 use crate::error::{Error, Result};
-use crate::executor::{AgentExecutor, CHEAP, SLOTS, ToolsDigest, ToolsWorst};
+use crate::executor::{AgentExecutor, CHEAP, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
 use crate::spec::AgentSpec;
 use crate::strategy::{Low, Planner, Reflector};
 use crate::wait;
@@ -41,6 +42,14 @@ pub struct AgentBuilder {
     max_output: Option<usize>,
     max_concurrent: Option<usize>,
     audit: bool,
+    memory: Option<Keeps>,
+    window: Option<Window>,
+}
+
+/// Where conversations are kept.
+enum Keeps {
+    Store(Arc<dyn MemoryStore>),
+    Conversations(Conversations),
 }
 
 impl AgentBuilder {
@@ -70,6 +79,8 @@ impl AgentBuilder {
             max_output: None,
             max_concurrent: None,
             audit: cfg!(feature = "audit"),
+            memory: None,
+            window: None,
         }
     }
 
@@ -256,7 +267,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Another model for a purpose: `planner`, `reflector`, or `cheap` for [`Low::Switch`].
+    /// Another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for [`Low::Switch`].
     pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
         self.slots.insert(slot.into(), Arc::new(model));
         self
@@ -306,6 +317,39 @@ impl AgentBuilder {
     /// [`DEFAULT_CONTEXT_BUDGET`](Self::DEFAULT_CONTEXT_BUDGET) by default.
     pub fn context_budget(mut self, tokens: usize) -> Self {
         self.context_budget = tokens;
+        self
+    }
+
+    /// Where conversations are kept; see [`Run::conversation`](crate::Run::conversation). Nowhere by default.
+    pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
+        self.memory = Some(Keeps::Store(Arc::new(store)));
+        self
+    }
+
+    /// Where conversations are kept, with settings of their own: when they expire, how long they may become.
+    pub fn conversations(mut self, conversations: Conversations) -> Self {
+        self.memory = Some(Keeps::Conversations(conversations));
+        self
+    }
+
+    /// How much of a conversation the model is shown. By default it is what its context window has room for, and of
+    /// earlier runs of a conversation the last 10 messages; what has left is summed up.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_memory::Window;
+    /// # use levity_test::ScriptedModel;
+    /// let agent = Agent::builder(ScriptedModel::new()).window(Window::new().tokens(8_000).messages(20)).build();
+    /// # assert!(agent.is_ok());
+    /// ```
+    pub fn window(mut self, window: Window) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Asks no model for summaries: of what has left the window, a list of who said what is shown.
+    pub fn without_summaries(mut self) -> Self {
+        self.spec.summaries = false;
         self
     }
 
@@ -366,7 +410,12 @@ impl AgentBuilder {
         if self.audit && !self.runtime.journal().keeps() {
             self.runtime = self.runtime.with_journal(MemoryJournal::new());
         }
+        self.set_window();
         let world = self.runtime.world().clone();
+        let conversations = self.memory.take().map(|memory| match memory {
+            Keeps::Store(store) => Conversations::shared(store, world.clone()),
+            Keeps::Conversations(conversations) => conversations,
+        });
         let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
         if let Some(time) = self.tool_timeout {
             tools = tools.timeout(time);
@@ -378,6 +427,8 @@ impl AgentBuilder {
             tools = tools.max_concurrent(calls);
         }
         let tools = tools.build()?;
+        self.spec.tool_tokens =
+            tools.specs().iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -388,6 +439,7 @@ impl AgentBuilder {
             approver: self.approver,
             resolver: self.resolver,
             settings: self.spec.settings(),
+            conversations,
             world,
             model_timeout: self.model_timeout,
             digest: ToolsDigest::default(),
@@ -404,6 +456,23 @@ impl AgentBuilder {
         }))
     }
 
+    /// What the models have room for, beside their replies.
+    fn set_window(&mut self) {
+        let others = self.slots.iter().filter(|(slot, _)| *slot != SUMMARISER).map(|(_, model)| model);
+        let models = std::iter::once(&self.model).chain(others);
+        let most = models.filter_map(|model| room(&**model, self.spec.options.max_tokens)).min();
+        let fit = |window: Window| match (window.max_tokens(), most) {
+            (None, Some(most)) => window.tokens(most),
+            _ => window,
+        };
+        self.spec.window = fit(self.window.clone().unwrap_or_else(|| Window::new().all_messages()));
+        self.spec.talk_window = fit(self.window.clone().unwrap_or_default());
+        let summariser = self.slots.get(SUMMARISER).unwrap_or(&self.model);
+        if let Some(room) = room(&**summariser, None) {
+            self.spec.summary_room = room / 2;
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let wrong = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
         if self.spec.max_turns == 0 {
@@ -416,7 +485,8 @@ impl AgentBuilder {
             return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
         }
         if let Some(slot) = self.slots.keys().find(|slot| !SLOTS[1..].contains(&slot.as_str())) {
-            let problem = format!("has no slot `{slot}`; there are `planner`, `reflector` and `cheap`");
+            let problem =
+                format!("has no slot `{slot}`; there are `planner`, `reflector`, `summariser` and `cheap`");
             return wrong("model_for", &problem);
         }
         let cheap = self.slots.contains_key(CHEAP);
@@ -438,6 +508,15 @@ impl std::fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentBuilder").field("model", &self.model.card().id).finish_non_exhaustive()
     }
+}
+
+/// What a model has room for in a request, with something to spare: counts are estimates until the provider has
+/// counted.
+fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
+    let card = model.card();
+    let window = card.window?;
+    let reply = max_tokens.or(card.max_output).unwrap_or(8_192).min(window / 4);
+    Some((window - reply) / 20 * 19)
 }
 
 /// Shows among the tools what the loop does itself, before any dispatcher sees the call.

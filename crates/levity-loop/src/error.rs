@@ -1,4 +1,4 @@
-use levity_core::{Limit, ModelError, RunId, Waiting};
+use levity_core::{Limit, MemoryError, ModelError, RunId, Waiting};
 
 use crate::Answer;
 
@@ -66,6 +66,15 @@ pub enum Error {
         /// What had been reached.
         partial: Box<Answer>,
     },
+    /// The conversation could not be had, or what was said could not be kept in it.
+    #[error("the conversation could not be kept")]
+    Memory {
+        /// Why.
+        #[source]
+        source: MemoryError,
+        /// What had been reached: the answer may be there.
+        partial: Option<Box<Answer>>,
+    },
     /// All that the run does is wait, and it was left in its journal; see [`Run::park`](crate::Run::park).
     #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
     Parked {
@@ -118,6 +127,8 @@ pub enum ErrorKind {
     Behaviour,
     /// The answer has another shape.
     Output,
+    /// The conversation could not be had or kept.
+    Memory,
     /// The run waits, and was left in its journal.
     Parked,
     /// The run could not be driven on.
@@ -134,6 +145,7 @@ impl Error {
             Self::Model { .. } => ErrorKind::Model,
             Self::Behaviour { .. } => ErrorKind::Behaviour,
             Self::Output { .. } => ErrorKind::Output,
+            Self::Memory { .. } => ErrorKind::Memory,
             Self::Parked { .. } => ErrorKind::Parked,
             Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) | Self::Control(_) => {
                 ErrorKind::Runtime
@@ -146,6 +158,7 @@ impl Error {
         match self {
             Self::Model { source, .. } => source.is_retryable(),
             Self::Runtime { source, .. } => source.is_retryable(),
+            Self::Memory { source, .. } => source.is_retryable(),
             _ => false,
         }
     }
@@ -159,7 +172,7 @@ impl Error {
             | Self::Behaviour { partial, .. }
             | Self::Output { partial, .. }
             | Self::Internal { partial, .. } => Some(partial),
-            Self::Runtime { partial, .. } => partial.as_deref(),
+            Self::Runtime { partial, .. } | Self::Memory { partial, .. } => partial.as_deref(),
             _ => None,
         }
     }

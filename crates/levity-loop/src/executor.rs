@@ -13,6 +13,7 @@ use levity_core::{
     Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
     ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst,
 };
+use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
 
@@ -21,7 +22,10 @@ use crate::notes;
 use crate::wait;
 
 /// What models are called for; all fall back on the first.
-pub(crate) const SLOTS: [&str; 4] = ["main", "planner", "reflector", CHEAP];
+pub(crate) const SLOTS: [&str; 5] = ["main", "planner", "reflector", SUMMARISER, CHEAP];
+
+/// The slot of the model that sums up what has left the window.
+pub(crate) const SUMMARISER: &str = "summariser";
 
 /// The slot of the model that is called once little money or few tokens are left.
 pub(crate) const CHEAP: &str = "cheap";
@@ -44,6 +48,8 @@ pub(crate) struct AgentExecutor {
     /// Fingerprints of the settings, by name.
     pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
+    /// Where what is said is kept.
+    pub(crate) conversations: Option<Conversations>,
     pub(crate) model_timeout: Duration,
     pub(crate) digest: ToolsDigest,
     pub(crate) tools_worst: ToolsWorst,
@@ -211,6 +217,7 @@ impl Executor for AgentExecutor {
                 let call = ToolCall::new(id, wait::NAME, wait::args(wait.time));
                 Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
             }
+            Effect::Save(_) => Prepared::new(EffectClass::Idempotent),
             _ => Prepared::new(EffectClass::ReadOnly),
         }
     }
@@ -234,6 +241,7 @@ impl Executor for AgentExecutor {
             // By far the largest of the futures: in a box, so that the others need not be as large.
             Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             Effect::Ask(ask) => self.ask(&ask).await,
+            Effect::Save(save) => Box::pin(self.save(save)).await,
             _ => Outcome::Unknown,
         }
     }

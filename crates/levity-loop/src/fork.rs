@@ -81,7 +81,7 @@ impl Fork {
             AgentMachine::check_kind(&kind)?;
             let machine = agent.restore_as(&state, output)?;
             let gathered = agent.gather(&machine.goal().text()).await.map_err(|error| error.to_string())?;
-            Ok(machine.with_system(gathered.joined()))
+            Ok(machine.forked(gathered))
         })
     }
 }

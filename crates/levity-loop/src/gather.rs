@@ -26,16 +26,6 @@ pub(crate) struct Gathered {
     pub(crate) beside: Option<Arc<str>>,
 }
 
-impl Gathered {
-    /// All of it as one text.
-    pub(crate) fn joined(self) -> Option<Arc<str>> {
-        match (self.system, self.beside) {
-            (Some(system), Some(beside)) => Some(format!("{system}\n\n{beside}").into()),
-            (system, beside) => system.or(beside),
-        }
-    }
-}
-
 impl Agent {
     /// The blocks of all context sources for a goal, in the order in which the sources were added.
     pub(crate) async fn gather(&self, goal: &str) -> Result<Gathered, Cause> {

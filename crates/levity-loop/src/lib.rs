@@ -37,6 +37,7 @@ mod resume;
 mod run;
 mod spec;
 mod strategy;
+mod talk;
 mod wait;
 mod way;
 

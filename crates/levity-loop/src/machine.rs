@@ -3,9 +3,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
-    Hold, Limit, Machine, MachineKind, Message, ModelError, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stats,
-    Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
+    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Hold,
+    Input, Limit, Machine, MachineKind, Message, ModelError, Outcome, OutputSchema, Part, Phase, Response,
+    Role, RunId, Stats, Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +17,7 @@ mod plan;
 mod save;
 mod window;
 
+use crate::gather::Gathered;
 use crate::notes;
 use crate::output::OutputCheck;
 use crate::spec::AgentSpec;
@@ -173,7 +174,12 @@ impl AgentMachine {
         Self::with_state(spec, output, state, past.hold)
     }
 
-    fn with_state(spec: Arc<AgentSpec>, output: Option<OutputCheck>, state: State, hold: Option<Hold>) -> Self {
+    fn with_state(
+        spec: Arc<AgentSpec>,
+        output: Option<OutputCheck>,
+        state: State,
+        hold: Option<Hold>,
+    ) -> Self {
         let mut machine = Self { spec, output, state, hold };
         machine.show_summary();
         machine
@@ -209,12 +215,6 @@ impl AgentMachine {
         Ok(Self::with_state(spec, output, state, None))
     }
 
-    /// Says something else before the conversation from now on.
-    pub(crate) fn with_system(mut self, system: Option<Arc<str>>) -> Self {
-        self.state.system = system;
-        self
-    }
-
     /// What it was told to do.
     pub(crate) fn goal(&self) -> &Message {
         &self.state.goal
@@ -225,8 +225,9 @@ impl AgentMachine {
         self.hold = Some(hold);
     }
 
-    /// Says that it goes another way than the run that it began as.
-    pub(crate) fn forked(mut self) -> Self {
+    /// Goes another way than the run that it began as, with other context.
+    pub(crate) fn forked(mut self, gathered: Gathered) -> Self {
+        (self.state.system, self.state.beside) = (gathered.system, gathered.beside);
         self.state.talk = self.state.talk.map(Talk::forked);
         self
     }
@@ -305,7 +306,10 @@ impl AgentMachine {
         match (waiting, outcome) {
             (Waiting::Save, Outcome::Saved(done)) => self.saved(done, step),
             (Waiting::Summary, outcome) => self.summary_came(outcome, step),
-            (waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection), Outcome::Model(Err(error))) => {
+            (
+                waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection),
+                Outcome::Model(Err(error)),
+            ) => {
                 self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
                 self.no_reply(&waiting, error, step);
             }

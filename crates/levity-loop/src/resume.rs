@@ -63,10 +63,12 @@ impl Resume {
 
     fn job(&self) -> Job<AgentMachine> {
         let (agent, output) = (self.way.agent.clone(), self.way.output.clone());
+        let joining = agent.clone();
         Job::resume(self.run.clone(), agent.executor(), move |kind, state| {
             AgentMachine::check_kind(kind)?;
             agent.restore_as(state, output)
         })
+        .joined(move |machine| Box::pin(async move { joining.join(machine).await }))
     }
 }
 

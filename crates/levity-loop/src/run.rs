@@ -4,13 +4,16 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use levity_core::{Ask, Ending, Event, Failure, History, Limits, Machine, Message, RunId, Status};
+use levity_core::{
+    Ask, ConversationId, Ending, Event, Failure, History, Limits, Machine, MemoryError, Message, RunId,
+    Status,
+};
 use levity_runtime::{Control, ControlError, Done, Events, Job, RunHandle, Stopped};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Before};
 use crate::answer::Answer;
 use crate::error::{Error, Result};
 use crate::machine::AgentMachine;
@@ -34,18 +37,40 @@ use crate::way::Way;
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct Run {
     goal: Message,
-    history: History,
+    before: Before,
     way: Way,
 }
 
 impl Run {
     pub(crate) fn new(agent: Agent, goal: Message) -> Self {
-        Self { goal, history: History::new(), way: Way::new(agent) }
+        Self { goal, before: Before::History(History::new()), way: Way::new(agent) }
     }
 
     /// Goes on from an earlier conversation.
     pub fn history(mut self, history: History) -> Self {
-        self.history = history;
+        self.before = Before::History(history);
+        self
+    }
+
+    /// Goes on with a conversation in the agent's memory, in place of a history: what was said before is there, and what
+    /// is said now is kept. Whoever else works on the conversation is waited for.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_memory::InMemory;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// # let model = ScriptedModel::new().reply("Good to know.").reply("Blue.");
+    /// let agent = Agent::builder(model).memory(InMemory::new()).build()?;
+    /// agent.run("My favourite colour is blue.").conversation("c1").await?;
+    /// let answer = agent.run("What is my favourite colour?").conversation("c1").await?;
+    /// assert_eq!(answer.history().len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
+        self.before = Before::Conversation(id.into());
         self
     }
 
@@ -135,7 +160,7 @@ impl Run {
     fn into_job(self) -> (Way, Job<AgentMachine>) {
         let agent = &self.way.agent;
         // What is set on the run itself comes later, and counts.
-        let job = agent.job(self.goal, self.history, self.way.output.clone()).limits(agent.limits());
+        let job = agent.job(self.goal, self.before, self.way.output.clone()).limits(agent.limits());
         (self.way, job)
     }
 }
@@ -220,32 +245,36 @@ impl<T> fmt::Debug for TypedRun<T> {
 /// # }
 /// ```
 #[must_use = "dropping the handle stops the run"]
-#[derive(Debug)]
-pub struct AgentRun(RunHandle<AgentMachine>);
+pub struct AgentRun {
+    handle: RunHandle<AgentMachine>,
+    agent: Agent,
+    /// What is left to do once the run has ended.
+    rest: Option<Pin<Box<dyn Future<Output = Result<Answer>> + Send>>>,
+}
 
 impl AgentRun {
-    pub(crate) fn new(handle: RunHandle<AgentMachine>) -> Self {
-        Self(handle)
+    pub(crate) fn new(agent: Agent, handle: RunHandle<AgentMachine>) -> Self {
+        Self { handle, agent, rest: None }
     }
 
     /// The run's id.
     pub fn id(&self) -> &RunId {
-        self.0.id()
+        self.handle.id()
     }
 
     /// What happens in the run and its children: at the first call from the start, later from now on.
     pub fn events(&mut self) -> Events {
-        self.0.events()
+        self.handle.events()
     }
 
     /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left.
     pub async fn stop(self) {
-        self.0.stop().await;
+        self.handle.stop().await;
     }
 
     /// Tells the run what to do, from anywhere: it can be cloned and sent away.
     pub fn control(&self) -> &Control {
-        self.0.control()
+        self.handle.control()
     }
 
     /// Begins nothing new; what has begun goes on to its end.
@@ -317,8 +346,36 @@ impl Future for AgentRun {
     type Output = Result<Answer>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(conclude)
+        if self.rest.is_none() {
+            let ended = std::task::ready!(Pin::new(&mut self.handle).poll(cx));
+            if ended.as_ref().is_ok_and(|done| done.machine.unsaved().is_none()) || ended.is_err() {
+                return Poll::Ready(conclude(ended));
+            }
+            let agent = self.agent.clone();
+            self.rest = Some(Box::pin(finish(agent, ended)));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
     }
+}
+
+impl fmt::Debug for AgentRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AgentRun").field(self.id()).finish()
+    }
+}
+
+/// Saves what a run that was ended at once had no time to save, and says how it ended.
+pub(crate) async fn finish(
+    agent: Agent,
+    ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>,
+) -> Result<Answer> {
+    if let Ok(done) = &ended {
+        agent.save_rest(&done.machine).await;
+    }
+    conclude(ended)
 }
 
 /// Turns the end of a run into an answer, or an error that carries what was reached.
@@ -332,6 +389,9 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
             Err(Error::Parked { run, waiting })
         }
         Err(Stopped { run, machine, error, .. }) => {
+            if let Some(source) = memory_error(&error) {
+                return Err(Error::Memory { source, partial: None });
+            }
             let partial = machine.map(|machine| {
                 let (usage, stats) = machine.so_far();
                 let mut ending = Ending::new(Status::Failed(Failure::Internal(error.to_string())));
@@ -341,6 +401,14 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
             });
             Err(Error::Runtime { source: error, partial })
         }
+    }
+}
+
+/// Why a conversation could not be had, if that is why a run did not begin.
+fn memory_error(error: &levity_runtime::Error) -> Option<MemoryError> {
+    match error {
+        levity_runtime::Error::Prepare { cause, .. } => cause.as_error().downcast_ref().cloned(),
+        _ => None,
     }
 }
 
@@ -357,6 +425,7 @@ fn judge(answer: Answer) -> Result<Answer> {
         Status::Failed(Failure::Model(source)) => Error::Model { source, partial },
         Status::Failed(Failure::Behaviour(what)) => Error::Behaviour { what, partial },
         Status::Failed(Failure::Output(complaint)) => Error::Output { complaint, partial },
+        Status::Failed(Failure::Memory(source)) => Error::Memory { source, partial: Some(partial) },
         Status::Failed(failure) => Error::Internal { what: failure.to_string(), partial },
         _ => return Ok(*partial),
     })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
+use levity_memory::Window;
 
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
@@ -31,6 +32,17 @@ pub(crate) struct AgentSpec {
     pub(crate) asks_user: bool,
     /// Whether the model ends the run by a tool.
     pub(crate) finishes: bool,
+    /// How much the model is shown.
+    pub(crate) window: Window,
+    /// How much it is shown in a conversation.
+    pub(crate) talk_window: Window,
+    /// Whether a model is asked for summaries, and of how many tokens it may make one.
+    pub(crate) summaries: bool,
+    pub(crate) summary_room: u64,
+    /// About how many tokens the tools have.
+    pub(crate) tool_tokens: u64,
+    /// The tool that reads long results in pieces.
+    pub(crate) reader: &'static str,
 }
 
 impl AgentSpec {
@@ -65,6 +77,12 @@ impl Default for AgentSpec {
             longest_wait: None,
             asks_user: false,
             finishes: false,
+            window: Window::new().all_messages(),
+            talk_window: Window::new(),
+            summaries: true,
+            summary_room: 8_000,
+            tool_tokens: 0,
+            reader: "read_result",
             when_low: Low::default(),
         }
     }

@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::error::Result;
 use crate::machine::AgentMachine;
 use crate::output::OutputCheck;
-use crate::run::{AgentRun, conclude};
+use crate::run::{AgentRun, finish};
 
 /// What can be set on a run before it is driven.
 pub(crate) struct Way {
@@ -37,7 +37,8 @@ impl Way {
     /// Drives a job on a task of its own.
     pub(crate) fn start(self, job: Job<AgentMachine>) -> AgentRun {
         let runtime = self.agent.runtime().clone();
-        AgentRun::new(runtime.start(self.set_up(job)))
+        let agent = self.agent.clone();
+        AgentRun::new(agent, runtime.start(self.set_up(job)))
     }
 
     /// Drives a job to its end.
@@ -46,8 +47,9 @@ impl Way {
         job: Job<AgentMachine>,
     ) -> Pin<Box<dyn Future<Output = Result<Answer>> + Send>> {
         let runtime = self.agent.runtime().clone();
+        let agent = self.agent.clone();
         let job = self.set_up(job);
-        Box::pin(async move { conclude(runtime.run(job).await) })
+        Box::pin(async move { finish(agent, runtime.run(job).await).await })
     }
 
     fn set_up(self, job: Job<AgentMachine>) -> Job<AgentMachine> {

@@ -42,7 +42,6 @@ async fn what_lasts_stands_before_the_instructions_and_the_rest_apart() {
     assert_eq!(gathered.system.as_deref(), Some(&*long));
     let run = format!("{INTRO}\n\n--- now ---\ndirty\n\n--- asked ---\nTidy up in 85\n\n{END}");
     assert_eq!(gathered.beside.as_deref(), Some(&*run));
-    assert_eq!(gathered.joined().as_deref(), Some(&*format!("{long}\n\n{run}")));
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_core::{Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Step};
+use levity_core::{
+    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Step,
+};
 use levity_memory::{Counter, View, Window};
 use serde::{Deserialize, Serialize};
 
@@ -146,7 +148,9 @@ impl AgentMachine {
     /// Asks a model again for a summary that it owes, when it is time.
     fn ask_again(&mut self, next: Next, step: &mut Step) -> bool {
         let turn = self.state.stats.turns;
-        let Some(owed) = self.state.shown.owed.as_ref().filter(|owed| owed.turn <= turn) else { return false };
+        let Some(owed) = self.state.shown.owed.as_ref().filter(|owed| owed.turn <= turn) else {
+            return false;
+        };
         let (view, old, from) = (self.state.shown.view.clone(), owed.summary.clone(), owed.from);
         self.summarise(Folding { view, old, from, given: 0, next }, step)
     }
@@ -162,7 +166,8 @@ impl AgentMachine {
             return false;
         }
         let Some(window) = &self.state.shown.window else { return false };
-        let request = window.summary_request(folding.old.as_deref(), self.leaving(&folding), self.spec.summary_room);
+        let request =
+            window.summary_request(folding.old.as_deref(), self.leaving(&folding), self.spec.summary_room);
         folding.given = request.history.tokens();
         self.state.shown.folding = Some(folding);
         let slot = self.slot("summariser");

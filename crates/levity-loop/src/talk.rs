@@ -1,0 +1,89 @@
+//! Runs that are part of a conversation.
+
+use levity_core::{
+    Cause, Change, ConversationId, History, Hold, MemoryError, MemoryErrorKind, Outcome, Save, Timestamp,
+};
+use levity_memory::Conversations;
+
+use crate::agent::Agent;
+use crate::executor::AgentExecutor;
+use crate::machine::{AgentMachine, Past, Talk};
+
+/// How many messages that are in no summary yet are loaded.
+const LOAD: usize = 256;
+/// How often a save is tried before the run is told.
+const TRIES: u32 = 3;
+
+impl Agent {
+    /// The agent's conversations, if it has a memory.
+    pub fn conversations(&self) -> Option<&Conversations> {
+        self.inner.executor.conversations.as_ref()
+    }
+
+    /// What was said before in a conversation, once nobody else has it.
+    pub(crate) async fn past(&self, id: &ConversationId) -> Result<Past, Cause> {
+        let mut open = self.talks()?.open(id, LOAD).await.map_err(Cause::new)?;
+        let remembered = open.take();
+        let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
+        let loaded = remembered.messages.len();
+        let history = History::try_from(remembered.messages).map_err(|error| {
+            Cause::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
+        })?;
+        let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
+        let summary = remembered.summary.map(|summary| summary.text);
+        Ok(Past { history, summary, talk: Some(talk), hold: Some(Hold::new(open)) })
+    }
+
+    /// Keeps others from the conversation of an old run while it goes on.
+    pub(crate) async fn join(&self, machine: &mut AgentMachine) -> Result<(), Cause> {
+        let Some(id) = machine.talk().map(|talk| talk.id().clone()) else { return Ok(()) };
+        let open = self.talks()?.open(&id, 0).await.map_err(Cause::new)?;
+        machine.hold(Hold::new(open));
+        Ok(())
+    }
+
+    fn talks(&self) -> Result<&Conversations, Cause> {
+        self.conversations().ok_or_else(|| Cause::new(no_memory()))
+    }
+
+    /// Saves what a run that was ended at once had no time to save. There is nobody to tell when that fails: the run's
+    /// own end says more.
+    pub(crate) async fn save_rest(&self, machine: &AgentMachine) {
+        if let Some(save) = machine.unsaved() {
+            self.inner.executor.save(save).await;
+        }
+    }
+}
+
+impl AgentExecutor {
+    pub(crate) async fn save(&self, save: Save) -> Outcome {
+        let Some(conversations) = &self.conversations else { return Outcome::Saved(Err(no_memory())) };
+        let Save { conversation, mut change, .. } = save;
+        if change.when == Timestamp::default() {
+            change.when = self.world.now();
+        }
+        let mut pause = std::time::Duration::from_millis(20);
+        for _ in 1..TRIES {
+            match self.save_once(conversations, &conversation, &change).await {
+                Err(error) if error.is_retryable() => self.world.sleep(pause).await,
+                done => return Outcome::Saved(done),
+            }
+            pause *= 5;
+        }
+        Outcome::Saved(self.save_once(conversations, &conversation, &change).await)
+    }
+
+    async fn save_once(
+        &self,
+        conversations: &Conversations,
+        id: &ConversationId,
+        change: &Change,
+    ) -> Result<(), MemoryError> {
+        conversations.store().save(id, change).await
+    }
+}
+
+fn no_memory() -> MemoryError {
+    let message = "the agent has no memory to keep conversations in; add one with `.memory(..)`";
+    MemoryError::new(MemoryErrorKind::Refused, message)
+}
