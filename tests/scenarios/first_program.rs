@@ -128,7 +128,7 @@ fn what_contradicts_itself_is_found_in_build() {
     check(builder().single_tool(), "`single_tool` is set and there is no tool");
     check(
         builder().model_for("writer", ScriptedModel::new()),
-        "there are `planner`, `reflector` and `cheap`",
+        "there are `planner`, `reflector`, `summariser` and `cheap`",
     );
     check(builder().model_for("cheap", ScriptedModel::new()), "add `.when_low(Low::Switch)`");
     check(builder().when_low(Low::Switch), "add `.model_for(\"cheap\", ..)`");

@@ -5,6 +5,7 @@ mod bad_input;
 mod budget;
 mod builtin;
 mod cancel;
+mod compaction;
 mod control;
 mod crash;
 mod delegate;
