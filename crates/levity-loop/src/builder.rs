@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, Inner};
 use crate::asked;
 use crate::error::{Error, Result};
-use crate::executor::{AgentExecutor, CHEAP, SLOTS, ToolsDigest, ToolsWorst};
+use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, ToolsDigest, ToolsWorst};
+use crate::reads;
 use crate::spec::AgentSpec;
 use crate::strategy::{Low, Planner, Reflector};
 use crate::wait;
@@ -335,8 +336,8 @@ impl AgentBuilder {
         self
     }
 
-    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The rest is kept aside,
-    /// and the model can read it in pieces.
+    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The whole is kept with the
+    /// conversation, and the model can read it in pieces: 8 MiB of each output, 64 MiB in all, the newest.
     pub fn max_tool_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
@@ -378,6 +379,8 @@ impl AgentBuilder {
             tools = tools.max_concurrent(calls);
         }
         let tools = tools.build()?;
+        self.spec.reader = tools.reader();
+        self.spec.max_piece = tools.max_output() - reads::MARKER;
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -390,6 +393,7 @@ impl AgentBuilder {
             settings: self.spec.settings(),
             world,
             model_timeout: self.model_timeout,
+            offered: Offered::default(),
             digest: ToolsDigest::default(),
             tools_worst: ToolsWorst::default(),
         });

@@ -14,9 +14,11 @@ mod act;
 mod end;
 mod observe;
 mod plan;
+mod read;
 
 use crate::notes;
 use crate::output::OutputCheck;
+use crate::reads::MOST_KEPT;
 use crate::spec::AgentSpec;
 use crate::strategy::steps;
 
@@ -74,6 +76,12 @@ struct State {
     enough: bool,
     announced: bool,
     offered: bool,
+    /// Whether there are earlier results to read, so that the tool for it is offered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reads: bool,
+    /// How many bytes of them are read at a time; what the agent has now, if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_piece: Option<usize>,
     wrong_answers: u32,
     empty_replies: u32,
     next: EffectId,
@@ -115,15 +123,17 @@ impl AgentMachine {
     pub(crate) fn new(
         spec: Arc<AgentSpec>,
         goal: Message,
-        history: History,
+        mut history: History,
         system: Option<Arc<str>>,
         output: Option<OutputCheck>,
     ) -> Self {
+        history.keep_wholes(MOST_KEPT);
         let state = State {
             goal: Arc::new(goal),
             system,
             output: output.as_ref().map(|output| output.schema.clone()),
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
+            reads: history.kept() > 0,
             history,
             run: None,
             phase: Phase::Goal,
@@ -138,6 +148,7 @@ impl AgentMachine {
             enough: false,
             announced: false,
             offered: false,
+            max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
             next: EffectId::new(0),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
 
+use crate::reads;
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
 /// What an agent's machine goes by, the same for all its runs.
@@ -31,6 +32,10 @@ pub(crate) struct AgentSpec {
     pub(crate) asks_user: bool,
     /// Whether the model ends the run by a tool.
     pub(crate) finishes: bool,
+    /// What the tool that reads earlier results is called.
+    pub(crate) reader: &'static str,
+    /// How many bytes of a result it reads at a time.
+    pub(crate) max_piece: usize,
 }
 
 impl AgentSpec {
@@ -65,6 +70,8 @@ impl Default for AgentSpec {
             longest_wait: None,
             asks_user: false,
             finishes: false,
+            reader: reads::OWN,
+            max_piece: 32 << 10,
             when_low: Low::default(),
         }
     }

@@ -8,7 +8,7 @@ pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
 /// Fingerprints what goes into effects.
 ///
 /// A history is only ever added to, so its fingerprint goes on from where it was: the cost follows what
-/// is new.
+/// is new. What is kept of long results, and may be dropped later, does not go into a call and is not in it.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint {
     seen: usize,
@@ -50,7 +50,8 @@ impl Fingerprint {
             *self = Self::default();
         }
         let start = self.history.unwrap_or(Digest::EMPTY);
-        let digest = messages.iter().skip(self.seen).fold(start, Digest::with_json);
+        let digest =
+            messages.iter().skip(self.seen).fold(start, |digest, message| digest.with_json(&message.shown()));
         *self = Self { seen: messages.len(), last: messages.last().cloned(), history: Some(digest) };
         digest
     }
