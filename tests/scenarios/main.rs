@@ -13,6 +13,7 @@ mod first_program;
 mod fork;
 mod limits;
 mod local_model;
+mod long_results;
 mod lost;
 mod order;
 mod replay;

@@ -41,12 +41,22 @@ pub struct ModelCall {
     pub request: Request,
     /// Which tools are offered.
     pub offer: Offer,
+    /// Whether the tool by which earlier results are read is among them: there is something to read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reads: bool,
 }
 
 impl ModelCall {
     /// A call of a model.
     pub fn new(slot: impl Into<Arc<str>>, request: Request, offer: Offer) -> Self {
-        Self { slot: slot.into(), request, offer }
+        Self { slot: slot.into(), request, offer, reads: false }
+    }
+
+    /// Says whether there are earlier results to read.
+    #[must_use]
+    pub fn with_reads(mut self, reads: bool) -> Self {
+        self.reads = reads;
+        self
     }
 }
 

@@ -41,6 +41,8 @@ struct Inner {
     size: usize,
     tokens: u64,
     most_tokens: u64,
+    /// How many bytes of wholes its results have.
+    kept: usize,
     /// What a provider made of each message, so that it need not make it again.
     encoded: Vec<OnceLock<Encoded>>,
 }
@@ -53,6 +55,7 @@ impl Inner {
         self.size = self.size.saturating_add(size);
         self.tokens = self.tokens.saturating_add(message.tokens());
         self.most_tokens = self.most_tokens.saturating_add(most_tokens);
+        self.kept = self.kept.saturating_add(message.kept());
         self.messages.push(message);
         self.encoded.push(OnceLock::new());
     }
@@ -88,6 +91,32 @@ impl History {
     /// without looking at them.
     pub fn most_tokens(&self) -> u64 {
         self.inner.most_tokens
+    }
+
+    /// How many bytes it keeps of results that were too long to be shown; known without looking at them. They are in
+    /// none of the other counts. See [`ToolResult::whole`].
+    pub fn kept(&self) -> usize {
+        self.inner.kept
+    }
+
+    /// Keeps at most so many bytes of results that were too long to be shown. The oldest are dropped first; what was
+    /// shown of them stays.
+    pub fn keep_wholes(&mut self, most: usize) {
+        if self.kept() <= most {
+            return;
+        }
+        let inner = Arc::make_mut(&mut self.inner);
+        for message in &mut inner.messages {
+            let (own, over) = (message.kept(), inner.kept.saturating_sub(most));
+            if over == 0 {
+                break;
+            }
+            if own > 0 {
+                // What providers made of the message stays right: they are not sent the wholes.
+                Arc::make_mut(message).keep_wholes(own.saturating_sub(over));
+                inner.kept = inner.kept.saturating_sub(own - message.kept());
+            }
+        }
     }
 
     /// What a provider makes of a message, by its place: made once and kept for as long as the history lives.
@@ -249,6 +278,23 @@ impl Exchange {
     /// The answers so far, in the order of the calls.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.results.iter().flatten()
+    }
+
+    /// How many bytes its answers keep of what was too long to be shown.
+    pub fn kept(&self) -> usize {
+        self.results().map(ToolResult::kept).sum()
+    }
+
+    /// Keeps at most so many bytes of answers that were too long to be shown; those of the first calls go first.
+    pub fn keep_wholes(&mut self, most: usize) {
+        let mut kept = self.kept();
+        for result in self.results.iter_mut().flatten() {
+            if kept <= most {
+                break;
+            }
+            kept -= result.kept();
+            result.drop_whole();
+        }
     }
 
     /// Whether every call has its answer.

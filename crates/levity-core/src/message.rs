@@ -93,6 +93,35 @@ impl Message {
         (text, beside.saturating_add(text as u64).saturating_add(MESSAGE_TOKENS))
     }
 
+    /// The message as it is shown: without the [wholes](ToolResult::whole) of its results. Nothing is copied if it has
+    /// none.
+    pub fn shown(&self) -> Cow<'_, Self> {
+        if self.kept() == 0 {
+            return Cow::Borrowed(self);
+        }
+        let mut shown = self.clone();
+        shown.keep_wholes(0);
+        Cow::Owned(shown)
+    }
+
+    /// How many bytes of wholes its results have.
+    pub(crate) fn kept(&self) -> usize {
+        self.results().map(ToolResult::kept).sum()
+    }
+
+    /// Drops wholes, the first ones first, until at most so many bytes of them are left.
+    pub(crate) fn keep_wholes(&mut self, most: usize) {
+        let mut kept = self.kept();
+        for part in &mut self.parts {
+            let Part::ToolResult(result) = part else { continue };
+            if kept <= most {
+                break;
+            }
+            kept -= result.kept();
+            result.drop_whole();
+        }
+    }
+
     /// The tool calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
@@ -478,7 +507,10 @@ pub struct ToolResult {
     /// What went wrong, when something did; the content then says so in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorKind>,
-    /// The whole of what was too long to be shown: the model sees the content and can read this in pieces.
+    /// The whole of what was too long to be shown: the model sees the content and can read this in pieces. A value
+    /// stands here as JSON, before the text if both were too long. Empty once it is no longer kept.
+    ///
+    /// No provider is sent it, and it counts in no size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Arc<str>>,
     /// Provider data.
@@ -533,6 +565,18 @@ impl ToolResult {
     /// Whether the call failed.
     pub fn is_error(&self) -> bool {
         self.error.is_some()
+    }
+
+    /// How many bytes are kept of what was too long to be shown.
+    pub(crate) fn kept(&self) -> usize {
+        self.whole.as_ref().map_or(0, |whole| whole.len())
+    }
+
+    /// Drops what was too long to be shown; that there was something can still be told.
+    pub(crate) fn drop_whole(&mut self) {
+        if self.kept() > 0 {
+            self.whole = Some("".into());
+        }
     }
 }
 

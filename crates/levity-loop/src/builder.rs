@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::agent::{Agent, Inner};
 use crate::asked;
 use crate::error::{Error, Result};
-use crate::executor::{AgentExecutor, CHEAP, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
+use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
+use crate::reads;
 use crate::spec::AgentSpec;
 use crate::strategy::{Low, Planner, Reflector};
 use crate::wait;
@@ -379,8 +380,8 @@ impl AgentBuilder {
         self
     }
 
-    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The rest is kept aside,
-    /// and the model can read it in pieces.
+    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The whole is kept with the
+    /// conversation, and the model can read it in pieces: 8 MiB of each output, 64 MiB in all, the newest.
     pub fn max_tool_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
@@ -429,6 +430,8 @@ impl AgentBuilder {
         let tools = tools.build()?;
         self.spec.tool_tokens =
             tools.specs().iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
+        self.spec.reader = tools.reader();
+        self.spec.max_piece = tools.max_output() - reads::MARKER;
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -442,6 +445,7 @@ impl AgentBuilder {
             conversations,
             world,
             model_timeout: self.model_timeout,
+            offered: Offered::default(),
             digest: ToolsDigest::default(),
             tools_worst: ToolsWorst::default(),
         });

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::notes;
+use crate::reads;
 use crate::wait;
 
 /// What models are called for; all fall back on the first.
@@ -51,49 +52,77 @@ pub(crate) struct AgentExecutor {
     /// Where what is said is kept.
     pub(crate) conversations: Option<Conversations>,
     pub(crate) model_timeout: Duration,
+    pub(crate) offered: Offered,
     pub(crate) digest: ToolsDigest,
     pub(crate) tools_worst: ToolsWorst,
 }
 
-/// The fingerprint of the tools on offer, made anew only when they change.
-#[derive(Default)]
-pub(crate) struct ToolsDigest(Mutex<Option<Known>>);
-
 type Specs = Arc<[Arc<ToolSpec>]>;
-type Known = (Specs, Digest);
 
-impl ToolsDigest {
-    fn of(&self, specs: &Specs) -> Digest {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((then, digest)) if Arc::ptr_eq(then, specs) => *digest,
-            _ => {
-                let digest = Digest::of(specs);
-                *known = Some((specs.clone(), digest));
-                digest
-            }
-        }
+/// What was worked out lately, the newest last. Runs that read earlier results are offered one tool more than the
+/// others, and each model counts in its own way: so a few are kept.
+struct Lately<K, V>(Mutex<Vec<(K, V)>>);
+
+const LATELY: usize = 4;
+
+impl<K, V> Default for Lately<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 
-/// The most tokens that the tools on offer can be to the model they were last offered to, counted anew only
-/// when they change.
-#[derive(Default)]
-pub(crate) struct ToolsWorst(Mutex<Option<Counted>>);
+impl<K, V: Clone> Lately<K, V> {
+    fn find(&self, is_it: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> V {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, value)) = known.iter().find(|(key, _)| is_it(key)) {
+            return value.clone();
+        }
+        if known.len() >= LATELY {
+            known.remove(0);
+        }
+        let (key, value) = make();
+        known.push((key, value.clone()));
+        value
+    }
+}
 
-type Counted = (Specs, Arc<str>, u64);
+/// The tools of the agent with the one that reads earlier results, put together only when they change.
+#[derive(Default)]
+pub(crate) struct Offered(Lately<Specs, Specs>);
+
+impl Offered {
+    fn with_reader(&self, specs: &Specs, reader: &str) -> Specs {
+        let join = || {
+            // The name may have been taken by a source of tools since; the loop answers to it.
+            let others = specs.iter().filter(|spec| spec.name != reader).cloned();
+            let all: Specs = others.chain([Arc::new(reads::spec(reader))]).collect();
+            (specs.clone(), all)
+        };
+        self.0.find(|known| Arc::ptr_eq(known, specs), join)
+    }
+}
+
+/// The fingerprint of the tools on offer, made anew only when they change.
+#[derive(Default)]
+pub(crate) struct ToolsDigest(Lately<Specs, Digest>);
+
+impl ToolsDigest {
+    fn of(&self, specs: &Specs) -> Digest {
+        self.0.find(|known| Arc::ptr_eq(known, specs), || (specs.clone(), Digest::of(specs)))
+    }
+}
+
+/// The most tokens that the tools on offer can be to a model, counted anew only when they change.
+#[derive(Default)]
+pub(crate) struct ToolsWorst(Lately<(Specs, Arc<str>), u64>);
 
 impl ToolsWorst {
-    fn of(&self, specs: Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((then, to, tokens)) if Arc::ptr_eq(then, &specs) && to == slot => *tokens,
-            _ => {
-                let tokens = model.worst(&Request::new().with_tools(specs.clone())).input;
-                *known = Some((specs, slot.clone(), tokens));
-                tokens
-            }
-        }
+    fn of(&self, specs: &Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
+        let count = || {
+            let tokens = model.worst(&Request::new().with_tools(specs.clone())).input;
+            ((specs.clone(), slot.clone()), tokens)
+        };
+        self.0.find(|(known, to)| Arc::ptr_eq(known, specs) && to == slot, count)
     }
 }
 
@@ -115,7 +144,8 @@ impl AgentExecutor {
             if call.offer == Offer::None {
                 request.tool_choice = ToolChoice::None;
             }
-            request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input);
+            let tools = self.specs(call.reads);
+            request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input, tools);
         }
         if !model.card().abilities.output_schema {
             request = shape_in_words(request);
@@ -140,9 +170,15 @@ impl AgentExecutor {
         })
     }
 
+    /// The tools of the agent, with the one that reads earlier results if there are any to read.
+    fn specs(&self, reads: bool) -> Specs {
+        let specs = self.tools.specs();
+        if reads { self.offered.with_reader(&specs, self.tools.reader()) } else { specs }
+    }
+
     /// The most tokens that a request can be with these tools, when it is so many without them.
     fn most(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, alone: u64, tools: &Specs) -> u64 {
-        let sum = alone.saturating_add(self.tools_worst.of(tools.clone(), slot, model));
+        let sum = alone.saturating_add(self.tools_worst.of(tools, slot, model));
         // Beyond a window, pieces say less than the whole: only the model knows whether the window binds it.
         match model.card().window {
             Some(window) if sum > window => {
@@ -154,8 +190,14 @@ impl AgentExecutor {
 
     /// The tools on offer. They may have become more since room was reserved for them; the last are then
     /// left out of this call.
-    fn fitting(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, most: Option<u64>) -> Specs {
-        let mut tools = self.tools.specs();
+    fn fitting(
+        &self,
+        model: &dyn Model,
+        slot: &Arc<str>,
+        request: &Request,
+        most: Option<u64>,
+        mut tools: Specs,
+    ) -> Specs {
         let now = |tools: &Specs| self.most(model, slot, request, model.worst(request).input, tools);
         let Some(most) = most.filter(|most| now(&tools) > *most) else { return tools };
         while !tools.is_empty() && model.worst(&request.clone().with_tools(tools.clone())).input > most {
@@ -199,7 +241,7 @@ impl Executor for AgentExecutor {
     fn prepare(&self, effect: &Effect) -> Prepared {
         match effect {
             Effect::Model(call) if call.offer == Offer::All => {
-                let digest = self.digest.of(&self.tools.specs());
+                let digest = self.digest.of(&self.specs(call.reads));
                 Prepared::new(EffectClass::ReadOnly).with_input("tools", digest)
             }
             Effect::Tool(run) => {
@@ -230,7 +272,8 @@ impl Executor for AgentExecutor {
         };
         let mut worst = model.worst(&call.request);
         if names_tools(call.offer, &call.request) {
-            worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &self.tools.specs());
+            worst.input =
+                self.most(&**model, &call.slot, &call.request, worst.input, &self.specs(call.reads));
         }
         Some(worst)
     }

@@ -33,6 +33,7 @@ mod look;
 mod machine;
 mod notes;
 mod output;
+mod reads;
 mod resume;
 mod run;
 mod spec;

@@ -14,12 +14,14 @@ mod act;
 mod end;
 mod observe;
 mod plan;
+mod read;
 mod save;
 mod window;
 
 use crate::gather::Gathered;
 use crate::notes;
 use crate::output::OutputCheck;
+use crate::reads::MOST_KEPT;
 use crate::spec::AgentSpec;
 use crate::strategy::steps;
 
@@ -95,6 +97,12 @@ struct State {
     enough: bool,
     announced: bool,
     offered: bool,
+    /// Whether there are earlier results to read, so that the tool for it is offered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reads: bool,
+    /// How many bytes of them are read at a time; what the agent has now, if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_piece: Option<usize>,
     wrong_answers: u32,
     empty_replies: u32,
     next: EffectId,
@@ -136,7 +144,8 @@ enum Closing {
 
 impl AgentMachine {
     pub(crate) fn new(spec: Arc<AgentSpec>, start: Start) -> Self {
-        let Start { goal, past, system, beside, output } = start;
+        let Start { goal, mut past, system, beside, output } = start;
+        past.history.keep_wholes(MOST_KEPT);
         let tokens = system.as_ref().map_or(0, |system| estimate_tokens(system));
         let window = if past.talk.is_some() { spec.talk_window.clone() } else { spec.window.clone() };
         let state = State {
@@ -144,6 +153,7 @@ impl AgentMachine {
             system,
             output: output.as_ref().map(|output| output.schema.clone()),
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
+            reads: past.history.kept() > 0,
             history: past.history,
             shown: Shown::new(window, past.summary, tokens.saturating_add(spec.tool_tokens)),
             beside,
@@ -163,6 +173,7 @@ impl AgentMachine {
             enough: false,
             announced: false,
             offered: false,
+            max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
             next: EffectId::new(0),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
 use levity_memory::Window;
 
+use crate::reads;
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
 /// What an agent's machine goes by, the same for all its runs.
@@ -41,8 +42,10 @@ pub(crate) struct AgentSpec {
     pub(crate) summary_room: u64,
     /// About how many tokens the tools have.
     pub(crate) tool_tokens: u64,
-    /// The tool that reads long results in pieces.
+    /// What the tool that reads earlier results is called.
     pub(crate) reader: &'static str,
+    /// How many bytes of a result it reads at a time.
+    pub(crate) max_piece: usize,
 }
 
 impl AgentSpec {
@@ -82,7 +85,8 @@ impl Default for AgentSpec {
             summaries: true,
             summary_room: 8_000,
             tool_tokens: 0,
-            reader: "read_result",
+            reader: reads::OWN,
+            max_piece: 32 << 10,
             when_low: Low::default(),
         }
     }

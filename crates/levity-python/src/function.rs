@@ -14,6 +14,9 @@ pub(crate) struct Function {
     pub(crate) tool: String,
     /// The parameters, in the order in which they can be given without their names.
     pub(crate) params: Vec<String>,
+    /// Whether it returns a value, which a result that is too long to be shown has as JSON.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) json: bool,
 }
 
 impl Function {
@@ -26,7 +29,7 @@ impl Function {
         let mut params: Vec<String> = params.into_iter().flat_map(Map::keys).cloned().collect();
         // As in Python, what must be given comes first.
         params.sort_by_key(|name| !is_required(name));
-        Self { name, tool: spec.name.clone(), params }
+        Self { name, tool: spec.name.clone(), params, json: spec.output.is_some() }
     }
 
     /// The arguments by name.

@@ -152,7 +152,10 @@ impl PythonMachine {
         match (waiting, outcome) {
             (Waiting::Stretch, Outcome::Tool(result)) => self.ran(&result, step),
             (Waiting::Stretch, Outcome::Refused(limit)) => self.end(Status::Partial(limit)),
-            (Waiting::Tool(at), Outcome::Tool(result)) => self.answered(at, answer(&result), step),
+            (Waiting::Tool(at), Outcome::Tool(result)) => {
+                let answer = self.answer(&result);
+                self.answered(at, answer, step);
+            }
             (Waiting::Tool(at), Outcome::NeedsApproval { reason }) => self.ask(at, reason, step),
             (Waiting::Tool(at), Outcome::Denied { reason }) => {
                 self.answered(at, Answer::Error(format!("this call is not allowed: {reason}")), step);
@@ -170,6 +173,20 @@ impl PythonMachine {
                 self.end(Status::Failed(Failure::Internal(what)));
             }
         }
+    }
+
+    /// What a tool answered, for the code: its value, or else its text. It is the whole of it, also where a model
+    /// would be shown a part.
+    fn answer(&self, result: &ToolResult) -> Answer {
+        if result.is_error() {
+            return Answer::Error(result.text().into_owned());
+        }
+        let whole = result.whole.as_deref().filter(|whole| !whole.is_empty());
+        let text = || whole.map_or_else(|| result.text().into_owned(), str::to_owned);
+        let json =
+            self.state.setup.functions.iter().any(|function| function.tool == result.name && function.json);
+        let value = || whole.filter(|_| json).and_then(first_value);
+        Answer::Value(result.value.clone().or_else(value).unwrap_or_else(|| Value::String(text())))
     }
 
     /// A stretch came to its end.
@@ -253,13 +270,9 @@ impl Machine for PythonMachine {
     }
 }
 
-/// What a tool answered, for the code: its value, or else its text.
-fn answer(result: &ToolResult) -> Answer {
-    if result.is_error() {
-        return Answer::Error(result.text().into_owned());
-    }
-    let text = || Value::String(result.text().into_owned());
-    Answer::Value(result.value.clone().unwrap_or_else(text))
+/// The value that a text begins with, if it is there to its end.
+fn first_value(text: &str) -> Option<Value> {
+    serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
 }
 
 #[cfg(test)]

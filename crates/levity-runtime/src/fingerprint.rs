@@ -8,7 +8,7 @@ pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
 /// Fingerprints what goes into effects.
 ///
 /// A history is mostly only added to, so its fingerprint goes on from where it was: the cost follows what
-/// is new.
+/// is new. What is kept of long results, and may be dropped later, does not go into a call and is not in it.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint {
     seen: Vec<Arc<Message>>,
@@ -50,7 +50,7 @@ impl Fingerprint {
         }
         let start = self.history.unwrap_or(Digest::EMPTY);
         let new = messages.iter().skip(self.seen.len());
-        let digest = new.clone().fold(start, Digest::with_json);
+        let digest = new.clone().fold(start, |digest, message| digest.with_json(&message.shown()));
         self.seen.extend(new.cloned());
         self.history = Some(digest);
         digest

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::dispatch::backoff::Backoff;
-use crate::dispatch::reader::Reader;
 use crate::entry::Entry;
 use crate::policy::{Policy, Verdict};
 use crate::registry::Registry;
@@ -23,17 +22,23 @@ mod attempt;
 mod backoff;
 mod builder;
 mod output;
-mod reader;
 mod turns;
 
 /// With more tools than this, their names are not all told to a model that wrote a wrong one.
 const FEW: usize = 20;
+
+/// What the tool that reads long results is called; by the second name when a tool of the registry has the first.
+const READERS: [&str; 2] = ["read_result", "levity_read_result"];
 
 /// Takes a model's tool calls from end to end; cheap to clone.
 ///
 /// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated, undo what
 /// must be undone before, check the output, cut what is too long: each failure on the way becomes a result that tells the model what
 /// to do. One dispatcher serves any number of runs, and no call disturbs another.
+///
+/// A result that was cut has its [`whole`](ToolResult::whole) with it, and names the tool to read it with and the id of
+/// the call. An agent's loop offers that tool and answers its calls; whoever drives calls without one does the same, or
+/// takes the whole as it is.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -47,7 +52,7 @@ struct Inner {
     max_output: usize,
     max_media: usize,
     slots: Semaphore,
-    reader: Reader,
+    reader: &'static str,
 }
 
 impl Dispatcher {
@@ -71,10 +76,20 @@ impl Dispatcher {
         Dispatched::Done(result)
     }
 
-    /// What a model is told: the registry's tools and, once an output was too long, the tool that reads
-    /// the rest. The same `Arc` until something changes.
+    /// What a model is told: the registry's tools. The same `Arc` until something changes.
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
-        self.0.reader.join(&self.0.registry)
+        self.0.registry.specs()
+    }
+
+    /// What results that were cut call the tool that reads the rest: `read_result`, or `levity_read_result` if there
+    /// was a tool of that name when the dispatcher was built.
+    pub fn reader(&self) -> &'static str {
+        self.0.reader
+    }
+
+    /// How many bytes of text a result shows.
+    pub fn max_output(&self) -> usize {
+        self.0.max_output
     }
 
     /// What a second call of the tool would do; for an unknown tool the most careful guess.
@@ -125,7 +140,7 @@ impl Dispatcher {
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        self.0.registry.entry(name).or_else(|| self.0.reader.entry(name))
+        self.0.registry.entry(name)
     }
 
     fn not_found(&self, name: &str) -> ToolError {
@@ -142,10 +157,6 @@ impl Dispatcher {
     }
 
     fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Verdict {
-        // The reader only shows what a call that was allowed has returned.
-        if self.0.reader.owns(entry) {
-            return Verdict::Allow;
-        }
         // A rule may have a closure of the user's, and it looks at what a model wrote.
         let judge = AssertUnwindSafe(|| match self.0.policy.ruled(&entry.spec, args) {
             Some(verdict) => verdict.clone(),

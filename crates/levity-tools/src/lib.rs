@@ -53,8 +53,7 @@
 //!   no other call notices.
 //! - A tool only sees arguments that match its schema, and nobody sees an output that does not match its.
 //! - What must not happen twice is never retried; what may be is, with growing random pauses.
-//! - Every output is bounded. What was cut out can be read in pieces by a tool, which is offered only once
-//!   there is something to read.
+//! - What is shown of an output is bounded. The whole of what was cut, 8 MiB at most, stays with the result.
 //! - Dropping the future of a call cancels it; a tool that blocks its thread is told by its
 //!   [`CancelToken`](levity_core::CancelToken).
 //! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
@@ -70,7 +69,6 @@
 //! What is deliberately absent: the order of a turn's calls, which is the runtime's to choose; fetching
 //! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
 
-mod aside;
 mod builtin;
 mod dispatch;
 mod entry;

@@ -315,3 +315,87 @@ fn a_clone_shares_until_the_first_change() {
     assert!(Arc::ptr_eq(&history.messages()[0], &clone.messages()[0]), "messages are not copied");
     assert!(History::new().is_empty() && !history.is_empty());
 }
+
+/// A history of exchanges whose results keep so many bytes each.
+fn long(sizes: &[&[usize]]) -> History {
+    let mut history = History::new();
+    for (turn, sizes) in sizes.iter().enumerate() {
+        let calls: Vec<ToolCall> =
+            (0..sizes.len()).map(|n| ToolCall::new(format!("c{turn}.{n}"), "t", json!({}))).collect();
+        let reply = Message::new(Role::Assistant, calls.iter().cloned().map(Part::ToolCall));
+        let mut exchange = history.open(reply.into()).unwrap();
+        for (call, size) in calls.iter().zip(*sizes) {
+            let mut result = ToolResult::new(call, Ok(ToolOutput::text("shown")));
+            result.whole = (*size > 0).then(|| "x".repeat(*size).into());
+            exchange.answer(result).unwrap();
+        }
+        history.close(exchange, &ToolError::failed("not used"));
+    }
+    history
+}
+
+fn wholes(history: &History) -> Vec<Option<usize>> {
+    history.calls().map(|(_, result)| result.whole.as_ref().map(|whole| whole.len())).collect()
+}
+
+#[test]
+fn the_oldest_wholes_go_first_and_nothing_else_changes() {
+    let history = long(&[&[100, 200], &[0], &[300]]);
+    assert_eq!(history.kept(), 600);
+    let cases: [(usize, &[Option<usize>]); 6] = [
+        (600, &[Some(100), Some(200), None, Some(300)]),
+        (599, &[Some(0), Some(200), None, Some(300)]),
+        (500, &[Some(0), Some(200), None, Some(300)]),
+        (499, &[Some(0), Some(0), None, Some(300)]),
+        (299, &[Some(0), Some(0), None, Some(0)]),
+        (0, &[Some(0), Some(0), None, Some(0)]),
+    ];
+    for (most, left) in cases {
+        let mut bounded = history.clone();
+        bounded.keep_wholes(most);
+        assert_eq!(wholes(&bounded), left, "{most}");
+        assert_eq!(bounded.kept(), left.iter().flatten().sum::<usize>(), "{most}");
+        assert_eq!(bounded.len(), history.len());
+        assert!(bounded.calls().all(|(_, result)| result.text() == "shown"));
+        let json = serde_json::to_string(&bounded).unwrap();
+        let read: History = serde_json::from_str(&json).unwrap();
+        assert_eq!((&read, read.kept()), (&bounded, bounded.kept()));
+    }
+    assert_eq!(wholes(&history)[0], Some(100), "a clone keeps what it has");
+}
+
+#[test]
+fn wholes_count_in_no_size() {
+    let (with, without) = (long(&[&[1 << 20]]), long(&[&[0]]));
+    let counts = |history: &History| (history.size(), history.tokens(), history.most_tokens());
+    assert_eq!(counts(&with), counts(&without));
+    let message = with.messages().last().unwrap();
+    let shown = message.shown();
+    assert_eq!(shown.results().next().unwrap().whole.as_deref(), Some(""));
+    assert!(matches!(without.messages()[1].shown(), std::borrow::Cow::Borrowed(_)));
+}
+
+#[test]
+fn what_a_provider_made_of_a_message_outlives_its_whole() {
+    let mut history = long(&[&[100]]);
+    history.encoded(1, "wire", || b"made".to_vec());
+    history.keep_wholes(0);
+    assert_eq!(&*history.encoded(1, "wire", || b"made again".to_vec()), b"made");
+}
+
+#[test]
+fn an_open_exchange_can_be_bounded_too() {
+    let calls: Vec<ToolCall> = ["a", "b"].map(|id| ToolCall::new(id, "t", json!({}))).into();
+    let reply = Message::new(Role::Assistant, calls.iter().cloned().map(Part::ToolCall));
+    let mut exchange = History::new().open(reply.into()).unwrap();
+    for call in &calls {
+        let mut result = ToolResult::new(call, Ok(ToolOutput::text("shown")));
+        result.whole = Some("x".repeat(10).into());
+        exchange.answer(result).unwrap();
+    }
+    exchange.keep_wholes(20);
+    assert_eq!(exchange.kept(), 20);
+    exchange.keep_wholes(19);
+    let left: Vec<usize> = exchange.results().map(|result| result.whole.as_ref().unwrap().len()).collect();
+    assert_eq!(left, [0, 10]);
+}

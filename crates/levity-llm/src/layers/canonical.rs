@@ -2,9 +2,15 @@ use levity_core::__private::sha256;
 use levity_core::{ModelCard, Request};
 use serde_json::{Map, Value, json};
 
-/// A request as JSON, with the keys of every object in order: what means the same is written the same.
+/// A request as JSON, with the keys of every object in order: what means the same is written the same. What is not
+/// sent, the wholes of long results, is left out.
 pub(super) fn canonical(request: &Request) -> Value {
-    sorted(serde_json::to_value(request).unwrap_or_default())
+    if request.history.kept() == 0 {
+        return sorted(serde_json::to_value(request).unwrap_or_default());
+    }
+    let mut shown = request.clone();
+    shown.history.keep_wholes(0);
+    sorted(serde_json::to_value(&shown).unwrap_or_default())
 }
 
 /// Names a request to a model by its content.

@@ -29,7 +29,7 @@ impl AgentMachine {
         }
         let closing = self.closing();
         self.announce(closing, step);
-        self.state.offered = self.spec.has_tools && closing.is_none();
+        self.state.offered = self.has_tools() && closing.is_none();
         self.ask(step);
     }
 
@@ -49,7 +49,8 @@ impl AgentMachine {
             request = request.with_output(output.schema.clone());
         }
         let slot = self.slot("main");
-        self.want(Waiting::Reply, |_| Effect::Model(ModelCall::new(slot, request, offer)), step);
+        let call = ModelCall::new(slot, request, offer).with_reads(self.state.reads);
+        self.want(Waiting::Reply, |_| Effect::Model(call), step);
     }
 
     /// The model for a purpose; the cheap one for all once it was switched to.
@@ -85,7 +86,7 @@ impl AgentMachine {
     }
 
     fn announce(&mut self, closing: Option<Closing>, step: &mut Step) {
-        let Some(closing) = closing.filter(|_| self.spec.has_tools && !self.state.announced) else { return };
+        let Some(closing) = closing.filter(|_| self.has_tools() && !self.state.announced) else { return };
         self.state.announced = true;
         let text = match closing {
             Closing::Limit(limit) => notes::last_turn(limit),
@@ -138,7 +139,7 @@ impl AgentMachine {
             self.close(exchange, &withheld);
         }
         let status = match self.closing() {
-            Some(Closing::Limit(limit)) if self.spec.has_tools => Status::BestEffort(limit),
+            Some(Closing::Limit(limit)) if self.has_tools() => Status::BestEffort(limit),
             _ => Status::Complete,
         };
         if !self.state.said.is_empty() && self.closing().is_none() {
@@ -234,6 +235,9 @@ impl AgentMachine {
             let error = asked::answer(&call.args).err();
             let error = error.unwrap_or_else(|| ToolError::new(ToolErrorKind::Denied, asked::NOT_ALONE));
             return self.answered(ToolResult::new(&call, Err(error)), step);
+        }
+        if self.reads(&call) {
+            return self.read(&call, step);
         }
         if let Some(longest) = self.spec.longest_wait.filter(|_| call.name == wait::NAME) {
             return self.wait(&call, longest, approved, step);

@@ -17,7 +17,7 @@ impl AgentMachine {
             return self.act(step);
         }
         let status = match self.closing() {
-            Some(Closing::Limit(limit)) if self.spec.has_tools && !self.state.offered => {
+            Some(Closing::Limit(limit)) if self.has_tools() && !self.state.offered => {
                 Status::BestEffort(limit)
             }
             _ => Status::Complete,

@@ -17,9 +17,15 @@ impl AgentMachine {
             self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
         let Some(exchange) = &mut self.state.exchange else { return };
+        let is_long = result.whole.is_some();
         // A second answer to a call is of no use.
         let _ = exchange.answer(result);
-        if exchange.is_complete() {
+        let is_complete = exchange.is_complete();
+        if is_long {
+            self.state.reads = true;
+            self.bound_kept();
+        }
+        if is_complete {
             self.observe(step);
         }
     }

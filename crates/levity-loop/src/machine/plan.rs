@@ -49,7 +49,8 @@ impl AgentMachine {
         }
         let (slot, mut request) = (self.slot(slot), self.request());
         request = request.with_message(Message::system(prompt));
-        self.want(waiting, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
+        let call = ModelCall::new(slot, request, Offer::None).with_reads(self.state.reads);
+        self.want(waiting, |_| Effect::Model(call), step);
     }
 
     pub(super) fn request(&self) -> Request {

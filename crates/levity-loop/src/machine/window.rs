@@ -217,6 +217,8 @@ impl AgentMachine {
         let before = self.state.shown.counter.count(self.sent().tokens());
         let folded = view.start().saturating_sub(self.state.shown.view.start());
         let shortened = view.shortened().saturating_sub(self.state.shown.view.shortened());
+        // What is shown shorter can be read.
+        self.state.reads |= view.shortened() > 0;
         self.state.shown.view = view;
         self.show_anew();
         let mut compacted = Compacted::default();

@@ -6,8 +6,7 @@ use levity_core::World;
 use tokio::sync::Semaphore;
 
 use super::backoff::Backoff;
-use super::reader::Reader;
-use super::{Dispatcher, Inner};
+use super::{Dispatcher, Inner, READERS};
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::registry::Registry;
@@ -70,8 +69,9 @@ impl DispatcherBuilder {
         self
     }
 
-    /// How many bytes of text a result shows; the rest is put aside. 32 KiB by default, 512 at least.
+    /// How many bytes of text a result shows. 32 KiB by default, 512 at least.
     ///
+    /// The whole of what is longer, 8 MiB of it at most, is in [`ToolResult::whole`](levity_core::ToolResult::whole).
     /// A value whose JSON is longer is left out of the result as well. A tool whose hints say how much its results
     /// may show is held to that instead.
     pub fn max_output(mut self, bytes: usize) -> Self {
@@ -102,8 +102,9 @@ impl DispatcherBuilder {
         if self.max_concurrent == 0 {
             return Err(Error::NoConcurrency);
         }
+        let taken = self.registry.specs().iter().any(|spec| spec.name == READERS[0]);
         Ok(Dispatcher(Arc::new(Inner {
-            reader: Reader::new(self.max_output)?,
+            reader: READERS[usize::from(taken)],
             slots: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
             registry: self.registry,
             world: self.world,

@@ -1,15 +1,17 @@
 use std::io;
+use std::sync::Arc;
 
-use levity_core::{Content, MediaSource, ToolError, ToolErrorKind, ToolOutput, ToolResult};
+use levity_core::{CallId, Content, MediaSource, ToolError, ToolErrorKind, ToolOutput, ToolResult};
 use serde_json::Value;
 
 use super::Dispatcher;
 use super::builder::MIN_OUTPUT;
-use super::reader::Reader;
-use crate::aside::MAX_ITEM;
 use crate::entry::Entry;
 use crate::schema::{MAX_DEPTH, nodes};
 use crate::text::{ceil, floor};
+
+/// How much of a result that is too long to be shown is kept.
+pub(super) const MAX_WHOLE: usize = 8 << 20;
 
 /// Room for the words around a text that was cut.
 pub(super) const MARKER: usize = 256;
@@ -42,49 +44,77 @@ impl Dispatcher {
         }
     }
 
-    /// Makes a result short enough to be shown, and puts the whole aside.
+    /// Makes a result short enough to be shown; the whole stays with it.
     pub(super) fn fit(&self, result: &mut ToolResult, hint: Option<usize>) {
         let max = hint.map_or(self.0.max_output, |bytes| bytes.max(MIN_OUTPUT));
-        if let Some(value) = result.value.take_if(|value| is_longer(value, max)) {
-            let text = value.to_string();
-            drop(value);
-            match result.content.is_empty() {
-                // The value is what the model would see.
-                true => result.content.push(Content::Text(text)),
-                false => result.content.push(Content::Text(self.left_out(text))),
+        let mut long = Long { reader: self.0.reader, call: result.call.clone(), whole: String::new() };
+        let value = result.value.take_if(|value| is_longer(value, max)).map(|value| value.to_string());
+        let note = match value {
+            // The value is what the model would see.
+            Some(json) if result.content.is_empty() => {
+                result.content.push(Content::Text(json));
+                None
             }
+            value => value.map(|json| long.left_out(json)),
+        };
+        let room = max - note.as_ref().map_or(0, String::len).min(max - MIN_OUTPUT);
+        if text_bytes(&result.content) > room {
+            let shown = long.cut(take_text(&mut result.content), room);
+            result.content.insert(0, Content::Text(shown));
         }
-        if text_bytes(&result.content) > max {
-            let whole = take_text(&mut result.content);
-            result.content.insert(0, Content::Text(self.cut(whole, max)));
+        result.content.extend(note.map(Content::Text));
+        result.whole = long.finish();
+    }
+}
+
+/// Collects what of a result is too long to be shown.
+struct Long {
+    /// The tool that reads it.
+    reader: &'static str,
+    call: CallId,
+    whole: String,
+}
+
+impl Long {
+    /// Keeps `text`, and shows its head and tail with word of what is missing between them.
+    fn cut(&mut self, text: String, max: usize) -> String {
+        let total = text.len();
+        let before = if self.whole.is_empty() { 0 } else { self.whole.len() + 1 };
+        // The numbers in the marker are not known yet; these are the longest.
+        let marker = self.way(before + total, before + total).len() + MARKER / 2;
+        let room = max.saturating_sub(marker.max(MARKER)).max(MIN_OUTPUT - MARKER);
+        let (head, tail) = (floor(&text, room / 3 * 2), ceil(&text, total - room / 3));
+        let (missing, way) = (tail - head, self.way(before + head, before + total));
+        let (start, end) = (&text[..head], &text[tail..]);
+        let shown = format!("{start}\n[{missing} of {total} bytes are left out here; {way}]\n{end}");
+        match before {
+            0 => self.whole = text,
+            _ => self.whole.extend(["\n", &text]),
         }
+        shown
     }
 
-    /// Head and tail of `whole`, with word of what is missing between them.
-    fn cut(&self, whole: String, max: usize) -> String {
-        let (total, room) = (whole.len(), max - MARKER);
-        let head = floor(&whole, room / 3 * 2);
-        let tail = ceil(&whole, total - room / 3);
-        let (start, end) = (whole[..head].to_owned(), whole[tail..].to_owned());
-        let missing = tail - head;
-        let way = self.put_aside(whole, head);
-        format!("{start}\n[{missing} of {total} bytes are left out here; {way}]\n{end}")
-    }
-
-    /// What stands in place of a value that is not shown.
-    fn left_out(&self, json: String) -> String {
+    /// Keeps a value, and says what stands in its place.
+    fn left_out(&mut self, json: String) -> String {
         let total = json.len();
-        let way = self.put_aside(json, 0);
+        let way = self.way(0, total);
+        self.whole = json;
         format!("\n[the value of this result, {total} bytes of JSON, is left out; {way}]")
     }
 
-    /// Keeps `whole` and says how to read it from `offset` on.
-    fn put_aside(&self, whole: String, offset: usize) -> String {
-        let is_cut = whole.len() > MAX_ITEM;
-        let kept = if is_cut { format!(" (only the first {MAX_ITEM} are kept)") } else { String::new() };
-        let name = Reader::name(&self.0.registry.specs());
-        let id = self.0.reader.aside().put(whole, self.0.world.random());
-        format!("read them with `{name}` {{\"id\": \"{id}\", \"offset\": {offset}}}{kept}")
+    /// How to read from `offset` on what ends at `end`.
+    fn way(&self, offset: usize, end: usize) -> String {
+        let kept = match end > MAX_WHOLE {
+            true => format!(" (only the first {MAX_WHOLE} are kept)"),
+            false => String::new(),
+        };
+        let (reader, id) = (self.reader, Value::from(self.call.as_str()));
+        format!("read them with `{reader}` {{\"id\": {id}, \"offset\": {offset}}}{kept}")
+    }
+
+    fn finish(mut self) -> Option<Arc<str>> {
+        self.whole.truncate(floor(&self.whole, MAX_WHOLE));
+        (!self.whole.is_empty()).then(|| self.whole.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Outputs that are too long.
 
 use super::*;
-use crate::aside::MAX_ITEM;
+use crate::dispatch::output::MAX_WHOLE;
 
 fn says(output: ToolOutput) -> Dispatcher {
     dispatcher(FnTool::ready(ToolSpec::new("t", ""), move |_| Ok(output.clone())))
@@ -15,114 +15,78 @@ fn way(text: &str) -> (String, u64) {
     (way["id"].as_str().unwrap().to_owned(), way["offset"].as_u64().unwrap())
 }
 
-fn piece(dispatcher: &Dispatcher, args: Value) -> String {
-    let result = call(dispatcher, "read_result", args);
-    assert_eq!(result.error, None, "{}", result.text());
-    assert!(result.text().len() <= dispatcher.0.max_output);
-    let Some(Content::Text(text)) = result.content.first() else { panic!() };
-    text.clone()
-}
-
-/// Reads on until the reader says that it is the end.
-fn read_all(dispatcher: &Dispatcher, id: &str) -> String {
-    let (mut whole, mut offset) = (String::new(), 0);
-    loop {
-        let result = call(dispatcher, "read_result", json!({"id": id, "offset": offset}));
-        let Content::Text(text) = &result.content[0] else { panic!() };
-        whole.push_str(text);
-        let text = result.text();
-        let Some((_, next)) = text.rsplit_once("read on at ") else {
-            return whole;
-        };
-        offset = next.trim_end_matches(']').parse().unwrap();
-    }
+/// What is kept of a result that was cut.
+fn whole(result: &ToolResult) -> &str {
+    result.whole.as_deref().expect("the whole is kept")
 }
 
 #[test]
 fn a_text_that_just_fits_is_left_alone() {
     let dispatcher = says(ToolOutput::text("x".repeat(32 << 10)));
-    assert_eq!(call(&dispatcher, "t", json!({})).text().len(), 32 << 10);
-    assert_eq!(dispatcher.specs().len(), 1);
+    let result = call(&dispatcher, "t", json!({}));
+    assert_eq!((result.text().len(), result.whole), (32 << 10, None));
     assert!(Arc::ptr_eq(&dispatcher.specs(), &dispatcher.registry().specs()));
 }
 
 #[test]
-fn a_long_text_is_cut_and_can_be_read_whole() {
+fn a_long_text_is_cut_and_kept_whole() {
     for text in ["0123456789\n", "aé😀€"] {
         for extra in 0..8 {
-            let whole = "z".repeat(extra) + &text.repeat(9_000);
-            let dispatcher = says(ToolOutput::text(whole.clone()));
+            let all = "z".repeat(extra) + &text.repeat(9_000);
+            let dispatcher = says(ToolOutput::text(all.clone()));
             let result = call(&dispatcher, "t", json!({}));
             let shown = result.text();
             assert!(shown.len() <= 32 << 10 && shown.len() > 32_000, "{}", shown.len());
             let (head, rest) = shown.split_once("\n[").unwrap();
             let (note, tail) = rest.split_once("]\n").unwrap();
-            assert!(whole.starts_with(head) && whole.ends_with(tail) && !tail.is_empty());
-            let missing = whole.len() - head.len() - tail.len();
-            assert!(note.starts_with(&format!("{missing} of {} bytes are left out here; read", whole.len())));
-            let (id, offset) = way(&shown);
-            assert_eq!(offset, head.len() as u64);
-            assert_eq!(read_all(&dispatcher, &id), whole);
-            let small = (0..200).map(|n| piece(&dispatcher, json!({"id": id, "offset": n * 7, "length": 7})));
-            assert!(whole.starts_with(&small.collect::<String>()));
+            assert!(all.starts_with(head) && all.ends_with(tail) && !tail.is_empty());
+            let missing = all.len() - head.len() - tail.len();
+            assert!(note.starts_with(&format!("{missing} of {} bytes are left out here; read", all.len())));
+            assert_eq!(way(&shown), (result.call.to_string(), head.len() as u64));
+            assert_eq!(whole(&result), all);
         }
     }
 }
 
 #[test]
-fn the_reader_is_offered_from_the_first_cut_on() {
-    let dispatcher = says(ToolOutput::text("x".repeat(1 << 20)));
-    assert_eq!(dispatcher.specs().len(), 1);
-    let text = "nothing is kept under `1-0` any more; make the call that returned it again";
-    check(&call(&dispatcher, "read_result", json!({"id": "1-0"})), ToolErrorKind::Failed, text);
-    assert_eq!(dispatcher.specs().len(), 1);
-
-    call(&dispatcher, "t", json!({}));
-    let specs = dispatcher.specs();
-    assert_eq!(specs.iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["t", "read_result"]);
-    assert!(Arc::ptr_eq(&specs, &dispatcher.specs()));
-    assert_eq!(dispatcher.class("read_result"), EffectClass::ReadOnly);
-    assert!(!dispatcher.runs_alone("read_result"));
-    for args in [json!({}), json!({"id": "a", "length": 0}), json!({"id": "a", "offset": -1})] {
-        assert_eq!(call(&dispatcher, "read_result", args).error, Some(ToolErrorKind::InvalidArgs));
-    }
-}
-
-#[test]
-fn the_reader_gives_way_to_a_tool_of_its_name() {
-    let long = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 16))));
-    let registry = Registry::builder().tool(long).tool(FnTool::named("read_result")).build().unwrap();
+fn the_reader_is_named_beside_a_tool_of_its_name() {
+    let long = || FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 16))));
+    let registry = Registry::builder().tool(long()).tool(FnTool::named("read_result")).build().unwrap();
     let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
-    let text = call(&dispatcher, "t", json!({})).text().into_owned();
-    assert!(text.contains("`levity_read_result`"));
-    assert_eq!(dispatcher.specs()[2].name, "levity_read_result");
+    assert_eq!(dispatcher.reader(), "levity_read_result");
+    assert!(
+        call(&dispatcher, "t", json!({})).text().contains("read them with `levity_read_result` {\"id\": ")
+    );
     assert_eq!(call(&dispatcher, "read_result", json!({})).text(), "done");
-    assert_eq!(call(&dispatcher, "levity_read_result", json!({"id": way(&text).0})).error, None);
+
+    let dispatcher = self::dispatcher(long());
+    assert_eq!(dispatcher.reader(), "read_result");
+    assert!(call(&dispatcher, "t", json!({})).text().contains("read them with `read_result` {\"id\": "));
+    assert_eq!(call(&dispatcher, "read_result", json!({})).error, Some(ToolErrorKind::NotFound));
 }
 
 #[test]
-fn a_policy_does_not_stand_before_the_reader() {
-    let long = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 16))));
-    let policy = Policy::new().rule(Rule::tool("t").allow()).otherwise(Verdict::deny("not on the list"));
-    let registry = Registry::builder().tool(long).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).policy(policy).build().unwrap();
-    let (id, _) = way(&call(&dispatcher, "t", json!({})).text());
-    assert_eq!(call(&dispatcher, "read_result", json!({"id": id})).error, None);
+fn an_id_of_any_length_and_any_letters_can_be_named() {
+    for id in ["c\"1\\\n", &"i".repeat(200), &"\u{1}".repeat(20_000)] {
+        let dispatcher = says(ToolOutput::text("x".repeat(1 << 16)));
+        let called = ToolCall::new(id, "t", json!({}));
+        let result = done(&dispatcher, &called);
+        let text = result.text();
+        assert_eq!(way(&text).0, id);
+        assert!(text.len() <= (32 << 10) || text.len() < id.len() * 6 + 1_024, "{}", text.len());
+    }
 }
 
 #[test]
 fn fifty_megabytes_are_cut_and_kept_in_part() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("y".repeat(50_000_000))));
     let dispatcher = dispatcher(tool);
-    let text = call(&dispatcher, "t", json!({})).text().into_owned();
+    let result = call(&dispatcher, "t", json!({}));
+    let text = result.text();
     assert!(text.len() <= 32 << 10);
     assert!(text.contains("of 50000000 bytes are left out"), "{text:.100}");
-    assert!(text.contains(&format!("(only the first {MAX_ITEM} are kept)")));
-    let result = call(&dispatcher, "read_result", json!({"id": way(&text).0, "offset": MAX_ITEM - 3}));
-    assert_eq!(
-        result.text(),
-        format!("yyy\n[bytes {} to {MAX_ITEM} of {MAX_ITEM}; this is the end]", MAX_ITEM - 3)
-    );
+    assert!(text.contains(&format!("(only the first {MAX_WHOLE} are kept)")));
+    assert_eq!(whole(&result).len(), MAX_WHOLE);
 }
 
 #[test]
@@ -131,8 +95,7 @@ fn a_long_value_is_shown_as_cut_json() {
     let dispatcher = says(ToolOutput::value(value.clone()));
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!((result.value.is_none(), result.content.len()), (true, 1));
-    let whole = read_all(&dispatcher, &way(&result.text()).0);
-    assert_eq!(serde_json::from_str::<Value>(&whole).unwrap(), value);
+    assert_eq!(serde_json::from_str::<Value>(whole(&result)).unwrap(), value);
 }
 
 #[test]
@@ -148,7 +111,23 @@ fn a_long_value_beside_a_text_is_left_out() {
         "{text}"
     );
     assert_eq!(result.value, None);
-    assert_eq!(read_all(&dispatcher, &way(&text).0), value.to_string());
+    assert_eq!(whole(&result), value.to_string());
+}
+
+#[test]
+fn a_long_value_beside_a_long_text_is_kept_before_it() {
+    let value = json!("v".repeat(40_000));
+    let mut output = ToolOutput::text("t".repeat(50_000));
+    output.value = Some(value.clone());
+    let dispatcher = says(output);
+    let result = call(&dispatcher, "t", json!({}));
+    let text = result.text();
+    assert!(text.len() <= 32 << 10, "{}", text.len());
+    let (shown, left) = text.split_once("\n[the value of this result, 40002 bytes of JSON, ").unwrap();
+    let head = shown.find('\n').unwrap();
+    assert_eq!(way(shown).1 as usize, 40_003 + head);
+    assert_eq!(way(left).1, 0);
+    assert_eq!(whole(&result), value.to_string() + "\n" + &"t".repeat(50_000));
 }
 
 #[test]
@@ -158,7 +137,7 @@ fn several_texts_are_cut_as_one_and_media_stay() {
     let dispatcher = says(output);
     let result = call(&dispatcher, "t", json!({}));
     assert!(matches!(&result.content[..], [Content::Text(_), Content::Media(_)]));
-    assert_eq!(read_all(&dispatcher, &way(&result.text()).0), "a".repeat(20_000) + &"b".repeat(20_000));
+    assert_eq!(whole(&result), "a".repeat(20_000) + &"b".repeat(20_000));
 }
 
 #[test]
@@ -168,6 +147,7 @@ fn a_long_error_is_cut_too() {
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!(result.error, Some(ToolErrorKind::Failed));
     assert!(result.text().len() <= 32 << 10);
+    assert_eq!(whole(&result), "e".repeat(1 << 20));
 }
 
 #[test]
@@ -175,7 +155,8 @@ fn the_smallest_cap_still_shows_something() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("😀".repeat(9_000_000))));
     let registry = Registry::builder().tool(tool).build().unwrap();
     let dispatcher = Dispatcher::builder(registry, Clock::still()).max_output(0).build().unwrap();
-    let text = call(&dispatcher, "t", json!({})).text().into_owned();
+    let result = call(&dispatcher, "t", json!({}));
+    let text = result.text();
     assert!(text.starts_with('😀') && text.ends_with('😀') && text.len() <= 512, "{}", text.len());
-    assert_eq!(read_all(&dispatcher, &way(&text).0).len(), MAX_ITEM);
+    assert_eq!(whole(&result).len(), MAX_WHOLE);
 }

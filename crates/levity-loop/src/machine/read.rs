@@ -1,0 +1,55 @@
+//! Earlier results, read in pieces.
+
+use std::borrow::Cow;
+
+use levity_core::{CallId, Step, ToolCall, ToolError, ToolOutput, ToolResult};
+
+use crate::reads::{MOST_KEPT, OWN, Wanted};
+
+use super::AgentMachine;
+
+impl AgentMachine {
+    /// Whether a call reads an earlier result. The tool is the loop's only once it is offered.
+    pub(super) fn reads(&self, call: &ToolCall) -> bool {
+        self.state.reads && (call.name == self.spec.reader || call.name == OWN)
+    }
+
+    /// Whether there is anything that the model can call.
+    pub(super) fn has_tools(&self) -> bool {
+        self.spec.has_tools || self.state.reads
+    }
+
+    pub(super) fn read(&mut self, call: &ToolCall, step: &mut Step) {
+        let outcome = Wanted::of(call).and_then(|wanted| self.piece(&wanted));
+        self.answered(ToolResult::new(call, outcome), step);
+    }
+
+    fn piece(&self, wanted: &Wanted) -> Result<ToolOutput, ToolError> {
+        let Some(result) = self.result(&wanted.id) else {
+            let is_open = self.state.exchange.as_ref().is_some_and(|open| open.call(&wanted.id).is_some());
+            return Err(if is_open { wanted.too_early() } else { wanted.unknown() });
+        };
+        let text = match &result.whole {
+            Some(whole) if whole.is_empty() => return Err(wanted.gone()),
+            Some(whole) => Cow::Borrowed(&**whole),
+            None => result.text(),
+        };
+        Ok(wanted.piece(&text, self.state.max_piece.unwrap_or(self.spec.max_piece)))
+    }
+
+    /// The result of a call, in the open exchange or before it.
+    fn result(&self, id: &CallId) -> Option<&ToolResult> {
+        let open = self.state.exchange.iter().flat_map(|exchange| exchange.results());
+        let before = self.state.history.messages().iter().rev().flat_map(|message| message.results());
+        open.chain(before).find(|result| result.call == *id)
+    }
+
+    /// Drops the oldest of what is kept of long results, when it is too much.
+    pub(super) fn bound_kept(&mut self) {
+        let open = self.state.exchange.as_ref().map_or(0, |exchange| exchange.kept());
+        self.state.history.keep_wholes(MOST_KEPT.saturating_sub(open));
+        if let Some(exchange) = &mut self.state.exchange {
+            exchange.keep_wholes(MOST_KEPT);
+        }
+    }
+}
