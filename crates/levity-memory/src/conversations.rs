@@ -182,10 +182,12 @@ impl Conversations {
         let end = remembered.end;
         let summarised = end.saturating_sub(self.max_messages).min(upto);
         let before = summarised.max(end.saturating_sub(self.max_messages.saturating_mul(2)));
-        if before > remembered.first {
-            self.store.trim(id, before).await?;
+        // A tenth at a time, since wiping costs more than the few messages of a run are worth.
+        if before.saturating_sub(remembered.first) < (self.max_messages / 10).max(1) {
+            return Ok(remembered.first);
         }
-        Ok(before.max(remembered.first))
+        self.store.trim(id, before).await?;
+        Ok(before)
     }
 
     /// Waits until nobody else has the conversation, removes it, and says whether there was one.

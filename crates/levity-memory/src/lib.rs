@@ -1,10 +1,14 @@
 //! What an agent remembers: conversations that outlive a process, windows that always fit, summaries of what has left
 //! them, and facts that are recalled years later.
 
+mod blocking;
 mod conversations;
+mod durability;
 mod file;
 mod in_memory;
+mod json;
 mod kept;
+mod owner;
 #[cfg(feature = "sqlite")]
 mod recall;
 #[cfg(feature = "sqlite")]
@@ -15,4 +19,7 @@ pub use window::{Counter, Fit, Shown, View, Window};
 mod words;
 
 pub use conversations::{Cleaned, Conversations, Open};
+pub use durability::Durability;
 pub use in_memory::InMemory;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteMemory;

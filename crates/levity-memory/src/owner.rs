@@ -1,0 +1,108 @@
+//! Who holds conversations: each store that does is an owner, and has the lock of a file for as long as it lives.
+//! So a process that is killed lets go, and one that stands still does not.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// This store, as others see it.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) id: i64,
+    path: PathBuf,
+    /// Locked until the process ends, however that comes.
+    _lock: File,
+}
+
+impl Owner {
+    /// A new owner, which others find alive before they can hear of it.
+    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+        sweep(dir);
+        let mut last = io::Error::other("no name is free");
+        for _ in 0..100 {
+            // Only to tell owners apart, so the randomness of hash maps will do.
+            let id = (RandomState::new().build_hasher().finish() >> 1).cast_signed();
+            let path = path(dir, id);
+            match lock(dir, &path) {
+                Ok(Some(lock)) => return Ok(Self { id, path, _lock: lock }),
+                Ok(None) => {}
+                // Somebody has taken the folder away, which was empty.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        if let Some(dir) = self.path.parent() {
+            // It stays while others have their files in it.
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+fn path(dir: &Path, id: i64) -> PathBuf {
+    dir.join(format!("{id:016x}"))
+}
+
+/// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
+fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
+    fs::create_dir_all(dir)?;
+    let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        other => other?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(is_at(&file, path).then_some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => {
+            let _ = fs::remove_file(path);
+            Err(error)
+        }
+    }
+}
+
+/// Whether a file is still the one that its path leads to.
+#[cfg(unix)]
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let name = |there: fs::Metadata| (there.dev(), there.ino());
+    let (open, there) = (file.metadata().map(name), fs::symlink_metadata(path).map(name));
+    matches!((open, there), (Ok(open), Ok(there)) if open == there)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Whether the owner still lives. The file of one who is gone is taken away.
+pub(crate) fn is_alive(dir: &Path, id: i64) -> bool {
+    is_locked(&path(dir, id))
+}
+
+fn is_locked(path: &Path) -> bool {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    if file.try_lock().is_err() {
+        return true;
+    }
+    // While the lock is ours, nobody takes the file for a living owner's.
+    let _ = fs::remove_file(path);
+    false
+}
+
+/// Takes away what owners left who were killed.
+fn sweep(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        is_locked(&entry.path());
+    }
+}

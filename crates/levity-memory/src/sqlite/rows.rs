@@ -1,0 +1,313 @@
+//! What is in the tables, and how it is changed. All of it happens within a transaction.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::kept::{Verdict, judge};
+use crate::words::searchable;
+use crate::{json, owner};
+
+/// An index of ids has to stay small.
+const LONGEST_ID: usize = 1_000;
+
+/// A message longer than this may be more than SQLite takes.
+const LONGEST: usize = 500_000_000;
+
+/// So many positions a conversation has: its key and a position make up the place of a message.
+const POSITIONS: u64 = 1 << 32;
+
+/// So many messages, and about so many bytes of them, are made known to the search in one go.
+const PORTION: i64 = 500;
+const PORTION_BYTES: usize = 4 << 20;
+
+/// Why something was not written.
+pub(super) enum Fault {
+    /// It may not be; nothing was changed.
+    Own(MemoryError),
+    /// It could not be.
+    Sqlite(rusqlite::Error),
+}
+
+impl From<MemoryError> for Fault {
+    fn from(error: MemoryError) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// A conversation, as its row says.
+pub(super) struct Row {
+    pub(super) key: i64,
+    pub(super) changed: u64,
+    pub(super) first: u64,
+    pub(super) next: u64,
+    /// The messages before this position are known to the search.
+    pub(super) indexed: u64,
+    pub(super) upto: Option<u64>,
+}
+
+pub(super) fn find(connection: &Connection, id: &ConversationId) -> rusqlite::Result<Option<Row>> {
+    let sql = "SELECT key, changed, first, next, indexed, upto FROM conversations WHERE id = ?1";
+    let mut select = connection.prepare_cached(sql)?;
+    let row = |row: &rusqlite::Row<'_>| {
+        let number = |column| row.get(column).map(natural);
+        Ok(Row {
+            key: row.get(0)?,
+            changed: number(1)?,
+            first: number(2)?,
+            next: number(3)?,
+            indexed: number(4)?,
+            upto: row.get::<_, Option<i64>>(5)?.map(natural),
+        })
+    };
+    select.query_row([id.as_str()], row).optional()
+}
+
+/// A number that is never negative, unless somebody else wrote it.
+pub(super) fn natural(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Where a message is: those of one conversation stand side by side.
+pub(super) fn place(key: i64, position: u64) -> i64 {
+    (key << 32) | signed(position.min(POSITIONS - 1))
+}
+
+pub(super) fn position(place: i64) -> u64 {
+    natural(place) & (POSITIONS - 1)
+}
+
+pub(super) fn save(connection: &Connection, id: &ConversationId, change: &Change) -> Result<(), Fault> {
+    let row = find(connection, id)?;
+    let (end, upto) = row.as_ref().map_or((0, None), |row| (row.next, row.upto));
+    match judge(id, end, upto, change)? {
+        Verdict::Nothing => return Ok(()),
+        Verdict::Compare if has(connection, id, row.as_ref(), change)? => return Ok(()),
+        Verdict::Compare => return Err(MemoryError::moved(id, change.at, end).into()),
+        Verdict::Write => {}
+    }
+    check(id, change)?;
+    let texts: Vec<_> = (change.at..)
+        .zip(&change.messages)
+        .map(|(at, message)| text(id, at, message))
+        .collect::<Result<_, _>>()?;
+    let key = write_row(connection, id, row.as_ref(), change)?;
+    let mut insert = connection.prepare_cached("INSERT INTO messages (place, message) VALUES (?1, ?2)")?;
+    for (at, text) in (change.at..).zip(&texts) {
+        insert.execute(params![place(key, at), text])?;
+    }
+    Ok(())
+}
+
+fn check(id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    check_id(id)?;
+    let long = change.summary.as_ref().is_some_and(|summary| summary.text.len() > LONGEST);
+    if long || change.end() >= POSITIONS {
+        let what = if long { "is too long" } else { "has too many messages" };
+        let message = format!("conversation `{id}` {what} for an SQLite file");
+        return Err(MemoryError::new(MemoryErrorKind::Refused, message));
+    }
+    Ok(())
+}
+
+pub(super) fn check_id(id: &ConversationId) -> Result<(), MemoryError> {
+    if id.as_str().len() <= LONGEST_ID {
+        return Ok(());
+    }
+    let message = format!("the id of a conversation has at most {LONGEST_ID} bytes here");
+    Err(MemoryError::new(MemoryErrorKind::Refused, message))
+}
+
+fn text(id: &ConversationId, at: u64, message: &Message) -> Result<String, MemoryError> {
+    let text = json::write(id, at, message)?;
+    if text.len() <= LONGEST {
+        return Ok(text);
+    }
+    let message = format!("message {at} of conversation `{id}` is too long for an SQLite file");
+    Err(MemoryError::new(MemoryErrorKind::Refused, message))
+}
+
+/// Writes all but the messages, and says which key they belong to.
+fn write_row(
+    connection: &Connection,
+    id: &ConversationId,
+    row: Option<&Row>,
+    change: &Change,
+) -> Result<i64, Fault> {
+    let (next, when) = (signed(change.end()), signed(change.when.as_millis()));
+    let summary = change.summary.as_ref().map(|summary| (signed(summary.upto), &*summary.text));
+    let (upto, text) = summary.unzip();
+    let Some(row) = row else {
+        let sql = "INSERT INTO conversations (id, changed, next, upto, summary) VALUES (?1, ?2, ?3, ?4, ?5)";
+        connection.prepare_cached(sql)?.execute(params![id.as_str(), when, next, upto, text])?;
+        let key = connection.last_insert_rowid();
+        return if key <= i64::from(i32::MAX) { Ok(key) } else { Err(rusqlite::Error::InvalidQuery.into()) };
+    };
+    let changed = when.max(signed(row.changed));
+    if summary.is_some() {
+        let sql = "UPDATE conversations SET next = ?2, changed = ?3, upto = ?4, summary = ?5 WHERE key = ?1";
+        connection.prepare_cached(sql)?.execute(params![row.key, next, changed, upto, text])?;
+    } else {
+        let sql = "UPDATE conversations SET next = ?2, changed = ?3 WHERE key = ?1";
+        connection.prepare_cached(sql)?.execute(params![row.key, next, changed])?;
+    }
+    Ok(row.key)
+}
+
+/// Whether the messages of a change stand in their places, as far as they were not trimmed.
+fn has(
+    connection: &Connection,
+    id: &ConversationId,
+    row: Option<&Row>,
+    change: &Change,
+) -> Result<bool, Fault> {
+    let Some(row) = row else { return Ok(false) };
+    let start = change.at.max(row.first);
+    let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
+    let rest = change.messages.get(skipped..).unwrap_or_default();
+    let there = messages(connection, id, row.key, (start, start + rest.len() as u64))?;
+    Ok(!rest.is_empty() && there == rest)
+}
+
+/// The messages from a position to before another; all of them have to be there.
+pub(super) fn messages(
+    connection: &Connection,
+    id: &ConversationId,
+    key: i64,
+    (from, to): (u64, u64),
+) -> Result<Vec<Arc<Message>>, Fault> {
+    let sql = "SELECT place, message FROM messages WHERE place >= ?1 AND place < ?2 ORDER BY place";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut rows = select.query([place(key, from), place(key, to)])?;
+    let mut messages = Vec::new();
+    let mut next = from;
+    while let Some(row) = rows.next()? {
+        let (there, text) = (position(row.get(0)?), row.get_ref(1)?.as_str());
+        let text = text.ok().filter(|_| there == next);
+        messages.push(Arc::new(json::read(id, next, text.unwrap_or_default())?));
+        next += 1;
+    }
+    if next < to {
+        return Err(MemoryError::damaged(id, &format!("message {next} is not there")).into());
+    }
+    Ok(messages)
+}
+
+/// Trims, and says whether that changed anything.
+pub(super) fn trim(connection: &Connection, id: &ConversationId, before: u64) -> Result<bool, Fault> {
+    let Some(row) = find(connection, id)?.filter(|row| before > row.first && row.next > row.first) else {
+        return Ok(false);
+    };
+    let before = before.min(row.next);
+    erase(connection, id, &row, before)?;
+    let sql = "UPDATE conversations SET first = ?2, indexed = max(indexed, ?2) WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.key, signed(before)])?;
+    Ok(true)
+}
+
+/// Removes a conversation, and says whether there was one to remove.
+pub(super) fn remove(
+    connection: &Connection,
+    id: &ConversationId,
+    unchanged_since: Option<Timestamp>,
+) -> Result<bool, Fault> {
+    let old = |row: &Row| unchanged_since.is_none_or(|moment| row.changed < moment.as_millis());
+    let Some(row) = find(connection, id)?.filter(old) else { return Ok(false) };
+    erase(connection, id, &row, row.next)?;
+    connection.prepare_cached("DELETE FROM conversations WHERE key = ?1")?.execute([row.key])?;
+    Ok(true)
+}
+
+/// Removes messages up to before a position, and what the search knows of them.
+fn erase(connection: &Connection, id: &ConversationId, row: &Row, before: u64) -> Result<(), Fault> {
+    let known = row.indexed.min(before);
+    let sql = "INSERT INTO words (words, rowid, text) VALUES ('delete', ?1, ?2)";
+    let mut forget = connection.prepare_cached(sql)?;
+    for from in (row.first..known).step_by(PORTION as usize) {
+        let to = known.min(from + PORTION as u64);
+        // The index has to be told what it knew of each.
+        for (at, message) in (from..).zip(messages(connection, id, row.key, (from, to))?) {
+            forget.execute(params![place(row.key, at), searchable(&message)])?;
+        }
+    }
+    let sql = "DELETE FROM messages WHERE place >= ?1 AND place < ?2";
+    connection.prepare_cached(sql)?.execute([place(row.key, row.first), place(row.key, before)])?;
+    Ok(())
+}
+
+/// Makes some messages known to the search, and says whether all are.
+pub(super) fn index(connection: &Connection, id: &ConversationId) -> Result<bool, Fault> {
+    let Some(row) = find(connection, id)?.filter(|row| row.indexed < row.next) else { return Ok(true) };
+    let from = row.indexed.max(row.first);
+    let to = row.next.min(from + portion(connection, row.key, from)?);
+    let mut insert = connection.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?;
+    for (at, message) in (from..).zip(messages(connection, id, row.key, (from, to))?) {
+        insert.execute(params![place(row.key, at), searchable(&message)])?;
+    }
+    let sql = "UPDATE conversations SET indexed = ?2 WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.key, signed(to)])?;
+    Ok(to == row.next)
+}
+
+/// How many messages from a position on are not too many for one go; one at least.
+fn portion(connection: &Connection, key: i64, from: u64) -> rusqlite::Result<u64> {
+    let sql =
+        "SELECT octet_length(message) FROM messages WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3";
+    let mut select = connection.prepare_cached(sql)?;
+    let mut rows = select.query([place(key, from), place(key, POSITIONS), PORTION])?;
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(row) = rows.next()? {
+        bytes += usize::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
+        count += 1;
+        if bytes > PORTION_BYTES {
+            break;
+        }
+    }
+    Ok(count.max(1))
+}
+
+/// Who holds a conversation, if whoever does is alive.
+pub(super) fn holder(
+    connection: &Connection,
+    id: &ConversationId,
+    mine: Option<i64>,
+    owners: &Path,
+) -> Result<Option<i64>, Fault> {
+    let mut select = connection.prepare_cached("SELECT owner FROM holds WHERE id = ?1")?;
+    let holder: Option<i64> = select.query_row([id.as_str()], |row| row.get(0)).optional()?;
+    Ok(holder.filter(|holder| Some(*holder) == mine || owner::is_alive(owners, *holder)))
+}
+
+pub(super) fn hold(connection: &Connection, id: &ConversationId, mine: i64) -> Result<(), Fault> {
+    check_id(id)?;
+    let sql = "INSERT OR REPLACE INTO holds (id, owner) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine])?;
+    Ok(())
+}
+
+pub(super) fn release(connection: &Connection, id: &ConversationId, mine: i64) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM holds WHERE id = ?1 AND owner = ?2";
+    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine]).map(drop)
+}
+
+/// Takes away what was held by owners who are gone.
+pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
+    let mut select = connection.prepare("SELECT DISTINCT owner FROM holds")?;
+    let all = select.query_map([], |row| row.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
+    for dead in all.into_iter().filter(|owner| !owner::is_alive(owners, *owner)) {
+        connection.execute("DELETE FROM holds WHERE owner = ?1", [dead])?;
+    }
+    Ok(())
+}
