@@ -16,6 +16,7 @@ use levity_sandbox::{PathError, Workspace};
 pub use taken::{Shown, Taken};
 
 use crate::aside::aside;
+use crate::note;
 
 /// The source's name in errors.
 const NAME: &str = "context files";
@@ -171,8 +172,7 @@ impl ContextFiles {
                 None => left_out.push(share.file.name),
             }
         }
-        let summary = taken::summary(&left_out);
-        blocks.extend(summary.and_then(|text| ContextBlock::new(LEFT_OUT, text).cut_to(plan.kept + spare)));
+        blocks.extend(note::left_out(LEFT_OUT, &note::named(&left_out, "file"), plan.kept + spare));
         let no_room = || Shown::no("there is no room for it");
         taken.extend(left_out.into_iter().map(|name| Taken::new(name, no_room())));
         Ok((blocks, taken))

@@ -1,8 +1,5 @@
 use std::fmt;
 
-/// How many files are named of those that there was no room for.
-const MAX_NAMED: usize = 5;
-
 /// A file that was found, and what is shown of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,14 +45,4 @@ impl fmt::Display for Taken {
             Shown::No { reason } => write!(f, "{} (left out: {reason})", self.name),
         }
     }
-}
-
-/// What is said of the files that have no block.
-pub(super) fn summary(left_out: &[String]) -> Option<String> {
-    let (first, rest) = left_out.split_at(left_out.len().min(MAX_NAMED));
-    if first.is_empty() {
-        return None;
-    }
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    Some(format!("[not shown for lack of room: `{}`{more}]", first.join("`, `")))
 }

@@ -165,12 +165,12 @@ async fn what_there_is_no_room_for_is_named() {
     let found = texts(&files(&place), ENOUGH).await;
     assert_eq!(found.len(), ContextFiles::DEFAULT_MAX_FILES + 1);
     let left_out =
-        "[not shown for lack of room: `200.md`, `201.md`, `202.md`, `203.md`, `204.md` and 95 more]";
+        "[not shown for lack of room: `200.md`, `201.md`, `202.md`, `203.md`, `204.md`, 95 more files]";
     assert_eq!(found[100], ("files left out".to_owned(), left_out.to_owned()));
     let found = texts(&files(&place).max_files(2), ENOUGH).await;
     assert_eq!((found.len(), found[0].0.as_str(), found[1].0.as_str()), (3, "100.md", "101.md"));
     assert!(
-        found[2].1.ends_with("`102.md`, `103.md`, `104.md`, `105.md`, `106.md` and 193 more]"),
+        found[2].1.ends_with("`102.md`, `103.md`, `104.md`, `105.md`, `106.md`, 193 more files]"),
         "{found:?}"
     );
 }

@@ -4,6 +4,9 @@
 
 mod any_files;
 mod files;
+mod sources;
+mod value;
+mod workspace;
 
 use std::fs;
 use std::os::unix::fs::symlink;
