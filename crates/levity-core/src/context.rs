@@ -14,7 +14,7 @@ use crate::{Cause, History};
 /// - The texts of the blocks together have no more than `ask.budget` tokens, counted as a quarter of their bytes. Whoever
 ///   shows them counts the names as well, as [`ContextBlock::tokens`] does, and cuts what is too much.
 /// - The same sources give the same blocks in the same order, so that providers can cache them.
-/// - A name is one line; no two blocks have the same.
+/// - No two blocks have the same name.
 ///
 /// A [`ContextBlock`] is a source of itself.
 ///

@@ -69,15 +69,24 @@ async fn no_text_and_no_name_opens_or_closes_a_block() {
 #[tokio::test]
 async fn the_budget_holds_and_what_is_cut_or_left_out_is_said() {
     let line = "--- x --- and so on, as it goes\n";
-    for budget in 0..400 {
+    for budget in LEAST..400 {
         let blocks: Vec<_> = (0..30).map(|n| ContextBlock::new(format!("{n}.md"), line.repeat(n))).collect();
         let gathered = gather(budget, blocks).await;
         let text = gathered.system.unwrap();
         let shown = text.strip_prefix(INTRO).unwrap().split_once("[left out").unwrap();
         assert!(shown.0.len() - 2 <= budget * 4, "{budget}: {}", shown.0);
-        assert!(shown.1.contains(" more]") || shown.1.contains("`29.md`]"), "{}", shown.1);
+        assert!(shown.1.contains(" more block") || shown.1.contains("`29.md`"), "{}", shown.1);
         assert_eq!(text.lines().filter(|line| plain::text(line) != **line).count(), names(&text), "{text}");
     }
+}
+
+#[tokio::test]
+async fn sources_that_there_is_no_room_for_are_not_asked() {
+    let gathered = gather(0, vec![ContextBlock::new("a", "b")]).await;
+    let expected = format!(
+        "{INTRO}\n\n[left out for lack of room: what comes from 2 more sources]\n\n{END}\n\nBe brief."
+    );
+    assert_eq!(gathered.system.as_deref(), Some(&*expected));
 }
 
 fn names(text: &str) -> usize {

@@ -1,4 +1,6 @@
-use levity_core::{ContextAsk, ContextBlock, ContextSource};
+use std::collections::BTreeMap;
+
+use levity_core::{ContextAsk, ContextBlock, ContextSource, Lasts};
 
 use super::check::{abandon, calm, kept, same};
 
@@ -6,34 +8,49 @@ use super::check::{abandon, calm, kept, same};
 ///
 /// `make` returns a source over the same material each time, better more of it than fits a small budget.
 ///
-/// What is checked, for budgets from nothing to no limit:
+/// What is checked, for budgets from nothing to no limit, with a goal and without one:
 /// - the texts of the blocks together have no more bytes than four times the budget;
 /// - every block has a name, and no two have the same;
 /// - the same sources give the same blocks in the same order;
+/// - how long a block lasts depends neither on the budget nor on the goal;
 /// - dropping the future is harmless.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
     let source = make();
-    for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
-        let blocks = blocks(&source, budget).await;
-        check_budget(&blocks, budget);
-        check_names(&blocks);
-        let promise = "context source: the same sources give the same blocks in the same order";
-        same(&self::blocks(&source, budget).await, &blocks, promise);
-        same(&self::blocks(&make(), budget).await, &blocks, promise);
+    let mut seen = BTreeMap::new();
+    for goal in ["", "Tidy up", "--- a ---\n\0\u{202e}\u{1f600} \"AND\" *"] {
+        for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
+            let ask = ContextAsk::new(budget).for_goal(goal);
+            let blocks = blocks(&source, &ask).await;
+            check_budget(&blocks, budget);
+            check_names(&blocks);
+            check_lasts(&blocks, &mut seen);
+            let promise = "context source: the same sources give the same blocks in the same order";
+            same(&self::blocks(&source, &ask).await, &blocks, promise);
+            same(&self::blocks(&make(), &ask).await, &blocks, promise);
+        }
     }
     let promise = "context source: dropping the future is harmless";
-    let all = blocks(&source, usize::MAX).await;
-    calm(async { drop(abandon(source.blocks(&ContextAsk::new(usize::MAX)))) }, promise).await;
-    same(&blocks(&source, usize::MAX).await, &all, promise);
+    let ask = ContextAsk::new(usize::MAX);
+    let all = blocks(&source, &ask).await;
+    calm(async { drop(abandon(source.blocks(&ask))) }, promise).await;
+    same(&blocks(&source, &ask).await, &all, promise);
 }
 
-async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock> {
-    let blocks =
-        calm(source.blocks(&ContextAsk::new(budget)), "context source: no budget makes it panic").await;
+async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
+    let blocks = calm(source.blocks(ask), "context source: no budget and no goal makes it panic").await;
     kept(blocks, "context source: `make` returns a source that can be read")
+}
+
+/// A block that is before the instructions at one time and behind them at another spoils what providers have cached.
+fn check_lasts(blocks: &[ContextBlock], seen: &mut BTreeMap<String, Lasts>) {
+    for block in blocks {
+        let lasts = *seen.entry(block.name.clone()).or_insert(block.lasts);
+        let promise = "context source: how long a block lasts depends neither on the budget nor on the goal";
+        assert!(lasts == block.lasts, "{promise}\nfound both for `{}`", block.name);
+    }
 }
 
 fn check_budget(blocks: &[ContextBlock], budget: usize) {

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
 use levity_test::conformance;
 
 use crate::{block_on, refuses};
@@ -17,6 +17,10 @@ enum Flaw {
     Restless,
     OverflowsBudget,
     Unreadable,
+    PanicsOnGoal,
+    OverBudgetForGoal,
+    FickleByBudget,
+    FickleByGoal,
 }
 
 /// Notes of different length, as many as fit.
@@ -36,6 +40,8 @@ impl ContextSource for Notes {
         let looks = self.looks.fetch_add(1, Ordering::SeqCst);
         let mut room = match self.flaw {
             Flaw::OverBudget => usize::MAX,
+            Flaw::OverBudgetForGoal if !ask.goal.is_empty() => usize::MAX,
+            Flaw::PanicsOnGoal if ask.goal.contains('\0') => panic!("what is this?"),
             Flaw::OverflowsBudget => budget.checked_mul(4).unwrap(),
             Flaw::Unreadable => return Err(ContextError::new("notes", "permission denied")),
             _ => budget.saturating_mul(4),
@@ -51,6 +57,8 @@ impl ContextSource for Notes {
         match self.flaw {
             Flaw::NoName => blocks.iter_mut().for_each(|block| block.name.clear()),
             Flaw::SameName => blocks.iter_mut().for_each(|block| block.name = "note".into()),
+            Flaw::FickleByBudget if budget > 100 => blocks[0].lasts = Lasts::Run,
+            Flaw::FickleByGoal if !ask.goal.is_empty() && budget > 100 => blocks[1].lasts = Lasts::Run,
             Flaw::Restless if looks % 2 == 1 => blocks.reverse(),
             _ => {}
         }
@@ -74,6 +82,11 @@ fn refuses_flaws() {
     check(Flaw::NoName, "context source: every block has a name");
     check(Flaw::SameName, "context source: no two blocks have the same name");
     check(Flaw::Restless, "context source: the same sources give the same blocks in the same order");
-    check(Flaw::OverflowsBudget, "context source: no budget makes it panic");
+    check(Flaw::OverflowsBudget, "context source: no budget and no goal makes it panic");
+    check(Flaw::PanicsOnGoal, "context source: no budget and no goal makes it panic");
+    check(Flaw::OverBudgetForGoal, budget);
+    let lasts = "context source: how long a block lasts depends neither on the budget nor on the goal";
+    check(Flaw::FickleByBudget, lasts);
+    check(Flaw::FickleByGoal, lasts);
     check(Flaw::Unreadable, "context source: `make` returns a source that can be read; it failed");
 }

@@ -1,0 +1,9 @@
+use levity_core::Cause;
+
+/// Does work that blocks, on a thread that may be blocked where there is one.
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Cause> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await.map_err(Cause::new),
+        Err(_) => Ok(work()),
+    }
+}

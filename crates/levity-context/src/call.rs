@@ -1,0 +1,81 @@
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
+
+/// One block of context whose text a function gives, each time anew.
+///
+/// ```
+/// use levity_context::ContextFn;
+/// use levity_core::{ContextAsk, ContextSource};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tickets = ContextFn::new("open tickets", |_| async {
+///     Ok::<_, std::io::Error>("#12 the button is too small\n#15 it is slow".to_owned())
+/// });
+/// let blocks = tickets.blocks(&ContextAsk::new(100)).await?;
+/// assert_eq!(blocks[0].name, "open tickets");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A text that is too long is cut, and says so; an empty one is no block. The block is for the run, unless
+/// [`lasting`](Self::lasting) says that it seldom changes. A failure ends the run that asks; see
+/// [`or_note`](crate::ContextExt::or_note).
+#[derive(Clone)]
+#[must_use]
+pub struct ContextFn {
+    name: String,
+    lasts: Lasts,
+    call: Arc<dyn Fn(ContextAsk) -> Text + Send + Sync>,
+}
+
+impl ContextFn {
+    /// A block of this name. The function is told how much room there is and what the run is to do.
+    pub fn new<F, R, E>(name: impl Into<String>, call: F) -> Self
+    where
+        F: Fn(ContextAsk) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<String, E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        let call = move |ask| {
+            let text = call(ask);
+            Box::pin(async { text.await.map_err(Into::into) }) as Text
+        };
+        Self { name: name.into(), lasts: Lasts::Run, call: Arc::new(call) }
+    }
+
+    /// Says how long it stays as it is; for a run by default.
+    pub fn lasting(mut self, lasts: Lasts) -> Self {
+        self.lasts = lasts;
+        self
+    }
+}
+
+#[async_trait]
+impl ContextSource for ContextFn {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        let text = (self.call)(ask.clone()).await;
+        let text = text.map_err(|error| ContextError::new(self.name.as_str(), error))?;
+        let block = ContextBlock::new(self.name.as_str(), text).lasting(self.lasts);
+        let block = Some(block).filter(|block| !block.text.trim().is_empty());
+        Ok(block.and_then(|block| block.cut_to(ask.budget)).into_iter().collect())
+    }
+}
+
+impl fmt::Debug for ContextFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextFn")
+            .field("name", &self.name)
+            .field("lasts", &self.lasts)
+            .finish_non_exhaustive()
+    }
+}

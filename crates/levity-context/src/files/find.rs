@@ -1,0 +1,156 @@
+//! Which files there are.
+
+use std::path::Path;
+
+use levity_sandbox::{Entry, Kind, PathError, Workspace};
+
+use super::ContextFiles;
+use super::read::reason;
+
+/// How many entries of a folder are looked at.
+const MAX_ENTRIES: usize = 10_000;
+/// How deep folders in the folder are looked at.
+const MAX_DEPTH: usize = 16;
+const AGENTS: &str = "AGENTS.md";
+
+/// A file that may be shown.
+#[derive(Debug)]
+pub(super) struct File {
+    /// What its block is called.
+    pub(super) name: String,
+    /// Where it is, and how long, or why it cannot be shown.
+    pub(super) at: Result<(Place, u64), String>,
+    /// What is of a higher rank yields later when there is little room.
+    pub(super) rank: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Place {
+    /// A path in the workspace.
+    Inside(String),
+    /// A workspace of its own, and the file's name in it.
+    User(Workspace, String),
+}
+
+/// The files in the order in which they are shown.
+pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
+    let space = &files.space;
+    let agents = if files.agents { agents(space, &files.working_dir)? } else { Vec::new() };
+    let mut found: Vec<_> = files.user_file.as_deref().and_then(user).into_iter().collect();
+    if files.has_folder {
+        found.extend(folder(files, &agents));
+    }
+    found.extend(agents.into_iter().zip(2..).map(|(path, rank)| inside(space, path.clone(), path, rank)));
+    Ok(found)
+}
+
+/// The paths of `AGENTS.md` on the way to a folder.
+fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError> {
+    let dir = space.dir(working_dir)?;
+    let ends = dir.path().match_indices('/').map(|(at, _)| at).chain([dir.path().len()]);
+    let below = ends.filter(|end| *end > 0).map(|end| format!("{}/{AGENTS}", &dir.path()[..end]));
+    let all = [AGENTS.to_owned()].into_iter().chain(below);
+    Ok(all.filter(|path| !matches!(space.metadata(path), Err(PathError::NotFound(_)))).collect())
+}
+
+/// The user's file; none when it is not there.
+fn user(path: &Path) -> Option<File> {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let at = match place(path) {
+        Ok(place) => Ok(place),
+        Err(PathError::NotFound(_)) => return None,
+        Err(error) => Err(reason(&error)),
+    };
+    Some(File { name: format!("{name} (of the user)"), at, rank: 1 })
+}
+
+/// Where the user's file really is: whoever names it may have linked it from elsewhere.
+fn place(path: &Path) -> Result<(Place, u64), PathError> {
+    let shown = || path.to_string_lossy().into_owned();
+    let real = path.canonicalize().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => PathError::NotFound(shown()),
+        _ => PathError::Io { path: shown(), source },
+    })?;
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+        return Err(PathError::NotAFile(shown()));
+    };
+    let space = Workspace::builder(folder).read_only().allow_all().allow_hard_links().build()?;
+    let size = space.metadata(name)?.size();
+    Ok((Place::User(space, name.to_owned()), size))
+}
+
+/// The files of the folder, by name. One that is called as an `AGENTS.md` is, is called by its whole path.
+fn folder(files: &ContextFiles, agents: &[String]) -> Vec<File> {
+    let mut walk = Walk { files, left: MAX_ENTRIES, found: Vec::new() };
+    walk.enter("", 0);
+    let mut found = walk.found;
+    found.retain(|file| !agents.iter().any(|path| *path == format!("{}/{}", files.folder, file.name)));
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    for file in &mut found {
+        if agents.contains(&file.name) {
+            file.name = format!("{}/{}", files.folder, file.name);
+        }
+    }
+    found
+}
+
+struct Walk<'a> {
+    files: &'a ContextFiles,
+    left: usize,
+    found: Vec<File>,
+}
+
+impl Walk<'_> {
+    /// Looks at a folder, by its path in the folder.
+    fn enter(&mut self, below: &str, depth: usize) {
+        let folder = &self.files.folder;
+        let path = if below.is_empty() { folder.clone() } else { format!("{folder}/{below}") };
+        let listing = match self.files.space.list(&path, self.left) {
+            Ok(listing) => listing,
+            Err(PathError::NotFound(_)) => return,
+            Err(error) => return self.problem(path, reason(&error)),
+        };
+        self.left = self.left.saturating_sub(listing.entries.len());
+        if listing.truncated {
+            self.problem(path, format!("only {MAX_ENTRIES} entries are looked at"));
+        }
+        for entry in listing.entries.iter().filter(|entry| !entry.name.starts_with('.')) {
+            let name = if below.is_empty() { entry.name.clone() } else { format!("{below}/{}", entry.name) };
+            self.entry(entry, name, depth);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, name: String, depth: usize) {
+        let (space, path) = (&self.files.space, format!("{}/{name}", self.files.folder));
+        let is_text = entry.name.ends_with(".md");
+        match entry.kind {
+            Kind::Dir if !self.files.nested => {}
+            Kind::Dir if depth >= MAX_DEPTH => {
+                self.problem(path, format!("folders are not looked at below {MAX_DEPTH} others"));
+            }
+            Kind::Dir => self.enter(&name, depth + 1),
+            Kind::Link if !is_text && self.files.nested => match space.metadata(&path) {
+                Ok(meta) if meta.kind() == Kind::Dir => {
+                    self.problem(path, "links to folders are not followed".to_owned());
+                }
+                Err(error @ PathError::Outside(_)) => self.problem(path, reason(&error)),
+                _ => {}
+            },
+            _ if is_text => self.found.push(inside(space, path, name, 0)),
+            _ => {}
+        }
+    }
+
+    /// What cannot be shown is called by its whole path: it may be the folder itself.
+    fn problem(&mut self, path: String, reason: String) {
+        self.found.push(File { name: path, at: Err(reason), rank: 0 });
+    }
+}
+
+fn inside(space: &Workspace, path: String, name: String, rank: usize) -> File {
+    let at = match space.metadata(&path) {
+        Ok(meta) => Ok((Place::Inside(path), meta.size())),
+        Err(error) => Err(reason(&error)),
+    };
+    File { name, at, rank }
+}

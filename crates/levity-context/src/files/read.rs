@@ -1,0 +1,87 @@
+//! What is in a file.
+
+use std::borrow::Cow;
+
+use levity_core::ContextBlock;
+use levity_sandbox::{Excerpt, PathError, Workspace};
+
+use super::Shown;
+use super::find::{File, Place};
+
+/// A file as a block within so many tokens; none when there is no room even to say that it is there.
+pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<ContextBlock>, Shown) {
+    let excerpt = match &file.at {
+        Ok((place, _)) => open(space, place, tokens.saturating_mul(4) as u64),
+        Err(reason) => Err(reason.clone()),
+    };
+    let name = file.name.as_str();
+    let (text, whole) = match excerpt {
+        Ok(excerpt) => decode(&excerpt),
+        Err(reason) => {
+            return (ContextBlock::new(name, not_shown(&reason)).cut_to(tokens), Shown::no(reason));
+        }
+    };
+    let is_whole = text.len() as u64 >= whole;
+    let long = text.len();
+    let block = ContextBlock::new(name, text).cut_of(tokens, whole);
+    let is_whole = is_whole && block.as_ref().is_some_and(|block| block.text.len() == long);
+    (block, if is_whole { Shown::Whole } else { Shown::Cut })
+}
+
+fn open(space: &Workspace, place: &Place, max: u64) -> Result<Excerpt, String> {
+    let excerpt = match place {
+        Place::Inside(path) => space.read_start(path, max),
+        Place::User(space, name) => space.read_start(name, max),
+    };
+    excerpt.map_err(|error| reason(&error))
+}
+
+/// The text of a file, and how many bytes it has as a whole.
+fn decode(excerpt: &Excerpt) -> (String, u64) {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let (bytes, size) = match excerpt.bytes.strip_prefix(MARK) {
+        Some(bytes) => (bytes, excerpt.size.saturating_sub(MARK.len() as u64)),
+        None => (&*excerpt.bytes, excerpt.size),
+    };
+    let bytes = if excerpt.truncated { whole_characters(bytes) } else { bytes };
+    match String::from_utf8_lossy(bytes) {
+        Cow::Borrowed(text) => (text.to_owned(), size),
+        // What is shown may be longer than the file.
+        Cow::Owned(text) => {
+            let text =
+                format!("[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\n{text}");
+            let whole = if excerpt.truncated { size.max(text.len() as u64 + 1) } else { text.len() as u64 };
+            (text, whole)
+        }
+    }
+}
+
+/// The bytes without the beginning of a character at their end.
+fn whole_characters(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}
+
+/// What stands in place of a file.
+pub(super) fn not_shown(reason: &str) -> String {
+    format!("[not shown: {reason}]")
+}
+
+/// Why a file cannot be shown, in words that do not speak of another.
+pub(super) fn reason(error: &PathError) -> String {
+    match error {
+        PathError::Outside(_) => "it leads out of the workspace".to_owned(),
+        PathError::Denied(_) => "it is kept from tools".to_owned(),
+        PathError::NotFound(_) => "it is not there".to_owned(),
+        PathError::NotAFile(_) => "it is no regular file".to_owned(),
+        PathError::NotADirectory(_) => "it is no folder".to_owned(),
+        PathError::HardLink(_) => {
+            "it has several hard links and may be shared with a place outside".to_owned()
+        }
+        PathError::Busy(_) => "it is being changed by somebody else".to_owned(),
+        PathError::Io { source, .. } => format!("it cannot be read: {}", source.kind()),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,141 @@
+//! What can be put around a source.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, World};
+
+/// What can be put around any source of context.
+///
+/// ```
+/// use levity_context::{ContextExt as _, ContextFn};
+/// use levity_core::{ContextAsk, ContextSource};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tickets = ContextFn::new("tickets", |_| async { Err::<String, _>("the server is down") });
+/// let blocks = tickets.at_most(500).or_note().blocks(&ContextAsk::new(1_000)).await?;
+/// assert_eq!((&*blocks[0].name, &*blocks[0].text), ("tickets", "[this could not be had now]"));
+/// # Ok(())
+/// # }
+/// ```
+pub trait ContextExt: ContextSource + Sized {
+    /// The source with a budget of its own, however much room there is.
+    fn at_most(self, tokens: usize) -> AtMost<Self> {
+        AtMost { source: self, tokens }
+    }
+
+    /// Puts a note in the place of what the source has to say when it fails, so that the run goes on.
+    fn or_note(self) -> OrNote<Self> {
+        OrNote { source: self, watcher: None }
+    }
+
+    /// Makes the source fail when it takes longer than this. `name` is what the error calls it.
+    fn within(self, time: Duration, world: Arc<dyn World>, name: impl Into<String>) -> Within<Self> {
+        Within { source: self, time, world, name: name.into() }
+    }
+}
+
+impl<S: ContextSource> ContextExt for S {}
+
+/// A source with a budget of its own; see [`ContextExt::at_most`].
+#[derive(Clone, Debug)]
+pub struct AtMost<S> {
+    source: S,
+    tokens: usize,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: ContextSource> ContextSource for AtMost<S> {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        let mut ask = ask.clone();
+        ask.budget = ask.budget.min(self.tokens);
+        self.source.blocks(&ask).await
+    }
+}
+
+type Watcher = Arc<dyn Fn(&ContextError) + Send + Sync>;
+
+/// A source whose failure is a note; see [`ContextExt::or_note`].
+#[derive(Clone)]
+pub struct OrNote<S> {
+    source: S,
+    watcher: Option<Watcher>,
+}
+
+impl<S> OrNote<S> {
+    /// Calls `watcher` with the error: the note does not say what went wrong, since that is nothing for a model.
+    #[must_use]
+    pub fn on_failure(mut self, watcher: impl Fn(&ContextError) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: ContextSource> ContextSource for OrNote<S> {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        let error = match self.source.blocks(ask).await {
+            Ok(blocks) => return Ok(blocks),
+            Err(error) => error,
+        };
+        if let Some(watcher) = &self.watcher {
+            watcher(&error);
+        }
+        let note = ContextBlock::new(error.name, "[this could not be had now]").lasting(Lasts::Run);
+        Ok(note.cut_to(ask.budget).into_iter().collect())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for OrNote<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrNote").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// A source with a time limit; see [`ContextExt::within`].
+#[derive(Clone)]
+pub struct Within<S> {
+    source: S,
+    time: Duration,
+    world: Arc<dyn World>,
+    name: String,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: ContextSource> ContextSource for Within<S> {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        let blocks = either(self.source.blocks(ask), self.world.sleep(self.time)).await;
+        blocks.unwrap_or_else(|| {
+            let cause = format!("it took longer than {:?}", self.time);
+            Err(ContextError::new(self.name.as_str(), cause))
+        })
+    }
+}
+
+/// What `work` comes to, unless `end` is there first.
+async fn either<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+impl<S: fmt::Debug> fmt::Debug for Within<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within")
+            .field("source", &self.source)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! Everything an agent goes by, as one value.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use levity_core::{Cause, Context, History};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::schema::check;
+use crate::workspace::WorkspaceFiles;
+
+type Remembered = Pin<Box<dyn Future<Output = Result<Value, Cause>> + Send>>;
+
+/// Builds the context value of an agent: what it is to do, where, what it did, what it knows.
+///
+/// Nothing is listed or asked for before [`context`](Self::context) is called, and each time anew.
+///
+/// ```
+/// use levity_context::{ContextProvider, WorkspaceFiles, check_context};
+/// use levity_core::History;
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// std::fs::write(folder.join("notes.txt"), "buy milk")?;
+/// let provider = ContextProvider::new()
+///     .workspace(WorkspaceFiles::open(folder)?)
+///     .memory(|| async { Ok::<_, std::io::Error>(json!({"likes": "tea"})) });
+///
+/// let context = provider.context("Tidy up", &History::new()).await?;
+/// assert_eq!(context.workspace.files, ["notes.txt"]);
+/// check_context(&serde_json::to_value(&context)?)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct ContextProvider {
+    files: Option<WorkspaceFiles>,
+    memory: Option<Arc<dyn Fn() -> Remembered + Send + Sync>>,
+}
+
+impl ContextProvider {
+    /// A provider that knows no workspace and remembers nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the agent works.
+    pub fn workspace(mut self, files: WorkspaceFiles) -> Self {
+        self.files = Some(files);
+        self
+    }
+
+    /// What is remembered from before, as an object.
+    pub fn memory<F, R, E>(mut self, memory: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.memory = Some(Arc::new(move || {
+            let memory = memory();
+            Box::pin(async { memory.await.map_err(Cause::new) })
+        }));
+        self
+    }
+
+    /// The context of an agent that is to do this and has done that.
+    ///
+    /// # Errors
+    /// When the workspace cannot be listed, or the memory cannot be had or is no object.
+    pub async fn context(&self, intent: impl Into<String> + Send, history: &History) -> Result<Context> {
+        let mut context = Context::new(intent).with_history(history);
+        if let Some(files) = &self.files {
+            context = context.with_workspace(files.view().await?);
+        }
+        if let Some(memory) = &self.memory {
+            context = context.with_memory(memory().await.map_err(Error::Memory)?);
+        }
+        match context.memory.is_object() {
+            true => Ok(context),
+            false => Err(Error::Mismatch(vec!["at `/memory`: it is no object".to_owned()])),
+        }
+    }
+
+    /// The same as JSON that matches [`CONTEXT_SCHEMA`](crate::CONTEXT_SCHEMA).
+    ///
+    /// # Errors
+    /// As [`context`](Self::context).
+    pub async fn value(&self, intent: impl Into<String> + Send, history: &History) -> Result<Value> {
+        let context = self.context(intent, history).await?;
+        let value =
+            serde_json::to_value(context).map_err(|error| Error::Mismatch(vec![error.to_string()]))?;
+        check(&value).map(|()| value)
+    }
+}
+
+impl fmt::Debug for ContextProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextProvider").field("files", &self.files).finish_non_exhaustive()
+    }
+}
