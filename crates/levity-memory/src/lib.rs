@@ -9,3 +9,6 @@ mod recall;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
+
+#[cfg(feature = "sqlite")]
+pub use recall::{FactId, Found, Noted, Recall, RecallContext, Recalled, Scope};

@@ -1,1 +1,4 @@
 //! Memory over real files and real processes.
+
+#[cfg(feature = "sqlite")]
+mod recall;

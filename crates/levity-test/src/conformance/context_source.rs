@@ -15,24 +15,32 @@ use super::check::{abandon, calm, kept, same};
 /// # Panics
 /// When a promise is broken.
 pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
+    context_source_for("", make).await;
+}
+
+/// Checks a [`ContextSource`] that goes by the goal of a run, as [`context_source`] does.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() -> S) {
     let source = make();
+    let ask = |budget| ContextAsk::new(budget).for_goal(goal);
     for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
-        let blocks = blocks(&source, budget).await;
+        let blocks = blocks(&source, &ask(budget)).await;
         check_budget(&blocks, budget);
         check_names(&blocks);
         let promise = "context source: the same sources give the same blocks in the same order";
-        same(&self::blocks(&source, budget).await, &blocks, promise);
-        same(&self::blocks(&make(), budget).await, &blocks, promise);
+        same(&self::blocks(&source, &ask(budget)).await, &blocks, promise);
+        same(&self::blocks(&make(), &ask(budget)).await, &blocks, promise);
     }
     let promise = "context source: dropping the future is harmless";
-    let all = blocks(&source, usize::MAX).await;
-    calm(async { drop(abandon(source.blocks(&ContextAsk::new(usize::MAX)))) }, promise).await;
-    same(&blocks(&source, usize::MAX).await, &all, promise);
+    let all = blocks(&source, &ask(usize::MAX)).await;
+    calm(async { drop(abandon(source.blocks(&ask(usize::MAX)))) }, promise).await;
+    same(&blocks(&source, &ask(usize::MAX)).await, &all, promise);
 }
 
-async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock> {
-    let blocks =
-        calm(source.blocks(&ContextAsk::new(budget)), "context source: no budget makes it panic").await;
+async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
+    let blocks = calm(source.blocks(ask), "context source: no budget makes it panic").await;
     kept(blocks, "context source: `make` returns a source that can be read")
 }
 
