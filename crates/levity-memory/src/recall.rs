@@ -221,8 +221,7 @@ impl Recall {
             date: self.world.now(),
         };
         let most = self.most_facts;
-        let (id, new) =
-            self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
+        let (id, new) = self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
         Ok(Noted { id, new, unembedded: None, usage: Usage::default() })
     }
 
@@ -254,14 +253,17 @@ fn check_scopes(scopes: &[Scope]) -> Result<(), MemoryError> {
     if scopes.len() <= MOST_SCOPES {
         return Ok(());
     }
-    let message = format!("there are {} scopes, and at most {MOST_SCOPES} are searched at once", scopes.len());
+    let message =
+        format!("there are {} scopes, and at most {MOST_SCOPES} are searched at once", scopes.len());
     Err(MemoryError::new(MemoryErrorKind::Refused, message))
 }
 
 fn check_text(what: &str, text: &str, longest: usize) -> Result<(), MemoryError> {
     let why = match text.len() {
         0 => "is empty".to_owned(),
-        length if length > longest => format!("has {length} bytes, and may have {longest}; say it in fewer words"),
+        length if length > longest => {
+            format!("has {length} bytes, and may have {longest}; say it in fewer words")
+        }
         _ => return Ok(()),
     };
     Err(MemoryError::new(MemoryErrorKind::Refused, format!("{what} {why}")))

@@ -157,9 +157,14 @@ impl File {
             return Ok(());
         }
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy: rusqlite::Result<i64> =
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
-        match busy.map_err(|error| self.failed("written", error))? {
+        let empty = || {
+            connection.busy_handler(Some(try_briefly))?;
+            let busy =
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            connection.busy_handler(Some(try_again))?;
+            busy
+        };
+        match empty().map_err(|error| self.failed("written", error))? {
             0 => Ok(()),
             _ => {
                 let message = "it is forgotten, but another program still reads the file as it was, so its log \
@@ -359,8 +364,17 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
 /// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
 /// seconds, the moments between the transactions of others who write without a pause.
 fn try_again(times: i32) -> bool {
+    wait(times, PATIENCE)
+}
+
+/// The same for those who read: they are done soon, or not for long.
+fn try_briefly(times: i32) -> bool {
+    wait(times, PATIENCE / 10)
+}
+
+fn wait(times: i32, patience: Duration) -> bool {
     std::thread::sleep(PAUSE);
-    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
+    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < patience.as_millis())
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

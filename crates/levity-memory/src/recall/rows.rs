@@ -23,8 +23,8 @@ pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(Fac
     let Some((id, text)) = find(change, scope, fact)? else {
         return add(change, scope, fact, most).map(|id| (id, true));
     };
-    let mut update =
-        change.prepare_cached("UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1")?;
+    let mut update = change
+        .prepare_cached("UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1")?;
     update.execute(params![id, fact.text, digest(&fact.text), fact.source, millis(fact.date)])?;
     if text != fact.text {
         drop_words(change, id, scope, &text)?;
@@ -39,8 +39,8 @@ pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(Fac
 fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option<(i64, String)>> {
     let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     if let Some(conversation) = &fact.conversation {
-        let mut same = change
-            .prepare_cached("SELECT id, text FROM facts WHERE scope = ?1 AND conversation = ?2")?;
+        let mut same =
+            change.prepare_cached("SELECT id, text FROM facts WHERE scope = ?1 AND conversation = ?2")?;
         return same.query_row(params![scope, conversation.as_str()], row).optional();
     }
     let mut same = change.prepare_cached(
@@ -50,8 +50,11 @@ fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option
 }
 
 fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<FactId, Fault> {
-    let facts: i64 =
-        change.query_row("UPDATE scopes SET facts = facts + 1 WHERE key = ?1 RETURNING facts", [scope], first)?;
+    let facts: i64 = change.query_row(
+        "UPDATE scopes SET facts = facts + 1 WHERE key = ?1 RETURNING facts",
+        [scope],
+        first,
+    )?;
     if usize::try_from(facts).is_ok_and(|facts| facts > most) {
         let kind = fact.scope.kind();
         let message = format!("the scope `{kind}` has {most} facts already; forget some of them first");
@@ -127,8 +130,8 @@ pub(super) fn fact(
     id: i64,
     score: f32,
 ) -> rusqlite::Result<Option<Recalled>> {
-    let mut fact = view
-        .prepare_cached("SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1")?;
+    let mut fact =
+        view.prepare_cached("SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1")?;
     let row = |row: &Row<'_>| {
         let key: i64 = row.get(5)?;
         let scope = scopes.iter().find(|(other, _)| *other == key);

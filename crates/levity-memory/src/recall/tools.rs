@@ -111,9 +111,12 @@ impl Reach {
     async fn remember(&self, args: &Value, cx: &ToolCx) -> Result<Value, ToolError> {
         let scope = match args.get("scope").and_then(Value::as_str) {
             None => self.scopes.first(),
-            Some(name) => self.names.iter().position(|known| known == name).and_then(|at| self.scopes.get(at)),
+            Some(name) => {
+                self.names.iter().position(|known| known == name).and_then(|at| self.scopes.get(at))
+            }
         };
-        let scope = scope.ok_or_else(|| wrong(format!("`scope` must be one of {}", self.names.join(", "))))?;
+        let scope =
+            scope.ok_or_else(|| wrong(format!("`scope` must be one of {}", self.names.join(", "))))?;
         let source = format!("run {}", head(cx.run.as_str()));
         let noted = self.recall.remember(scope, text(args, "text")?, &source).await.map_err(failed)?;
         Ok(json!({"id": noted.id, "new": noted.new}))
@@ -135,7 +138,8 @@ impl Reach {
     }
 
     fn shown(&self, fact: &Recalled) -> Value {
-        let name = self.scopes.iter().position(|scope| *scope == fact.scope).and_then(|at| self.names.get(at));
+        let name =
+            self.scopes.iter().position(|scope| *scope == fact.scope).and_then(|at| self.names.get(at));
         json!({
             "id": fact.id,
             "text": fact.text,

@@ -67,7 +67,11 @@ fn cut(word: &str) -> Vec<String> {
         let unspaced = is_unspaced(first);
         let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
-        if unspaced { parts.extend(pairs(run)) } else { parts.push(run.to_owned()) }
+        if unspaced {
+            parts.extend(pairs(run))
+        } else {
+            parts.push(run.to_owned())
+        }
         rest = after;
     }
     parts

@@ -46,9 +46,28 @@ async fn a_question_is_never_syntax() {
     let recall = in_memory();
     recall.remember(&user(), "The harbour is closed in winter.", "test").await.unwrap();
     for question in [
-        "\"", "\"\"", "'", "*", "harbour*", "text:harbour", "scope:s1", "NEAR(harbour winter)", "^harbour", "-harbour",
-        "harbour AND", "NOT harbour", "{text} : harbour", "harbour + ", "(", "a OR OR b", "\0harbour\0",
-        "harbour\"; DROP TABLE facts; --", "words MATCH 'harbour'", "\u{202e}harbour", "🦀", "",
+        "\"",
+        "\"\"",
+        "'",
+        "*",
+        "harbour*",
+        "text:harbour",
+        "scope:s1",
+        "NEAR(harbour winter)",
+        "^harbour",
+        "-harbour",
+        "harbour AND",
+        "NOT harbour",
+        "{text} : harbour",
+        "harbour + ",
+        "(",
+        "a OR OR b",
+        "\0harbour\0",
+        "harbour\"; DROP TABLE facts; --",
+        "words MATCH 'harbour'",
+        "\u{202e}harbour",
+        "🦀",
+        "",
     ] {
         let found = recall.recall(&[user()], question, 3).await.unwrap();
         assert_eq!(found.facts.len(), usize::from(question.contains("harbour")), "{question:?}");
@@ -58,13 +77,15 @@ async fn a_question_is_never_syntax() {
 #[tokio::test]
 async fn scopes_are_kept_apart() {
     let recall = in_memory();
-    let scopes = [user(), Scope::user("u-18"), Scope::project("u-17"), Scope::session("u-17"), Scope::user("u-1")];
+    let scopes =
+        [user(), Scope::user("u-18"), Scope::project("u-17"), Scope::session("u-17"), Scope::user("u-1")];
     for scope in &scopes {
         recall.remember(scope, &format!("The secret of {scope} is blue."), "test").await.unwrap();
         recall.remember(scope, "The same in all.", "test").await.unwrap();
     }
     for scope in &scopes {
-        let found = recall.recall(std::slice::from_ref(scope), "secret same s1 s2 s3 scope user", 100).await.unwrap();
+        let found =
+            recall.recall(std::slice::from_ref(scope), "secret same s1 s2 s3 scope user", 100).await.unwrap();
         assert_eq!(found.facts.len(), 2);
         assert!(found.facts.iter().all(|fact| fact.scope == *scope), "{found:?}");
         assert_eq!(recall.list(scope, None, 100).await.unwrap().len(), 2);
@@ -131,7 +152,10 @@ async fn bounds_are_told() {
     assert!(recall.forget(&[user()], first).await.unwrap());
     assert_eq!(kind(&user(), "c", "s").await, None, "there is room again");
     let many = vec![user(); 33];
-    assert_eq!(recall.recall(&many, "c", 1).await.map_err(|error| error.kind()), Err(MemoryErrorKind::Refused));
+    assert_eq!(
+        recall.recall(&many, "c", 1).await.map_err(|error| error.kind()),
+        Err(MemoryErrorKind::Refused)
+    );
     assert_eq!(recall.recall(&[user()], "c", 0).await.unwrap().facts, []);
 }
 

@@ -48,11 +48,17 @@ fn what_is_not_ours_is_refused_and_kept() {
     check(MemoryErrorKind::Damaged);
 
     drop(open(&path));
-    Connection::open(&path).unwrap().execute_batch("PRAGMA journal_mode = delete; PRAGMA user_version = 2").unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("PRAGMA journal_mode = delete; PRAGMA user_version = 2")
+        .unwrap();
     check(MemoryErrorKind::Version);
 
     drop(open(&path));
-    Connection::open(&path).unwrap().execute_batch("PRAGMA journal_mode = delete; DROP TABLE vectors").unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("PRAGMA journal_mode = delete; DROP TABLE vectors")
+        .unwrap();
     check(MemoryErrorKind::Damaged);
 
     let error = Recall::open(dir.path(), Arc::new(ManualWorld::new())).unwrap_err();

@@ -18,7 +18,9 @@ async fn a_model_remembers_recalls_and_forgets() {
     let tools = recall.tools([user(), Scope::project("shop")]);
     let kept = call(&tools, "remember", json!({"text": "Likes tea."})).await.unwrap();
     assert_eq!(kept, json!({"id": 1, "new": true}));
-    let kept = call(&tools, "remember", json!({"text": "Tea is sold by weight.", "scope": "project"})).await.unwrap();
+    let kept = call(&tools, "remember", json!({"text": "Tea is sold by weight.", "scope": "project"}))
+        .await
+        .unwrap();
     assert_eq!(kept, json!({"id": 2, "new": true}));
     let found = call(&tools, "recall", json!({"query": "tea likes"})).await.unwrap();
     assert_eq!(
