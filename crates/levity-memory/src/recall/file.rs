@@ -156,8 +156,8 @@ impl File {
         if self.path.is_none() {
             return Ok(());
         }
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let empty = || {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut empty = || {
             connection.busy_handler(Some(try_briefly))?;
             let busy =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
