@@ -157,21 +157,13 @@ impl File {
             return Ok(());
         }
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut empty = || {
-            connection.busy_handler(Some(try_briefly))?;
-            let busy =
-                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-            connection.busy_handler(Some(try_again))?;
-            busy
-        };
-        match empty().map_err(|error| self.failed("written", error))? {
-            0 => Ok(()),
-            _ => {
-                let message = "it is forgotten, but another program still reads the file as it was, so its log \
-                               cannot be emptied yet; forget it once more later";
-                Err(MemoryError::new(MemoryErrorKind::Busy, message))
-            }
+        let emptied = empty_log(&mut connection);
+        if emptied.map_err(|error| self.failed("written", error))? {
+            return Ok(());
         }
+        let message = "it is forgotten, but another program still reads the file as it was, so its log cannot be \
+                       emptied yet; forget it once more later";
+        Err(MemoryError::new(MemoryErrorKind::Busy, message))
     }
 
     /// Whether the file is still where it was. What is written to one that was taken away is lost.
@@ -364,17 +356,26 @@ fn identity(_: &Path) -> Option<(u64, u64)> {
 /// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
 /// seconds, the moments between the transactions of others who write without a pause.
 fn try_again(times: i32) -> bool {
-    wait(times, PATIENCE)
-}
-
-/// The same for those who read: they are done soon, or not for long.
-fn try_briefly(times: i32) -> bool {
-    wait(times, PATIENCE / 10)
-}
-
-fn wait(times: i32, patience: Duration) -> bool {
     std::thread::sleep(PAUSE);
-    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < patience.as_millis())
+    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
+}
+
+/// Moves what is in the log into the file, and says whether the log is empty then. SQLite waits for those who read or
+/// write, but not for others who do the same at this moment, so it is tried again here.
+fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
+    connection.busy_handler(None::<fn(i32) -> bool>)?;
+    let mut tries = PATIENCE.as_millis() / PAUSE.as_millis() / 5;
+    let emptied = loop {
+        match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)) {
+            Ok(0) => break Ok(true),
+            Err(error) if !is_busy(&error) => break Err(error),
+            _ if tries == 0 => break Ok(false),
+            _ => tries -= 1,
+        }
+        std::thread::sleep(PAUSE);
+    };
+    connection.busy_handler(Some(try_again))?;
+    emptied
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
