@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity::core::{Compacted, EventKind, ModelCard, ModelErrorKind, Request, Role, ToolOutput};
+use levity::core::{
+    Compacted, EventKind, ModelCard, ModelErrorKind, Part, Request, Response, Role, ToolCall, ToolOutput,
+};
 use levity::memory::Window;
 use levity::prelude::*;
-use levity::test::{RecordingTool, ScriptedModel, Turn};
+use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::{assert_whole, runtime};
@@ -33,8 +35,9 @@ fn watch() -> (Arc<Mutex<Vec<Compacted>>>, impl Fn(&Event) + Send + Sync) {
 }
 
 fn calls(count: usize) -> ScriptedModel {
-    (0..count)
-        .fold(ScriptedModel::new(), |model, n| model.call("look", json!({"at": n, "why": "x ".repeat(1_500)})))
+    (0..count).fold(ScriptedModel::new(), |model, n| {
+        model.call("look", json!({"at": n, "why": "x ".repeat(1_500)}))
+    })
 }
 
 fn tokens(request: &Request) -> u64 {
@@ -161,19 +164,35 @@ async fn a_huge_goal_is_cut_and_the_rest_of_the_run_unharmed() {
     assert_eq!(answer.history().messages()[0].text().len(), 10_000_000);
 }
 
+/// Makes ten calls, the next one by what it is shown of the last; and what it was sent.
+fn goes_by_what_it_sees() -> (FunctionModel, Arc<Mutex<Vec<Request>>>) {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
+    let model = FunctionModel::new(move |request: &Request| {
+        seen.lock().unwrap().push(request.clone());
+        let last = request.history.calls().last().and_then(|(call, _)| call.args["at"].as_u64());
+        let next = last.map_or(0, |at| at + 1);
+        if next == 10 {
+            return Ok(Response::new(Message::assistant("Found it.")));
+        }
+        let call = ToolCall::new(format!("c{next}"), "look", json!({"at": next, "why": "x ".repeat(1_500)}));
+        Ok(Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)])))
+    });
+    (model.with_card(card(6_000)), requests)
+}
+
 #[tokio::test]
 async fn a_resumed_run_sees_the_same_window() {
     // Left after each record in turn, and gone on with: what is sent is the same.
     let (whole, journal) = runtime();
-    let model = || Arc::new(calls(10).reply("Found it.").with_card(card(6_000)).by_history());
-    let agent = |runtime: Runtime, model: Arc<ScriptedModel>| {
+    let agent = |runtime: Runtime, model: FunctionModel| {
         let summariser = ScriptedModel::looping(Turn::new().text("It looked around."));
         let builder = Agent::builder(model).model_for("summariser", summariser).tool(look(10)).max_turns(40);
         builder.runtime(runtime).build().unwrap()
     };
-    let first = model();
+    let (first, requests) = goes_by_what_it_sees();
     let answer = agent(whole.clone(), first.clone()).run("Find the key").id("r").await.unwrap();
-    let sent: Vec<Request> = first.requests();
+    let sent: Vec<Request> = requests.lock().unwrap().clone();
     assert!(
         sent.iter().any(|request| request
             .history
@@ -187,10 +206,10 @@ async fn a_resumed_run_sees_the_same_window() {
         let mut open = levity::core::Journal::open(&journal, &"r".into()).await.unwrap();
         open.log.append(&records[..cut]).await.unwrap();
         drop(open);
-        let model = model();
-        let again = agent(runtime, model.clone()).resume("r").await.unwrap();
+        let (model, requests) = goes_by_what_it_sees();
+        let again = agent(runtime, model).resume("r").await.unwrap();
         assert_eq!(again.history(), answer.history(), "after {cut} records");
-        let rest = model.requests();
+        let rest = requests.lock().unwrap().clone();
         assert_eq!(rest[..], sent[sent.len() - rest.len()..], "after {cut} records");
     }
     agent(whole, first).replay(&"r".into()).await.unwrap();

@@ -336,6 +336,8 @@ pub enum MemoryErrorKind {
     Moved,
     /// The store cannot keep a conversation of this name, or what was to be saved in it.
     Refused,
+    /// There is no room for more; something has to be forgotten first.
+    Full,
     /// What is stored cannot be read; it is left as it is.
     Damaged,
     /// It was written by a newer version; it is left as it is.

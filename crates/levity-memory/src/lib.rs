@@ -14,12 +14,13 @@ mod recall;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
-
-pub use window::{Counter, Fit, Shown, View, Window};
 mod words;
 
 pub use conversations::{Cleaned, Conversations, Open};
 pub use durability::Durability;
 pub use in_memory::InMemory;
 #[cfg(feature = "sqlite")]
+pub use recall::{FactId, Found, Noted, Recall, RecallContext, Recalled, Scope};
+#[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMemory;
+pub use window::{Counter, Fit, Shown, View, Window};

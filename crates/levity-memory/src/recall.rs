@@ -1,1 +1,270 @@
+//! Long-term recall: what is worth knowing beyond one conversation.
 
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Usage, World};
+
+mod fact;
+mod file;
+mod rows;
+mod scope;
+mod source;
+mod tools;
+mod words;
+
+pub use fact::{FactId, Found, Noted, Recalled};
+pub use scope::Scope;
+pub use source::RecallContext;
+
+use file::File;
+use rows::Fact;
+
+/// The longest fact, in bytes.
+const LONGEST_FACT: usize = 8 << 10;
+/// The longest name of a source, in bytes.
+const LONGEST_SOURCE: usize = 1 << 10;
+/// How many facts a scope has at most, unless told otherwise.
+const MOST_FACTS: usize = 100_000;
+/// How many facts are found or listed at once.
+const MOST_FOUND: usize = 1_000;
+/// How many scopes are searched at once.
+const MOST_SCOPES: usize = 32;
+
+/// Facts and past sessions, kept in one SQLite file and found again by their words.
+///
+/// - A fact belongs to one [`Scope`]. A search goes over the scopes it is given and never beyond them.
+/// - Nothing that is looked for is taken for syntax, whatever stands in it.
+/// - What is forgotten is gone: overwritten in the file, and no longer in the log beside it.
+/// - Several processes may use one file. A change is whole or not at all, also when the process is killed half-way.
+/// - A file of another program, of a newer version or with flaws is refused and left as it is.
+///
+/// Clones share the file. The work on it is done where it holds up no other task, when there is a Tokio runtime.
+/// `docs/recall.md` has the limits and the tables.
+///
+/// ```
+/// # use levity_memory::{Recall, Scope};
+/// # use levity_test::ManualWorld;
+/// # use std::sync::Arc;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::MemoryError> {
+/// # let world = Arc::new(ManualWorld::new());
+/// let recall = Recall::in_memory(world)?;
+/// let user = Scope::user("u-17");
+/// recall.remember(&user, "Prefers tea to coffee.", "chat of Monday").await?;
+/// recall.remember(&user, "Lives near the harbour.", "chat of Monday").await?;
+///
+/// let found = recall.recall(&[user], "Which tea should I bring?", 5).await?;
+/// assert_eq!(found.facts[0].text, "Prefers tea to coffee.");
+///
+/// let nobody = recall.recall(&[Scope::user("u-18")], "tea", 5).await?;
+/// assert!(nobody.facts.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Recall {
+    file: Arc<File>,
+    world: Arc<dyn World>,
+    most_facts: usize,
+}
+
+impl Recall {
+    /// Keeps facts in this file, which is made if it is not there or empty. Dates are those of `world`.
+    ///
+    /// It waits for the disk, and up to 5 seconds for another process that writes.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or made, and when it is none that this version can read:
+    /// [`Version`](MemoryErrorKind::Version) or [`Damaged`](MemoryErrorKind::Damaged).
+    pub fn open(path: impl AsRef<Path>, world: Arc<dyn World>) -> Result<Self, MemoryError> {
+        Ok(Self::over(File::open(path.as_ref())?, world))
+    }
+
+    /// Keeps facts until the last clone is dropped.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub fn in_memory(world: Arc<dyn World>) -> Result<Self, MemoryError> {
+        Ok(Self::over(File::in_memory()?, world))
+    }
+
+    fn over(file: File, world: Arc<dyn World>) -> Self {
+        Self { file: Arc::new(file), world, most_facts: MOST_FACTS }
+    }
+
+    /// How many facts a scope may have; 100,000 by default.
+    #[must_use]
+    pub fn with_max_facts(mut self, facts: usize) -> Self {
+        self.most_facts = facts;
+        self
+    }
+
+    /// Keeps a fact: a short text, and where it comes from. The same text again in the same scope is the same fact,
+    /// with the new source and date.
+    ///
+    /// # Errors
+    /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its source longer than
+    /// 1 KiB; [`Full`](MemoryErrorKind::Full) when the scope has as many facts as it may; and when the file cannot be
+    /// written.
+    pub async fn remember(&self, scope: &Scope, text: &str, source: &str) -> Result<Noted, MemoryError> {
+        self.keep(scope, text, source, None).await
+    }
+
+    /// Keeps the summary of a session. There is one for each conversation in a scope; a new one takes its place.
+    ///
+    /// # Errors
+    /// As [`remember`](Self::remember).
+    pub async fn remember_session(
+        &self,
+        scope: &Scope,
+        conversation: &ConversationId,
+        summary: &str,
+    ) -> Result<Noted, MemoryError> {
+        let source = format!("conversation {conversation}");
+        self.keep(scope, summary, &source, Some(conversation.clone())).await
+    }
+
+    /// At most `limit` facts of these scopes that have to do with `query`, best first. 1,000 is the most.
+    ///
+    /// # Errors
+    /// When there are more than 32 scopes, and when the file cannot be read.
+    pub async fn recall(&self, scopes: &[Scope], query: &str, limit: usize) -> Result<Found, MemoryError> {
+        check_scopes(scopes)?;
+        let limit = limit.min(MOST_FOUND);
+        if limit == 0 || query.trim().is_empty() {
+            return Ok(Found::default());
+        }
+        let (scopes, query) = (scopes.to_vec(), query.to_owned());
+        let search = move |file: &File| {
+            file.read(|view| {
+                let scopes = rows::scope_keys(view, &scopes)?;
+                let ids = rows::by_words(view, &scopes, &query, limit)?;
+                let mut facts = Vec::new();
+                for (rank, id) in (0_u16..).zip(ids) {
+                    facts.extend(rows::fact(view, &scopes, id, 1.0 / f32::from(rank + 1))?);
+                }
+                Ok(facts)
+            })
+        };
+        let facts = self.work(search).await?;
+        Ok(Found { facts, ..Found::default() })
+    }
+
+    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is left in the file.
+    ///
+    /// # Errors
+    /// When the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also when the fact is gone, but another
+    /// program still reads the file as it was: then forget it once more later.
+    pub async fn forget(&self, scopes: &[Scope], id: FactId) -> Result<bool, MemoryError> {
+        check_scopes(scopes)?;
+        let scopes = scopes.to_vec();
+        let forget = move |file: &File| {
+            let forgotten = file.write(|change| {
+                let keys: Vec<_> =
+                    rows::scope_keys(change, &scopes)?.into_iter().map(|(key, _)| key).collect();
+                rows::forget(change, &keys, id)
+            })?;
+            file.settle().map(|()| forgotten)
+        };
+        self.work(forget).await
+    }
+
+    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left in the file.
+    ///
+    /// # Errors
+    /// As [`forget`](Self::forget).
+    pub async fn forget_scope(&self, scope: &Scope) -> Result<usize, MemoryError> {
+        let scope = scope.clone();
+        let forget = move |file: &File| {
+            let forgotten = file.write(|change| {
+                let keys = rows::scope_keys(change, std::slice::from_ref(&scope))?;
+                keys.first().map_or(Ok(0), |(key, _)| rows::forget_scope(change, *key))
+            })?;
+            file.settle().map(|()| forgotten)
+        };
+        self.work(forget).await
+    }
+
+    /// At most `limit` facts of a scope behind the fact `after`, oldest first. 1,000 is the most.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn list(
+        &self,
+        scope: &Scope,
+        after: Option<FactId>,
+        limit: usize,
+    ) -> Result<Vec<Recalled>, MemoryError> {
+        let scope = scope.clone();
+        let limit = limit.min(MOST_FOUND);
+        self.work(move |file| file.read(|view| rows::list(view, &scope, after, limit))).await
+    }
+
+    async fn keep(
+        &self,
+        scope: &Scope,
+        text: &str,
+        source: &str,
+        conversation: Option<ConversationId>,
+    ) -> Result<Noted, MemoryError> {
+        scope.check()?;
+        let text = text.trim();
+        check_text("a fact", text, LONGEST_FACT)?;
+        check_text("the source of a fact", source, LONGEST_SOURCE)?;
+        let fact = Fact {
+            scope: scope.clone(),
+            text: text.to_owned(),
+            source: source.to_owned(),
+            conversation,
+            date: self.world.now(),
+        };
+        let most = self.most_facts;
+        let (id, new) = self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
+        Ok(Noted { id, new, unembedded: None, usage: Usage::default() })
+    }
+
+    /// Does what may wait for the disk where it holds up nobody.
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&File) -> Result<T, MemoryError> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let file = self.file.clone();
+        let work = move || work(&file);
+        match tokio::runtime::Handle::try_current() {
+            Ok(handle) => handle.spawn_blocking(work).await.unwrap_or_else(|gone| {
+                let message = "the runtime ended before the facts were read or written";
+                Err(MemoryError::new(MemoryErrorKind::Io, message).with_source(gone))
+            }),
+            // Without a runtime there are no other tasks to hold up.
+            Err(_) => work(),
+        }
+    }
+}
+
+impl fmt::Debug for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recall").finish_non_exhaustive()
+    }
+}
+
+fn check_scopes(scopes: &[Scope]) -> Result<(), MemoryError> {
+    if scopes.len() <= MOST_SCOPES {
+        return Ok(());
+    }
+    let message =
+        format!("there are {} scopes, and at most {MOST_SCOPES} are searched at once", scopes.len());
+    Err(MemoryError::new(MemoryErrorKind::Refused, message))
+}
+
+fn check_text(what: &str, text: &str, longest: usize) -> Result<(), MemoryError> {
+    let why = match text.len() {
+        0 => "is empty".to_owned(),
+        length if length > longest => {
+            format!("has {length} bytes, and may have {longest}; say it in fewer words")
+        }
+        _ => return Ok(()),
+    };
+    Err(MemoryError::new(MemoryErrorKind::Refused, format!("{what} {why}")))
+}

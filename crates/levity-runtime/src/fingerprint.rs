@@ -44,7 +44,8 @@ impl Fingerprint {
     fn history(&mut self, history: &History) -> Digest {
         let messages = history.messages();
         let known = messages.get(..self.seen.len());
-        let grown = known.is_some_and(|now| now.iter().zip(&self.seen).all(|(now, then)| Arc::ptr_eq(now, then)));
+        let grown =
+            known.is_some_and(|now| now.iter().zip(&self.seen).all(|(now, then)| Arc::ptr_eq(now, then)));
         if !grown {
             *self = Self::default();
         }

@@ -33,7 +33,7 @@ mod world;
 pub(crate) use check::words;
 
 pub use approver::approver;
-pub use context_source::context_source;
+pub use context_source::{context_source, context_source_for};
 pub use executor::executor;
 pub use journal::journal;
 pub use machine::{machine, machine_restored};

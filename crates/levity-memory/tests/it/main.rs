@@ -1,4 +1,6 @@
 //! Memory over real files and real processes.
 
 mod conversations;
+#[cfg(feature = "sqlite")]
+mod recall;
 mod stores;

@@ -18,9 +18,17 @@ use super::check::{abandon, calm, kept, same};
 /// # Panics
 /// When a promise is broken.
 pub async fn context_source<S: ContextSource>(make: impl Fn() -> S) {
+    context_source_for("Tidy up", make).await;
+}
+
+/// Checks a [`ContextSource`] that goes by the goal of a run, as [`context_source`] does.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() -> S) {
     let source = make();
     let mut seen = BTreeMap::new();
-    for goal in ["", "Tidy up", "--- a ---\n\0\u{202e}\u{1f600} \"AND\" *"] {
+    for goal in ["", goal, "--- a ---\n\0\u{202e}\u{1f600} \"AND\" *"] {
         for budget in (0..=16).chain([64, 1_000, 100_000, usize::MAX]) {
             let ask = ContextAsk::new(budget).for_goal(goal);
             let blocks = blocks(&source, &ask).await;

@@ -1,0 +1,247 @@
+//! The rows of a file: facts, the scopes they belong to, and where their words are.
+
+use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::file::Fault;
+use super::words;
+use super::{FactId, Recalled, Scope};
+
+/// A fact that is to be kept.
+pub(super) struct Fact {
+    pub(super) scope: Scope,
+    pub(super) text: String,
+    pub(super) source: String,
+    pub(super) conversation: Option<ConversationId>,
+    pub(super) date: Timestamp,
+}
+
+/// Keeps a fact and says whether it is new. One that is there already gets the new date and source; the summary of a
+/// session also the new text.
+pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(FactId, bool), Fault> {
+    let scope = make_scope(change, &fact.scope)?;
+    let Some((id, text)) = find(change, scope, fact)? else {
+        return add(change, scope, fact, most).map(|id| (id, true));
+    };
+    let mut update = change
+        .prepare_cached("UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1")?;
+    update.execute(params![id, fact.text, digest(&fact.text), fact.source, millis(fact.date)])?;
+    if text != fact.text {
+        drop_words(change, id, scope, &text)?;
+        add_words(change, id, scope, &fact.text)?;
+        drop_vector(change, id, scope)?;
+        change.execute("UPDATE facts SET embedder = 0 WHERE id = ?1", [id])?;
+    }
+    Ok((fact_id(id)?, false))
+}
+
+/// The fact that says the same already, or sums up the same conversation.
+fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option<(i64, String)>> {
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    if let Some(conversation) = &fact.conversation {
+        let mut same =
+            change.prepare_cached("SELECT id, text FROM facts WHERE scope = ?1 AND conversation = ?2")?;
+        return same.query_row(params![scope, conversation.as_str()], row).optional();
+    }
+    let mut same = change.prepare_cached(
+        "SELECT id, text FROM facts WHERE scope = ?1 AND digest = ?2 AND conversation IS NULL AND text = ?3",
+    )?;
+    same.query_row(params![scope, digest(&fact.text), fact.text], row).optional()
+}
+
+fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<FactId, Fault> {
+    let facts: i64 = change.query_row(
+        "UPDATE scopes SET facts = facts + 1 WHERE key = ?1 RETURNING facts",
+        [scope],
+        first,
+    )?;
+    if usize::try_from(facts).is_ok_and(|facts| facts > most) {
+        let kind = fact.scope.kind();
+        let message = format!("the scope `{kind}` has {most} facts already; forget some of them first");
+        return Err(Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message)));
+    }
+    let mut insert = change.prepare_cached(
+        "INSERT INTO facts (scope, text, digest, source, conversation, date) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let conversation = fact.conversation.as_ref().map(ConversationId::as_str);
+    let date = millis(fact.date);
+    insert.execute(params![scope, fact.text, digest(&fact.text), fact.source, conversation, date])?;
+    let id = change.last_insert_rowid();
+    add_words(change, id, scope, &fact.text)?;
+    fact_id(id)
+}
+
+/// Removes a fact, if it is in one of these scopes.
+pub(super) fn forget(change: &Connection, scopes: &[i64], id: FactId) -> Result<bool, Fault> {
+    let mut fact = change.prepare_cached("SELECT scope, text FROM facts WHERE id = ?1")?;
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let there: Option<(i64, String)> = fact.query_row([id.key()], row).optional()?;
+    match there.filter(|(scope, _)| scopes.contains(scope)) {
+        Some((scope, text)) => remove(change, id.key(), scope, &text).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// Removes all facts of a scope and the scope itself, and says how many there were.
+pub(super) fn forget_scope(change: &Connection, scope: i64) -> Result<usize, Fault> {
+    let mut some = change.prepare("SELECT id, text FROM facts WHERE scope = ?1 LIMIT 1000")?;
+    let mut removed = 0;
+    loop {
+        let facts = some.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let facts: Vec<(i64, String)> = facts.collect::<rusqlite::Result<_>>()?;
+        for (id, text) in &facts {
+            remove(change, *id, scope, text)?;
+        }
+        removed += facts.len();
+        if facts.is_empty() {
+            change.execute("DELETE FROM scopes WHERE key = ?1", [scope])?;
+            return Ok(removed);
+        }
+    }
+}
+
+fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fault> {
+    drop_words(change, id, scope, text)?;
+    drop_vector(change, id, scope)?;
+    change.prepare_cached("DELETE FROM facts WHERE id = ?1")?.execute([id])?;
+    change.prepare_cached("UPDATE scopes SET facts = facts - 1 WHERE key = ?1")?.execute([scope])?;
+    Ok(())
+}
+
+/// At most `limit` facts of a scope behind `after`, oldest first.
+pub(super) fn list(
+    view: &Connection,
+    scope: &Scope,
+    after: Option<FactId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Recalled>> {
+    let Some(key) = scope_key(view, scope)? else { return Ok(Vec::new()) };
+    let mut facts = view.prepare_cached(
+        "SELECT id, text, source, conversation, date FROM facts WHERE scope = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+    )?;
+    let (after, limit) = (after.map_or(0, FactId::key), i64::try_from(limit).unwrap_or(i64::MAX));
+    facts.query_map(params![key, after, limit], |row| recalled(row, scope, 1.0))?.collect()
+}
+
+/// The fact of this id, if it is in one of these scopes.
+pub(super) fn fact(
+    view: &Connection,
+    scopes: &[(i64, Scope)],
+    id: i64,
+    score: f32,
+) -> rusqlite::Result<Option<Recalled>> {
+    let mut fact =
+        view.prepare_cached("SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1")?;
+    let row = |row: &Row<'_>| {
+        let key: i64 = row.get(5)?;
+        let scope = scopes.iter().find(|(other, _)| *other == key);
+        scope.map(|(_, scope)| recalled(row, scope, score)).transpose()
+    };
+    fact.query_row([id], row).optional().map(Option::flatten)
+}
+
+/// The facts that have some of the words of a question, best first.
+pub(super) fn by_words(
+    view: &Connection,
+    scopes: &[(i64, Scope)],
+    question: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<i64>> {
+    let Some(words) = words::query(question).filter(|_| !scopes.is_empty()) else { return Ok(Vec::new()) };
+    let marks: Vec<_> = scopes.iter().map(|(key, _)| mark(*key)).collect();
+    let query = format!("scope : ({}) AND text : ({words})", marks.join(" OR "));
+    let mut found = view.prepare_cached(
+        "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?2",
+    )?;
+    found.query_map(params![query, i64::try_from(limit).unwrap_or(i64::MAX)], first)?.collect()
+}
+
+fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recalled> {
+    let (id, date): (i64, i64) = (row.get(0)?, row.get(4)?);
+    let conversation: Option<String> = row.get(3)?;
+    Ok(Recalled {
+        id: FactId::new(u32::try_from(id).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, id))?),
+        text: row.get(1)?,
+        scope: scope.clone(),
+        source: row.get(2)?,
+        date: Timestamp::from_millis(u64::try_from(date).unwrap_or(0)),
+        conversation: conversation.map(ConversationId::from),
+        score,
+    })
+}
+
+/// The keys of those of these scopes that have facts.
+pub(super) fn scope_keys(view: &Connection, scopes: &[Scope]) -> rusqlite::Result<Vec<(i64, Scope)>> {
+    let mut keys = Vec::with_capacity(scopes.len());
+    for scope in scopes {
+        if let Some(key) = scope_key(view, scope)?.filter(|key| !keys.iter().any(|(other, _)| other == key)) {
+            keys.push((key, scope.clone()));
+        }
+    }
+    Ok(keys)
+}
+
+fn scope_key(view: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
+    let mut key = view.prepare_cached("SELECT key FROM scopes WHERE kind = ?1 AND id = ?2")?;
+    key.query_row([scope.kind(), scope.id()], first).optional()
+}
+
+fn make_scope(change: &Connection, scope: &Scope) -> Result<i64, Fault> {
+    if let Some(key) = scope_key(change, scope)? {
+        return Ok(key);
+    }
+    change.execute("INSERT INTO scopes (kind, id) VALUES (?1, ?2)", [scope.kind(), scope.id()])?;
+    let key = change.last_insert_rowid();
+    // The number of a scope is one half of where its vectors are.
+    if key > i64::from(i32::MAX) {
+        let message = "there are too many scopes in one file; keep some of them in another";
+        return Err(Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message)));
+    }
+    Ok(key)
+}
+
+fn add_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::Result<()> {
+    let mut insert = change.prepare_cached("INSERT INTO words (rowid, scope, text) VALUES (?1, ?2, ?3)")?;
+    insert.execute(params![id, mark(scope), words::spaced(text)]).map(drop)
+}
+
+fn drop_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::Result<()> {
+    let mut delete = change
+        .prepare_cached("INSERT INTO words (words, rowid, scope, text) VALUES ('delete', ?1, ?2, ?3)")?;
+    delete.execute(params![id, mark(scope), words::spaced(text)]).map(drop)
+}
+
+fn drop_vector(change: &Connection, id: i64, scope: i64) -> rusqlite::Result<()> {
+    change.prepare_cached("DELETE FROM vectors WHERE place = ?1")?.execute([place(scope, id)]).map(drop)
+}
+
+/// The word by which the index knows a scope.
+fn mark(scope: i64) -> String {
+    format!("s{scope}")
+}
+
+/// Where the vector of a fact is: those of one scope stand side by side.
+pub(super) fn place(scope: i64, id: i64) -> i64 {
+    scope << 32 | id
+}
+
+fn fact_id(id: i64) -> Result<FactId, Fault> {
+    u32::try_from(id).map(FactId::new).map_err(|_| {
+        let message = "there are no ids left for facts in this file; keep further ones in another";
+        Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message))
+    })
+}
+
+fn millis(date: Timestamp) -> i64 {
+    i64::try_from(date.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn first<T: rusqlite::types::FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
+    row.get(0)
+}
+
+/// Finds texts that are likely the same (FNV-1a), without a second copy of each.
+pub(super) fn digest(text: &str) -> i64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step).cast_signed()
+}

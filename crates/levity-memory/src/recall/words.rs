@@ -1,0 +1,166 @@
+//! What goes into the index of words, and what is looked for in it.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// How much of a question is looked at, in bytes.
+const LONGEST: usize = 8 << 10;
+
+/// How many words are looked for.
+const MOST: usize = 64;
+
+/// Text as the index takes it: where a script has no spaces, each character is a word of its own.
+pub(super) fn spaced(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unspaced) {
+        return text.into();
+    }
+    let mut spaced = String::with_capacity(text.len() * 2);
+    for c in text.chars() {
+        if is_unspaced(c) {
+            spaced.extend([' ', c, ' ']);
+        } else {
+            spaced.push(c);
+        }
+    }
+    spaced.into()
+}
+
+/// Finds texts that have some of the words of `question`, whatever else may stand in it; `None` when it has no words.
+///
+/// Words that nearly every question has count only where there are no others.
+pub(super) fn query(question: &str) -> Option<String> {
+    let question = head(question);
+    let all = phrases(question);
+    let telling: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
+    let words = if telling.is_empty() { all.iter().collect() } else { telling };
+    // Only letters, digits and spaces are left, so quotes end nowhere else.
+    let quoted: Vec<_> = words.into_iter().take(MOST).map(|word| format!("\"{word}\"")).collect();
+    (!quoted.is_empty()).then(|| quoted.join(" OR "))
+}
+
+fn head(text: &str) -> &str {
+    let mut end = LONGEST.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// The different words of a text, in order; two characters at a time where a script has no spaces.
+fn phrases(text: &str) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut phrases = Vec::new();
+    for word in text.split(|c: char| !(c.is_alphanumeric() || is_mark(c))) {
+        for phrase in cut(&word.to_lowercase()) {
+            if phrase.contains(char::is_alphanumeric) && seen.insert(phrase.clone()) {
+                phrases.push(phrase);
+            }
+        }
+    }
+    phrases
+}
+
+fn cut(word: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while let Some(first) = rest.chars().next() {
+        let unspaced = is_unspaced(first);
+        let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        if unspaced {
+            parts.extend(pairs(run))
+        } else {
+            parts.push(run.to_owned())
+        }
+        rest = after;
+    }
+    parts
+}
+
+fn pairs(run: &str) -> Vec<String> {
+    let chars: Vec<char> = run.chars().collect();
+    match chars.len() {
+        1 => vec![run.to_owned()],
+        _ => chars.windows(2).map(|pair| format!("{} {}", pair[0], pair[1])).collect(),
+    }
+}
+
+/// Whether words of its script are not told apart by spaces.
+fn is_unspaced(c: char) -> bool {
+    matches!(c,
+        // Thai, Lao, Burmese, Khmer.
+        '\u{0e01}'..='\u{0e33}' | '\u{0e40}'..='\u{0e46}' | '\u{0e81}'..='\u{0eb3}' | '\u{0ec0}'..='\u{0ec6}'
+        | '\u{1000}'..='\u{102a}' | '\u{1780}'..='\u{17b3}'
+        // Kana, Chinese characters.
+        | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Whether it changes the letter before it. The index looks through accents, and so takes it for a part of the word.
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{0300}'..='\u{036f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
+}
+
+fn is_common(word: &str) -> bool {
+    COMMON.binary_search(&word).is_ok()
+}
+
+/// Sorted.
+const COMMON: [&str; 127] = [
+    "a", "about", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
+    "been", "before", "being", "but", "by", "can", "cannot", "could", "couldn", "d", "did", "didn", "do",
+    "does", "doesn", "doing", "don", "for", "from", "get", "give", "had", "has", "have", "having", "he",
+    "her", "here", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "isn", "it", "its", "just",
+    "know", "let", "like", "ll", "m", "may", "me", "might", "mine", "must", "my", "no", "not", "now", "of",
+    "on", "or", "our", "ours", "out", "please", "re", "s", "shall", "she", "should", "so", "some", "such",
+    "t", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
+    "to", "too", "up", "us", "ve", "very", "want", "was", "wasn", "we", "were", "what", "when", "where",
+    "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "wouldn", "yes", "you", "your",
+    "yours", "yourself",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(question: &str, expected: Option<&str>) {
+        assert_eq!(query(question).as_deref(), expected);
+    }
+
+    #[test]
+    fn common_words_are_sorted() {
+        assert!(COMMON.is_sorted());
+    }
+
+    #[test]
+    fn words_are_quoted_and_syntax_is_not() {
+        check("Where does the tea come from?", Some(r#""tea" OR "come""#));
+        check(r#"a" OR text:* NEAR(b, "#, Some(r#""text" OR "near" OR "b""#));
+        check("tea Tea TEA", Some(r#""tea""#));
+        check("e-mail/web", Some(r#""e" OR "mail" OR "web""#));
+        check("\0\"*^:()-+{}", None);
+        check("", None);
+    }
+
+    #[test]
+    fn common_words_count_where_there_are_no_others() {
+        check("who am I", Some(r#""who" OR "am" OR "i""#));
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_looked_for_in_pairs() {
+        check("東京都のtea", Some(r#""東 京" OR "京 都" OR "都 の" OR "tea""#));
+        check("茶", Some(r#""茶""#));
+        assert_eq!(spaced("in 東京"), "in  東  京 ");
+        assert_eq!(spaced("in Wien"), "in Wien");
+    }
+
+    #[test]
+    fn long_questions_are_cut() {
+        let words: Vec<_> = (0..10_000).map(|n| format!("wört{n}")).collect();
+        let query = query(&words.join(" ")).unwrap();
+        assert_eq!(query.matches(" OR ").count(), MOST - 1);
+        check(&"ä".repeat(LONGEST), Some(&format!("\"{}\"", "ä".repeat(LONGEST / 2))));
+    }
+}

@@ -1,0 +1,29 @@
+//! Long-term recall: facts, tools, context, deletion, processes.
+
+use std::sync::Arc;
+
+use levity_memory::{Found, Recall, Scope};
+use levity_test::ManualWorld;
+
+mod context;
+mod crash;
+mod delete;
+mod facts;
+mod file;
+mod tools;
+
+fn in_memory() -> Recall {
+    Recall::in_memory(Arc::new(ManualWorld::new())).unwrap()
+}
+
+fn open(path: &std::path::Path) -> Recall {
+    Recall::open(path, Arc::new(ManualWorld::new())).unwrap()
+}
+
+fn user() -> Scope {
+    Scope::user("u-17")
+}
+
+fn texts(found: &Found) -> Vec<&str> {
+    found.facts.iter().map(|fact| fact.text.as_str()).collect()
+}

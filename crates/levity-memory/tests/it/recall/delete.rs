@@ -1,0 +1,128 @@
+//! What is forgotten is gone, to the last byte.
+
+use std::fs;
+use std::path::Path;
+
+use levity_core::ConversationId;
+use levity_memory::Scope;
+use rusqlite::Connection;
+
+use super::{open, user};
+
+/// Every byte of the file and of what stands beside it.
+fn bytes(dir: &Path) -> Vec<u8> {
+    let files = fs::read_dir(dir).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap());
+    files.flatten().collect()
+}
+
+fn has(bytes: &[u8], word: &str) -> bool {
+    let lower = bytes.to_ascii_lowercase();
+    memmem(&lower, word.to_ascii_lowercase().as_bytes())
+}
+
+fn memmem(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_fact() {
+    let dir = tempfile::tempdir().unwrap();
+    let recall = open(&dir.path().join("facts.db"));
+    recall.remember(&user(), "Likes tea.", "test").await.unwrap();
+    let secret = recall.remember(&user(), "The code is QZX7711KVW.", "letter WWJ5523").await.unwrap();
+    let conversation = ConversationId::new("YYH9931");
+    let session = recall.remember_session(&user(), &conversation, "They spoke of PPF4417XDD.").await.unwrap();
+    let before = bytes(dir.path());
+    for word in ["ZX7711KV", "WWJ5523", "YH9931", "PF4417XD"] {
+        assert!(has(&before, word), "{word} is kept");
+    }
+    assert!(recall.forget(&[user()], secret.id).await.unwrap());
+    assert!(recall.forget(&[user()], session.id).await.unwrap());
+    let after = bytes(dir.path());
+    for word in ["X7711K", "J5523", "H9931", "F4417X"] {
+        assert!(!has(&after, word), "{word} is left");
+    }
+    drop(recall);
+    let later = open(&dir.path().join("facts.db"));
+    assert_eq!(later.recall(&[user()], "tea code", 9).await.unwrap().facts.len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_scope() {
+    let dir = tempfile::tempdir().unwrap();
+    let recall = open(&dir.path().join("facts.db"));
+    let gone = Scope::user("RRT8812QQ");
+    for n in 0..50 {
+        recall.remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test").await.unwrap();
+        recall.remember(&user(), &format!("Thing {n}."), "test").await.unwrap();
+    }
+    assert_eq!(recall.forget_scope(&gone).await.unwrap(), 50);
+    assert_eq!(recall.forget_scope(&gone).await.unwrap(), 0);
+    let after = bytes(dir.path());
+    assert!(!has(&after, "RT8812Q"));
+    for n in 0..50 {
+        assert!(!has(&after, &format!("V{n:04}J")), "{n}");
+    }
+    assert_eq!(recall.list(&user(), None, 100).await.unwrap().len(), 50);
+}
+
+/// Many facts, so that pages split and merge, and the index has words of the forgotten ones between its own.
+#[tokio::test]
+async fn nothing_is_left_among_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = open(&path);
+    let mut ids = Vec::new();
+    for n in 0..240 {
+        let long = "filler ".repeat((n % 40) as usize * 10);
+        let text = format!("Note {} says {long}{}.", word(n), word(n + 10_000));
+        ids.push(recall.remember(&user(), &text, &format!("source {}", word(n + 20_000))).await.unwrap().id);
+    }
+    for (n, id) in ids.iter().enumerate().filter(|(n, _)| n % 3 != 0) {
+        assert!(recall.forget(&[user()], *id).await.unwrap(), "{n}");
+    }
+    let after = bytes(dir.path());
+    let lower = after.to_ascii_lowercase();
+    let windows: std::collections::HashSet<&[u8]> = lower.windows(9).collect();
+    for n in (0..240).filter(|n| n % 3 != 0) {
+        for n in [n, n + 10_000, n + 20_000] {
+            // The index leaves out how a word begins where the one before it begins alike.
+            let word = word(n);
+            assert!(!windows.contains(&word.as_bytes()[4..13]), "{word} of {n} is left");
+        }
+    }
+    check_index(&path);
+    for n in (0..240).filter(|n| n % 3 == 0) {
+        assert_eq!(recall.recall(&[user()], &word(n), 3).await.unwrap().facts.len(), 1, "{n}");
+    }
+}
+
+/// Words that have nothing in common.
+fn word(n: u64) -> String {
+    let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    format!("{:013x}", (mixed ^ (mixed >> 32)) >> 12)
+}
+
+fn check_index(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    let whole: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(whole, "ok");
+    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_elsewhere_delays_it_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = open(&path);
+    let secret = recall.remember(&user(), "The code is QZX7711KVW.", "test").await.unwrap();
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM facts;").unwrap();
+    let error = recall.forget(&[user()], secret.id).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(recall.recall(&[user()], "code", 9).await.unwrap().facts, []);
+    reader.execute_batch("COMMIT").unwrap();
+    assert!(!recall.forget(&[user()], secret.id).await.unwrap());
+    assert!(!has(&bytes(dir.path()), "ZX7711KV"));
+}

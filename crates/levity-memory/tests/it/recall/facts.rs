@@ -1,0 +1,200 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{ConversationId, MemoryErrorKind, World};
+use levity_memory::{FactId, Recall, Scope};
+use levity_test::ManualWorld;
+
+use super::{in_memory, texts, user};
+
+const FACTS: [&str; 8] = [
+    "The user prefers green tea to coffee.",
+    "The deployment of the shop runs every Tuesday at noon.",
+    "The user is allergic to peanuts.",
+    "The database password rotates each quarter; ask the operations team for it.",
+    "The café near the station closes at six.",
+    "Die Brücke über den Fluss ist gesperrt.",
+    "会議は毎週月曜日に東京で行われます。",
+    "The user is the one who is in charge of what is on the list of the things to do.",
+];
+
+#[tokio::test]
+async fn a_question_finds_its_fact() {
+    let recall = in_memory();
+    for fact in FACTS {
+        recall.remember(&user(), fact, "test").await.unwrap();
+    }
+    for (question, fact) in [
+        ("What tea does the user like?", 0),
+        ("When do we deploy the shop?", 1),
+        ("Is there something that the user is allergic to?", 2),
+        ("where do I get the PASSWORDS of the databases", 3),
+        ("cafe station", 4),
+        ("CAFE\u{301}", 4),
+        ("brucke", 5),
+        ("東京", 6),
+        ("月曜日", 6),
+        ("who is on the list", 7),
+    ] {
+        let found = recall.recall(&[user()], question, 3).await.unwrap();
+        assert_eq!(found.facts.first().map(|fact| fact.text.as_str()), Some(FACTS[fact]), "{question}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_never_syntax() {
+    let recall = in_memory();
+    recall.remember(&user(), "The harbour is closed in winter.", "test").await.unwrap();
+    for question in [
+        "\"",
+        "\"\"",
+        "'",
+        "*",
+        "harbour*",
+        "text:harbour",
+        "scope:s1",
+        "NEAR(harbour winter)",
+        "^harbour",
+        "-harbour",
+        "harbour AND",
+        "NOT harbour",
+        "{text} : harbour",
+        "harbour + ",
+        "(",
+        "a OR OR b",
+        "\0harbour\0",
+        "harbour\"; DROP TABLE facts; --",
+        "words MATCH 'harbour'",
+        "\u{202e}harbour",
+        "🦀",
+        "",
+    ] {
+        let found = recall.recall(&[user()], question, 3).await.unwrap();
+        assert_eq!(found.facts.len(), usize::from(question.contains("harbour")), "{question:?}");
+    }
+}
+
+#[tokio::test]
+async fn scopes_are_kept_apart() {
+    let recall = in_memory();
+    let scopes =
+        [user(), Scope::user("u-18"), Scope::project("u-17"), Scope::session("u-17"), Scope::user("u-1")];
+    for scope in &scopes {
+        recall.remember(scope, &format!("The secret of {scope} is blue."), "test").await.unwrap();
+        recall.remember(scope, "The same in all.", "test").await.unwrap();
+    }
+    for scope in &scopes {
+        let found =
+            recall.recall(std::slice::from_ref(scope), "secret same s1 s2 s3 scope user", 100).await.unwrap();
+        assert_eq!(found.facts.len(), 2);
+        assert!(found.facts.iter().all(|fact| fact.scope == *scope), "{found:?}");
+        assert_eq!(recall.list(scope, None, 100).await.unwrap().len(), 2);
+    }
+    let two = recall.recall(&scopes[1..3], "secret", 100).await.unwrap();
+    assert_eq!(two.facts.len(), 2);
+    assert_eq!(recall.recall(&[], "secret", 100).await.unwrap().facts, []);
+    let alien = recall.list(&scopes[0], None, 1).await.unwrap()[0].id;
+    assert!(!recall.forget(&scopes[1..], alien).await.unwrap());
+    assert_eq!(recall.list(&scopes[0], None, 100).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_same_text_again_is_the_same_fact() {
+    let world = ManualWorld::new();
+    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    let first = recall.remember(&user(), "Likes tea.", "Monday").await.unwrap();
+    assert!(first.new);
+    world.advance(Duration::from_secs(60));
+    let again = recall.remember(&user(), "  Likes tea.\n", "Tuesday").await.unwrap();
+    assert!(!again.new);
+    assert_eq!(again.id, first.id);
+    let found = recall.recall(&[user()], "tea", 10).await.unwrap();
+    assert_eq!(texts(&found), ["Likes tea."]);
+    assert_eq!((found.facts[0].source.as_str(), found.facts[0].date), ("Tuesday", world.now()));
+    assert!(recall.remember(&Scope::project("p"), "Likes tea.", "Monday").await.unwrap().new);
+}
+
+#[tokio::test]
+async fn a_session_has_one_summary() {
+    let recall = in_memory();
+    let (first, second) = (ConversationId::new("c1"), ConversationId::new("c2"));
+    let kept = recall.remember_session(&user(), &first, "They chose a bicycle.").await.unwrap();
+    recall.remember_session(&user(), &second, "They spoke of boats.").await.unwrap();
+    let again = recall.remember_session(&user(), &first, "They chose a tandem.").await.unwrap();
+    assert_eq!((again.id, again.new), (kept.id, false));
+    assert_eq!(recall.recall(&[user()], "bicycle", 9).await.unwrap().facts, []);
+    let found = recall.recall(&[user()], "tandem", 9).await.unwrap();
+    assert_eq!(found.facts[0].conversation, Some(first));
+    assert_eq!(found.facts[0].source, "conversation c1");
+    assert_eq!(recall.list(&user(), None, 9).await.unwrap().len(), 2);
+    // A fact in the same words is a fact of its own.
+    assert!(recall.remember(&user(), "They chose a tandem.", "test").await.unwrap().new);
+}
+
+#[tokio::test]
+async fn bounds_are_told() {
+    let recall = in_memory().with_max_facts(2);
+    let kind = async |scope: &Scope, text: &str, source: &str| {
+        recall.remember(scope, text, source).await.map_err(|error| error.kind()).err()
+    };
+    assert_eq!(kind(&user(), &"ä".repeat(4 << 10), "s").await, None);
+    assert_eq!(kind(&user(), &"ä".repeat((4 << 10) + 1), "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&user(), " \n", "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&user(), "a", "").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&user(), "a", &"s".repeat(1025)).await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&Scope::user(""), "a", "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&Scope::user("u".repeat(257)), "a", "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(kind(&user(), "b", "s").await, None);
+    assert_eq!(kind(&user(), "c", "s").await, Some(MemoryErrorKind::Full));
+    assert_eq!(kind(&user(), "b", "again").await, None, "what is there already may be said again");
+    assert_eq!(kind(&Scope::user("u-18"), "c", "s").await, None, "another scope has its own room");
+    let first = recall.list(&user(), None, 1).await.unwrap()[0].id;
+    assert!(recall.forget(&[user()], first).await.unwrap());
+    assert_eq!(kind(&user(), "c", "s").await, None, "there is room again");
+    let many = vec![user(); 33];
+    assert_eq!(
+        recall.recall(&many, "c", 1).await.map_err(|error| error.kind()),
+        Err(MemoryErrorKind::Refused)
+    );
+    assert_eq!(recall.recall(&[user()], "c", 0).await.unwrap().facts, []);
+}
+
+#[tokio::test]
+async fn a_list_goes_on_where_it_ended() {
+    let recall = in_memory();
+    for n in 0..25 {
+        recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut after: Option<FactId> = None;
+    loop {
+        let some = recall.list(&user(), after, 10).await.unwrap();
+        let Some(last) = some.last() else { break };
+        after = Some(last.id);
+        seen.extend(some.into_iter().map(|fact| fact.text));
+    }
+    assert_eq!(seen, (0..25).map(|n| format!("Fact {n}.")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn hostile_text_comes_back_as_it_was() {
+    let recall = in_memory();
+    for text in ["nul \0 inside", "🦀\u{202e}\u{feff}x", "quote ' \" ; --", "line\r\nline\u{2028}line"] {
+        let noted = recall.remember(&user(), text, "sour\0ce").await.unwrap();
+        let kept = recall.list(&user(), None, 100).await.unwrap();
+        let fact = kept.iter().find(|fact| fact.id == noted.id).unwrap();
+        assert_eq!((fact.text.as_str(), fact.source.as_str()), (text, "sour\0ce"));
+        assert!(recall.forget(&[user()], noted.id).await.unwrap());
+    }
+    assert_eq!(recall.list(&user(), None, 100).await.unwrap(), []);
+}
+
+#[test]
+fn it_works_without_a_runtime() {
+    let recall = in_memory();
+    let user = user();
+    let mut remember = std::pin::pin!(recall.remember(&user, "Likes tea.", "test"));
+    let waker = std::task::Waker::noop();
+    let polled = remember.as_mut().poll(&mut std::task::Context::from_waker(waker));
+    assert!(matches!(polled, std::task::Poll::Ready(Ok(_))));
+}

@@ -1,0 +1,78 @@
+use std::fs;
+use std::sync::Arc;
+
+use levity_core::MemoryErrorKind;
+use levity_memory::Recall;
+use levity_test::ManualWorld;
+use rusqlite::Connection;
+
+use super::{open, texts, user};
+
+#[tokio::test]
+async fn facts_outlive_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("odd ?#%name.db");
+    open(&path).remember(&user(), "Likes tea.", "test").await.unwrap();
+    let found = open(&path).recall(&[user()], "tea", 9).await.unwrap();
+    assert_eq!(texts(&found), ["Likes tea."]);
+}
+
+#[tokio::test]
+async fn two_see_what_the_other_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let (one, two) = (open(&path), open(&path));
+    let kept = one.remember(&user(), "Likes tea.", "test").await.unwrap();
+    let again = two.remember(&user(), "Likes tea.", "test").await.unwrap();
+    assert_eq!((again.id, again.new), (kept.id, false));
+    assert!(two.forget(&[user()], kept.id).await.unwrap());
+    assert_eq!(one.list(&user(), None, 9).await.unwrap(), []);
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let check = |kind: MemoryErrorKind| {
+        let before = fs::read(&path).unwrap();
+        let error = Recall::open(&path, Arc::new(ManualWorld::new())).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is put beside it");
+        fs::remove_file(&path).unwrap();
+    };
+    fs::write(&path, "not a database, but a text that is long enough to look at".repeat(100)).unwrap();
+    check(MemoryErrorKind::Damaged);
+
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    check(MemoryErrorKind::Damaged);
+
+    drop(open(&path));
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("PRAGMA journal_mode = delete; PRAGMA user_version = 2")
+        .unwrap();
+    check(MemoryErrorKind::Version);
+
+    drop(open(&path));
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("PRAGMA journal_mode = delete; DROP TABLE vectors")
+        .unwrap();
+    check(MemoryErrorKind::Damaged);
+
+    let error = Recall::open(dir.path(), Arc::new(ManualWorld::new())).unwrap_err();
+    assert_eq!(error.kind(), MemoryErrorKind::Refused, "{error}");
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn a_file_that_was_taken_away_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = open(&path);
+    recall.remember(&user(), "Likes tea.", "test").await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let error = recall.remember(&user(), "Likes coffee.", "test").await.unwrap_err();
+    assert_eq!(error.kind(), MemoryErrorKind::Io);
+}
