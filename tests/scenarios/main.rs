@@ -7,6 +7,7 @@ mod builtin;
 mod cancel;
 mod compaction;
 mod control;
+mod conversation;
 mod crash;
 mod delegate;
 mod first_program;

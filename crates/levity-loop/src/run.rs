@@ -348,7 +348,7 @@ impl Future for AgentRun {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.rest.is_none() {
             let ended = std::task::ready!(Pin::new(&mut self.handle).poll(cx));
-            if ended.as_ref().is_ok_and(|done| done.machine.unsaved().is_none()) || ended.is_err() {
+            if ended.as_ref().is_ok_and(|done| done.machine.unsaved().is_empty()) || ended.is_err() {
                 return Poll::Ready(conclude(ended));
             }
             let agent = self.agent.clone();

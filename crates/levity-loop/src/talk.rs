@@ -49,7 +49,7 @@ impl Agent {
     /// Saves what a run that was ended at once had no time to save. There is nobody to tell when that fails: the run's
     /// own end says more.
     pub(crate) async fn save_rest(&self, machine: &AgentMachine) {
-        if let Some(save) = machine.unsaved() {
+        for save in machine.unsaved() {
             self.inner.executor.save(save).await;
         }
     }

@@ -63,15 +63,27 @@ impl AgentMachine {
         self.state.talk.as_ref()
     }
 
-    /// What was said and is not saved yet.
-    pub(crate) fn unsaved(&self) -> Option<Save> {
-        let talk = self.state.talk.as_ref().filter(|talk| !talk.off)?;
+    /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
+    pub(crate) fn unsaved(&self) -> Vec<Save> {
+        let Some(talk) = self.state.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
+        let all = self.state.history.len();
+        let mut saves = Vec::new();
+        if let Some((to, _)) = talk.saving {
+            saves.extend(self.change(talk, talk.saved, to));
+        }
+        let from = talk.saving.map_or(talk.saved, |(to, _)| to);
+        saves.extend(self.change(talk, from, all));
+        saves
+    }
+
+    /// What was said between two places of the history, and the summary.
+    fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
         let notes = &self.state.notes;
-        let new = self.state.history.messages().iter().enumerate().skip(talk.saved);
+        let new = self.state.history.messages().iter().enumerate().take(to).skip(from);
         let new: Vec<Arc<Message>> =
             new.filter(|(at, _)| !notes.contains(at)).map(|(_, message)| message.clone()).collect();
-        let mut change = Change::at(talk.position(talk.saved, notes)).with_messages(new);
-        change.summary = self.summary(talk);
+        let mut change = Change::at(talk.position(from, notes)).with_messages(new);
+        change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
 
@@ -89,10 +101,9 @@ impl AgentMachine {
 
     /// Saves what is new, unless something is being saved: then the next save has it.
     pub(super) fn save(&mut self, step: &mut Step) {
-        if self.state.talk.as_ref().is_none_or(|talk| talk.saving.is_some()) {
-            return;
-        }
-        let (Some(save), all) = (self.unsaved(), self.state.history.len()) else { return };
+        let free = self.state.talk.as_ref().filter(|talk| talk.saving.is_none() && !talk.off);
+        let all = self.state.history.len();
+        let Some(save) = free.and_then(|talk| self.change(talk, talk.saved, all)) else { return };
         if let Some(talk) = &mut self.state.talk {
             let upto = save.change.summary.as_ref().map_or(talk.upto, |summary| summary.upto);
             talk.saving = Some((all, upto));
