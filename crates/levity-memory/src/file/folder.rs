@@ -284,7 +284,8 @@ fn many(dir: &Path) -> Result<Vec<ConversationInfo>, MemoryError> {
     for entry in entries.flatten() {
         let file = entry.file_name();
         let id = file.to_str().and_then(|file| file.strip_suffix(".json")).and_then(name::unescape);
-        infos.extend(id.and_then(|id| info(&entry.path(), id.into())));
+        let Some(id) = id.map(ConversationId::new) else { continue };
+        infos.extend(info(&entry.path(), id.clone()).filter(|info| info.id == id));
     }
     Ok(infos)
 }
