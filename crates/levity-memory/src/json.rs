@@ -19,6 +19,11 @@ pub(crate) fn write(id: &ConversationId, position: u64, message: &Message) -> Re
     Ok(text)
 }
 
+/// Checks that a message can be read again.
+pub(crate) fn check(id: &ConversationId, position: u64, message: &Message) -> Result<(), MemoryError> {
+    write(id, position, message).map(drop)
+}
+
 /// A message that was kept.
 #[cfg(feature = "sqlite")]
 pub(crate) fn read(id: &ConversationId, position: u64, text: &str) -> Result<Message, MemoryError> {

@@ -18,6 +18,7 @@ mod words;
 
 pub use conversations::{Cleaned, Conversations, Open};
 pub use durability::Durability;
+pub use file::FileMemory;
 pub use in_memory::InMemory;
 #[cfg(feature = "sqlite")]
 pub use recall::{FactId, Found, Noted, Recall, RecallContext, Recalled, Scope};

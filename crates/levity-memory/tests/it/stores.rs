@@ -1,6 +1,6 @@
 //! Every store keeps the contract.
 
-use levity_memory::InMemory;
+use levity_memory::{FileMemory, InMemory};
 use levity_test::conformance;
 
 #[tokio::test]
@@ -19,6 +19,17 @@ async fn sqlite_conforms() {
         SqliteMemory::new(dir.path().join(format!("{}.db", next.get())))
             .unwrap()
             .with_durability(Durability::Buffered)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn files_conform() {
+    let dir = tempfile::tempdir().unwrap();
+    let next = std::cell::Cell::new(0);
+    conformance::memory_store(async || {
+        next.set(next.get() + 1);
+        FileMemory::new(dir.path().join(next.get().to_string())).unwrap()
     })
     .await;
 }

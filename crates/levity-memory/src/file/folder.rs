@@ -1,0 +1,318 @@
+//! Conversations in files, one thing after another: what may block.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use levity_core::{
+    Change, ConversationId, ConversationInfo, ConversationQuery, Digest, MemoryError, MemoryErrorKind,
+    Timestamp,
+};
+
+use super::cache::{Cache, Known};
+use super::{disk, format, name};
+use crate::durability::Durability;
+use crate::kept::{self, Kept};
+use crate::owner::{self, Owner};
+
+/// So many locks there are for all conversations of a folder.
+const LOCKS: u64 = 32;
+
+/// The first line of a file is not longer than this.
+const LONGEST_HEAD: u64 = 8 << 10;
+
+/// An id that no file name limits.
+const LONGEST_ID: usize = 1_000;
+
+pub(super) struct Folder {
+    pub(super) what: What,
+    pub(super) durability: Durability,
+    cache: Cache,
+    owner: Mutex<Option<Arc<Owner>>>,
+}
+
+/// What there are files for.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A folder of conversations.
+    Many(PathBuf),
+    /// The file of one conversation.
+    One(PathBuf),
+}
+
+/// Where a conversation is.
+struct Spot {
+    name: String,
+    path: PathBuf,
+    /// Where the next one is written before it takes the place of the old one.
+    beside: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn new(what: What, durability: Durability) -> Self {
+        Self { what, durability, cache: Cache::default(), owner: Mutex::new(None) }
+    }
+
+    /// Where a conversation would be; `None` when it cannot be kept.
+    fn spot(&self, id: &ConversationId) -> Option<Spot> {
+        let (dir, file, name) = match &self.what {
+            What::Many(dir) => {
+                let name = name::escape(id.as_str())?;
+                (dir.as_path(), format!("{name}.json"), name)
+            }
+            What::One(path) => {
+                let file = path.file_name()?.to_str()?.to_owned();
+                let fits = id.as_str().len() <= LONGEST_ID;
+                (path.parent()?, file, fits.then(|| "one".to_owned())?)
+            }
+        };
+        Some(Spot { name, path: dir.join(&file), beside: dir.join(format!(".{file}.new")) })
+    }
+
+    fn must_spot(&self, id: &ConversationId) -> Result<Spot, MemoryError> {
+        self.spot(id).ok_or_else(|| {
+            let message = "the id of a conversation that is kept in a file is too long: 200 bytes at most, where a \
+                           byte that is no small letter, digit, `-`, `_` or `.` counts three times";
+            MemoryError::new(MemoryErrorKind::Refused, message)
+        })
+    }
+
+    /// Where locks and holds are.
+    fn side(&self) -> PathBuf {
+        match &self.what {
+            What::Many(dir) => dir.join(".levity"),
+            What::One(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                path.with_file_name(format!(".{name}.levity"))
+            }
+        }
+    }
+
+    /// Keeps everybody else who wants to write this conversation waiting.
+    fn lock(&self, id: &ConversationId, spot: &Spot) -> Result<fs::File, MemoryError> {
+        let number = u64::from_str_radix(&Digest::EMPTY.with(spot.name.as_bytes()).to_string(), 16);
+        let path = self.side().join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
+        disk::lock(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => MemoryError::busy(id).with_source(error),
+            _ => failed(id, "locked", error),
+        })
+    }
+
+    /// A conversation as its file has it, read again only if somebody else wrote it. `None` when there is none, or it
+    /// is another's.
+    fn find(&self, id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
+        let Some(stamp) = disk::stamp(&spot.path).map_err(|error| failed(id, "read", error))? else {
+            return Ok(None);
+        };
+        let known = match self.cache.find(&spot.name, stamp) {
+            Some(known) => known,
+            None => {
+                let Some(known) = read(id, spot)? else { return Ok(None) };
+                self.cache.put(&spot.name, known.clone());
+                known
+            }
+        };
+        let own = known.id.as_ref().is_none_or(|known| known == id);
+        match &self.what {
+            What::Many(_) if !own => Err(MemoryError::damaged(id, "it says that it is another conversation")),
+            _ => Ok(own.then_some(known)),
+        }
+    }
+
+    /// Looks at a conversation; an unknown one is an empty one.
+    pub(super) fn look<T: Default>(
+        &self,
+        id: &ConversationId,
+        look: impl FnOnce(&Kept) -> T,
+    ) -> Result<T, MemoryError> {
+        let Some(spot) = self.spot(id) else { return Ok(T::default()) };
+        Ok(self.find(id, &spot)?.map(|known| look(&known.kept)).unwrap_or_default())
+    }
+
+    pub(super) fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+        self.change(id, |kept| {
+            let changed = kept.save(id, change)?;
+            if changed {
+                format::check(id, change)?;
+            }
+            Ok(changed)
+        })
+    }
+
+    pub(super) fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
+        if self.spot(id).is_none() {
+            return Ok(());
+        }
+        self.change(id, |kept| Ok(kept.trim(before)))
+    }
+
+    /// Changes a conversation and writes it, if `change` says that it did.
+    fn change(
+        &self,
+        id: &ConversationId,
+        change: impl FnOnce(&mut Kept) -> Result<bool, MemoryError>,
+    ) -> Result<(), MemoryError> {
+        let spot = self.must_spot(id)?;
+        let _lock = self.lock(id, &spot)?;
+        let found = self.find(id, &spot)?;
+        let taken = found.is_none() && spot.path.exists();
+        let mut kept = found.map(|known| Kept::clone(&known.kept)).unwrap_or_default();
+        if !change(&mut kept)? {
+            return Ok(());
+        }
+        if taken {
+            return Err(another(id));
+        }
+        let bytes = format::write(id, &kept)?;
+        if bytes.len() as u64 > disk::LARGEST {
+            let message = format!("conversation `{id}` is too long for a file; keep it in SQLite");
+            return Err(MemoryError::new(MemoryErrorKind::Refused, message));
+        }
+        let stamp = disk::replace(&spot.path, &spot.beside, &bytes, self.durability);
+        match stamp.map_err(|error| failed(id, "written", error))? {
+            Some(stamp) => {
+                let known = Known { stamp, id: Some(id.clone()), kept: Arc::new(kept) };
+                self.cache.put(&spot.name, known);
+            }
+            None => self.cache.remove(&spot.name),
+        }
+        Ok(())
+    }
+
+    /// Removes a conversation that nobody holds, if it is `wanted`.
+    pub(super) fn remove(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Option<Timestamp>,
+    ) -> Result<bool, MemoryError> {
+        let Some(spot) = self.spot(id) else { return Ok(false) };
+        let _lock = self.lock(id, &spot)?;
+        if self.is_held(&spot) {
+            return Err(MemoryError::busy(id));
+        }
+        let Some(known) = self.find(id, &spot)? else { return Ok(false) };
+        if unchanged_since.is_some_and(|moment| known.kept.changed >= moment) {
+            return Ok(false);
+        }
+        self.cache.remove(&spot.name);
+        let removed = disk::remove(&spot.beside).and_then(|_| disk::remove(&spot.path)).and_then(|removed| {
+            disk::sync_name(&spot.path, self.durability)?;
+            Ok(removed)
+        });
+        removed.map_err(|error| failed(id, "removed", error))
+    }
+
+    pub(super) fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+        let infos = match &self.what {
+            What::One(path) => {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                info(path, name.into()).into_iter().collect()
+            }
+            What::Many(dir) => many(dir)?,
+        };
+        Ok(kept::select(infos.into_iter(), query))
+    }
+
+    fn hold_path(&self, spot: &Spot) -> PathBuf {
+        self.side().join("holds").join(&spot.name)
+    }
+
+    /// Whether somebody holds a conversation who is alive.
+    fn is_held(&self, spot: &Spot) -> bool {
+        let Ok(text) = fs::read_to_string(self.hold_path(spot)) else { return false };
+        let holder = i64::from_str_radix(text.trim(), 16);
+        holder.is_ok_and(|holder| owner::is_alive(&self.side().join("owners"), holder))
+    }
+
+    pub(super) fn hold(&self, id: &ConversationId) -> Result<Held, MemoryError> {
+        let spot = self.must_spot(id)?;
+        let _lock = self.lock(id, &spot)?;
+        if self.is_held(&spot) {
+            return Err(MemoryError::busy(id));
+        }
+        if self.find(id, &spot)?.is_none() && spot.path.exists() {
+            return Err(another(id));
+        }
+        let path = self.hold_path(&spot);
+        let owner = self.owner().and_then(|owner| {
+            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            fs::write(&path, format!("{:016x}", owner.id))?;
+            Ok(owner)
+        });
+        let owner = owner.map_err(|error| failed(id, "held", error))?;
+        Ok(Held { path, _owner: owner })
+    }
+
+    fn owner(&self) -> io::Result<Arc<Owner>> {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = &*owner {
+            return Ok(owner.clone());
+        }
+        let new = Arc::new(Owner::new(&self.side().join("owners"))?);
+        Ok(owner.insert(new).clone())
+    }
+}
+
+/// A conversation that is held. While its owner lives nobody else takes it, so that letting go needs no lock.
+pub(super) struct Held {
+    path: PathBuf,
+    _owner: Arc<Owner>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn read(id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
+    let Some((bytes, stamp)) = disk::read(&spot.path).map_err(|error| failed(id, "read", error))? else {
+        return Ok(None);
+    };
+    let read = format::read(id, &bytes, stamp.modified())?;
+    Ok(Some(Known { stamp, id: read.id, kept: Arc::new(read.kept) }))
+}
+
+/// All conversations of a folder. One that has gone meanwhile, or cannot be read, does not hide the others.
+fn many(dir: &Path) -> Result<Vec<ConversationInfo>, MemoryError> {
+    let entries = fs::read_dir(dir).map_err(|error| {
+        MemoryError::new(MemoryErrorKind::Io, "the folder of conversations could not be read")
+            .with_source(error)
+    })?;
+    let mut infos = Vec::new();
+    for entry in entries.flatten() {
+        let file = entry.file_name();
+        let id = file.to_str().and_then(|file| file.strip_suffix(".json")).and_then(name::unescape);
+        let Some(id) = id.map(ConversationId::new) else { continue };
+        infos.extend(info(&entry.path(), id.clone()).filter(|info| info.id == id));
+    }
+    Ok(infos)
+}
+
+/// What is known of a conversation without reading all of it, if it can be read. `name` is what it is called if it
+/// does not say so itself.
+fn info(path: &Path, name: ConversationId) -> Option<ConversationInfo> {
+    let (start, stamp) = disk::read_start(path, LONGEST_HEAD).ok()??;
+    let line = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    if let Some(info) = format::head(line) {
+        return Some(info);
+    }
+    let (bytes, _) = disk::read(path).ok()??;
+    let read = format::read(&name, &bytes, stamp.modified()).ok()?;
+    Some(read.kept.info(read.id.as_ref().unwrap_or(&name)))
+}
+
+fn another(id: &ConversationId) -> MemoryError {
+    let message = format!("conversation `{id}` cannot be kept in a file that another one is in");
+    MemoryError::new(MemoryErrorKind::Refused, message)
+}
+
+fn failed(id: &ConversationId, what: &str, error: io::Error) -> MemoryError {
+    let message = format!("the file of conversation `{id}` could not be {what}");
+    let kind = match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => MemoryErrorKind::Refused,
+        _ => MemoryErrorKind::Io,
+    };
+    MemoryError::new(kind, message).with_source(error)
+}

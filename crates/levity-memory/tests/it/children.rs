@@ -1,0 +1,148 @@
+//! What other processes do: this test binary, started again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use levity_core::{Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary};
+#[cfg(feature = "sqlite")]
+use levity_memory::SqliteMemory;
+use levity_memory::{Conversations, Durability, FileMemory};
+
+use crate::world::Real;
+
+const TASK: &str = "LEVITY_MEMORY_TASK";
+const STORE: &str = "LEVITY_MEMORY_STORE";
+const PATH: &str = "LEVITY_MEMORY_PATH";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Files,
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+}
+
+impl Kind {
+    /// The store in a folder, as any process opens it.
+    pub(crate) fn open(self, dir: &Path) -> Arc<dyn MemoryStore> {
+        match self {
+            Self::Files => {
+                Arc::new(FileMemory::new(dir.join("files")).unwrap().with_durability(Durability::Buffered))
+            }
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => {
+                let store = SqliteMemory::new(dir.join("memory.db")).unwrap();
+                Arc::new(store.with_durability(Durability::Buffered))
+            }
+        }
+    }
+}
+
+/// Starts a process that does `task` with a store. What it prints can be read.
+pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "children::a_child", "--nocapture", "--test-threads=1"])
+        .envs([(TASK, task), (STORE, &format!("{kind:?}"))])
+        .env(PATH, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Does nothing, unless it was started to.
+#[test]
+fn a_child() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let dir = PathBuf::from(std::env::var_os(PATH).unwrap());
+    let kind = match std::env::var(STORE).unwrap().as_str() {
+        "Files" => Kind::Files,
+        #[cfg(feature = "sqlite")]
+        "Sqlite" => Kind::Sqlite,
+        other => panic!("no store is called {other}"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = kind.open(&dir);
+        match task.as_str() {
+            "write" => write(store).await,
+            "hold" => hold(store).await,
+            "race" => race(&*store, 40).await,
+            "share" => share(store, 15).await,
+            other => panic!("no task is called {other}"),
+        }
+    });
+}
+
+/// So many messages each save of [`write`] has, and so many of the last saves it leaves.
+pub(crate) const BATCH: u64 = 3;
+pub(crate) const LEFT: u64 = 10;
+
+/// The messages of the `number`th save.
+pub(crate) fn batch(number: u64) -> Vec<Message> {
+    (0..BATCH).map(|n| Message::user(format!("save {number} message {n} {}", "x".repeat(200)))).collect()
+}
+
+/// Saves until it is killed, and says after each that it is done.
+async fn write(store: Arc<dyn MemoryStore>) {
+    let (id, other) = (ConversationId::new("main"), ConversationId::new("other"));
+    let _hold = store.hold(&id).await.unwrap();
+    let mut end = store.load(&id, 0).await.unwrap().end;
+    println!("begun");
+    loop {
+        let number = end / BATCH;
+        let summary = Summary::new(format!("up to {number}"), end);
+        store.save(&id, &Change::at(end).with_messages(batch(number)).with_summary(summary)).await.unwrap();
+        println!("saved {number}");
+        end += BATCH;
+        store.trim(&id, end.saturating_sub(BATCH * LEFT)).await.unwrap();
+        if number % 3 == 0 {
+            store.search(&id, "message", 1).await.unwrap();
+            let at = store.load(&other, 0).await.unwrap().end;
+            store.save(&other, &Change::at(at).with_messages(batch(0))).await.unwrap();
+            store.forget(&other).await.unwrap();
+        }
+    }
+}
+
+/// Holds a conversation until it is killed.
+async fn hold(store: Arc<dyn MemoryStore>) {
+    let _hold = store.hold(&"main".into()).await.unwrap();
+    println!("held");
+    std::future::pending::<()>().await;
+}
+
+/// The messages of the `number`th save of this process, which no other one makes.
+fn own(number: u64) -> Vec<Message> {
+    let mut messages = batch(number);
+    messages.push(Message::user(format!("by {}", std::process::id())));
+    messages
+}
+
+/// Saves beside others without holding: whoever is too late loads anew.
+pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
+    let id = ConversationId::new("raced");
+    for number in 0..times {
+        loop {
+            let end = store.load(&id, 0).await.unwrap().end;
+            match store.save(&id, &Change::at(end).with_messages(own(number))).await {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}"),
+            }
+        }
+    }
+}
+
+/// Opens a conversation again and again, and saves twice each time.
+pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
+    let conversations = Conversations::shared(store, Arc::new(Real));
+    let id = ConversationId::new("shared");
+    for number in 0..times {
+        let open = conversations.open(&id, 0).await.unwrap();
+        let end = open.remembered().end;
+        for part in 0..2 {
+            let text = format!("{} {number}", std::process::id());
+            let at = end + part;
+            open.save(Change::at(at).with_messages([Message::user(text)])).await.unwrap();
+        }
+    }
+}

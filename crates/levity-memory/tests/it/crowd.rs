@@ -1,0 +1,103 @@
+//! Many at once: processes on one conversation, and conversations in one process.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::{Change, ConversationId, ConversationQuery, MemoryStore, Message};
+use levity_memory::Conversations;
+use tokio::task::JoinSet;
+
+use crate::children::{BATCH, Kind, batch, race, share, start};
+use crate::world::Real;
+
+async fn texts(store: &dyn MemoryStore, id: &str) -> Vec<String> {
+    let read = store.read(&ConversationId::new(id), 0, usize::MAX).await.unwrap();
+    read.iter().map(|(_, message)| message.text().into_owned()).collect()
+}
+
+/// Two processes, and this one, each with the same task.
+async fn together(task: &str, kind: Kind, dir: &Path, mine: impl Future<Output = ()>) {
+    let children: Vec<_> = (0..2).map(|_| start(task, kind, dir)).collect();
+    mine.await;
+    for mut child in children {
+        let output = tokio::task::spawn_blocking(move || child.wait().map(|status| (status, child)));
+        assert!(output.await.unwrap().unwrap().0.success());
+    }
+}
+
+async fn two_processes(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = kind.open(dir.path());
+    together("race", kind, dir.path(), race(&*store, 40)).await;
+    let raced = texts(&*store, "raced").await;
+    let length = BATCH as usize + 1;
+    assert_eq!(raced.len(), 3 * 40 * length);
+    let mut counts = HashMap::new();
+    for whole in raced.chunks(length) {
+        let number: u64 = whole[0].split(' ').nth(1).unwrap().parse().unwrap();
+        let expected: Vec<_> = batch(number).iter().map(|message| message.text().into_owned()).collect();
+        assert_eq!(whole[..length - 1], expected, "a save is in one piece");
+        *counts.entry(whole[length - 1].clone()).or_insert(0) += 1;
+    }
+    assert_eq!(counts.into_values().collect::<Vec<_>>(), [40, 40, 40]);
+
+    together("share", kind, dir.path(), share(store.clone(), 15)).await;
+    let shared = texts(&*store, "shared").await;
+    assert_eq!(shared.len(), 3 * 15 * 2);
+    assert!(shared.chunks(2).all(|run| run[0] == run[1]), "no run comes between the saves of another");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_files() {
+    two_processes(Kind::Files).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_sqlite() {
+    two_processes(Kind::Sqlite).await;
+}
+
+async fn thousand(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let conversations = Conversations::shared(kind.open(dir.path()), Arc::new(Real));
+    let mut tasks = JoinSet::new();
+    for number in 0..1_000 {
+        let conversations = conversations.clone();
+        tasks.spawn(async move {
+            let id = ConversationId::new(format!("c{number}"));
+            let open = conversations.open(&id, 10).await.unwrap();
+            for at in 0..2 {
+                let message = Message::user(format!("{number} {at}"));
+                open.save(Change::at(at).with_messages([message])).await.unwrap();
+            }
+            open
+        });
+    }
+    let mut open = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        open.push(done.unwrap());
+    }
+    assert_eq!(open.len(), 1_000, "all of them are open at once");
+    drop(open);
+    let store = kind.open(dir.path());
+    let infos = store.list(&ConversationQuery::new()).await.unwrap();
+    assert_eq!((infos.len(), infos.iter().all(|info| info.end == 2)), (1_000, true));
+    for number in [0, 17, 999] {
+        let expected = [format!("{number} 0"), format!("{number} 1")];
+        assert_eq!(texts(&*store, &format!("c{number}")).await, expected);
+        drop(store.hold(&format!("c{number}").into()).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_conversations_in_files() {
+    thousand(Kind::Files).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_conversations_in_sqlite() {
+    thousand(Kind::Sqlite).await;
+}

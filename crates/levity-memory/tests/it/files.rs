@@ -1,0 +1,247 @@
+//! Conversations in files: what they look like, and what is refused.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::{
+    Change, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message, Part, Role,
+    Summary, Timestamp, ToolCall, ToolOutput, ToolResult,
+};
+use levity_memory::FileMemory;
+use serde_json::{Value, json};
+
+fn folder() -> (tempfile::TempDir, FileMemory) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileMemory::new(dir.path()).unwrap();
+    (dir, store)
+}
+
+fn texts(messages: &[Arc<Message>]) -> Vec<(Role, String)> {
+    messages.iter().map(|message| (message.role, message.text().into_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_file_of_summary_and_history_is_read() {
+    let (dir, store) = folder();
+    let old = json!({
+        "summary": "They met.",
+        "history": [
+            {"role": "user", "content": "What is 2 + 5?"},
+            {"role": "tool", "content": "7"},
+            {"role": "assistant", "content": "It is 7."},
+            {"role": "system", "content": "Be brief."},
+        ],
+    });
+    fs::write(dir.path().join("old.json"), serde_json::to_string_pretty(&old).unwrap()).unwrap();
+    let id = ConversationId::new("old");
+    let found = store.load(&id, 10).await.unwrap();
+    assert_eq!(found.summary, Some(Summary::new("They met.", 0)));
+    assert_eq!((found.first, found.end), (0, 4));
+    let expected = [
+        (Role::User, "What is 2 + 5?"),
+        (Role::User, "Result of a tool: 7"),
+        (Role::Assistant, "It is 7."),
+        (Role::System, "Be brief."),
+    ];
+    assert_eq!(texts(&found.messages), expected.map(|(role, text)| (role, text.to_owned())));
+    let all: Vec<Message> = found.messages.iter().map(|message| (**message).clone()).collect();
+    History::try_from(all).unwrap();
+    assert!(found.changed > Timestamp::from_millis(1_700_000_000_000), "as old as the file");
+    let infos = store.list(&ConversationQuery::new()).await.unwrap();
+    assert_eq!((infos[0].id.as_str(), infos[0].end, infos[0].changed), ("old", 4, found.changed));
+
+    store.save(&id, &Change::at(4).with_messages([Message::user("Thanks")])).await.unwrap();
+    assert_eq!(FileMemory::new(dir.path()).unwrap().load(&id, 1).await.unwrap().end, 5);
+    fs::write(dir.path().join("bare.json"), r#"{"summary": "", "history": []}"#).unwrap();
+    let bare = store.load(&"bare".into(), 10).await.unwrap();
+    assert_eq!((bare.summary, bare.end), (None, 0));
+}
+
+#[tokio::test]
+async fn a_file_has_summary_and_history_for_everybody() {
+    let (dir, store) = folder();
+    let call = ToolCall::new("c1", "add", json!({"a": 2}));
+    let result = ToolResult::new(&call, Ok(ToolOutput::text("7".repeat(5_000))));
+    let messages = [
+        Message::user("2 + 5?"),
+        Message::new(Role::Assistant, [Part::text("Let me see."), Part::ToolCall(call)]),
+        Message::new(Role::Tool, [Part::ToolResult(result)]),
+        Message::assistant("7"),
+    ];
+    let change = Change::at(0).with_messages(messages.clone()).with_summary(Summary::new("They met.", 1));
+    store.save(&"a".into(), &change.when(Timestamp::from_millis(5))).await.unwrap();
+    let text = fs::read_to_string(dir.path().join("a.json")).unwrap();
+    let first = r#"{"levity_memory":1,"id":"a","changed":5,"first":0,"end":4,"upto":1,"#;
+    assert_eq!(text.lines().next().unwrap(), first);
+    assert_eq!(text.lines().nth(3).unwrap(), r#"{"role":"user","content":"2 + 5?"},"#);
+    let file: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(file["summary"], "They met.");
+    let said: Vec<_> = file["history"].as_array().unwrap().iter().map(|entry| &entry["content"]).collect();
+    assert_eq!(said, [&json!("2 + 5?"), &json!("Let me see."), &json!("7".repeat(1_000)), &json!("7")]);
+    let read = FileMemory::new(dir.path()).unwrap().read(&"a".into(), 0, 10).await.unwrap();
+    assert!(read.iter().map(|(_, message)| &**message).eq(&messages));
+}
+
+/// A file that is refused for this reason, and stays as it is whatever is tried.
+async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
+    let (dir, store) = folder();
+    let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
+    fs::write(&path, content).unwrap();
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    let errors = [
+        store.load(&id, 1).await.unwrap_err(),
+        store.read(&id, 0, 1).await.unwrap_err(),
+        store.save(&id, &change).await.unwrap_err(),
+        store.search(&id, "a", 1).await.unwrap_err(),
+        store.trim(&id, 1).await.unwrap_err(),
+        store.forget(&id).await.unwrap_err(),
+        store.expire(&id, Timestamp::from_millis(u64::MAX)).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), content);
+    store.save(&"b".into(), &change).await.unwrap();
+    let infos = store.list(&ConversationQuery::new()).await.unwrap();
+    assert_eq!(infos.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["b"], "others are not hidden");
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_refused_and_kept() {
+    let damaged = MemoryErrorKind::Damaged;
+    check_refused(b"", damaged, "line 1, column 0").await;
+    check_refused(b"{\"summary\": \"a\",\n\"history\": [{\"ro", damaged, "line 2").await;
+    check_refused(b"[]", damaged, "line 1").await;
+    check_refused(b"{}", damaged, "line 1").await;
+    check_refused(b"\0\0\0\0", damaged, "line 1").await;
+    check_refused(br#"{"summary": "", "history": [], "note": "kept by hand"}"#, damaged, "line 1").await;
+    check_refused(br#"{"summary": "", "history": [{"role": "user"}]}"#, damaged, "message 0").await;
+    check_refused(br#"{"summary": "", "history": [{"role": "nobody", "content": ""}]}"#, damaged, "line 1")
+        .await;
+    check_refused(br#"{"summary": "", "history": [], "first": 2, "end": 3}"#, damaged, "ends at message 2")
+        .await;
+    check_refused(br#"{"summary": "", "history": [], "upto": 3}"#, damaged, "summary").await;
+    check_refused(br#"{"history": [], "first": 18446744073709551615}"#, damaged, "positions").await;
+    check_refused(br#"{"history": [], "id": "b"}"#, damaged, "another").await;
+}
+
+#[tokio::test]
+async fn what_is_newer_is_refused_and_kept() {
+    let newer = br#"{"levity_memory": 2, "history": {"of": "another kind"}}"#;
+    check_refused(newer, MemoryErrorKind::Version, "format 2").await;
+}
+
+#[tokio::test]
+async fn no_secret_is_in_an_error() {
+    let (dir, store) = folder();
+    fs::write(dir.path().join("a.json"), r#"{"history": [], "summary": 5, "hunter2": "hunter2"}"#).unwrap();
+    let error = store.load(&"a".into(), 1).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn links_are_not_followed() {
+    let (dir, store) = folder();
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    fs::write(outside.path(), r#"{"summary": "", "history": [{"role": "user", "content": "secret"}]}"#)
+        .unwrap();
+    let before = fs::read(outside.path()).unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join("a.json")).unwrap();
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    assert_eq!(store.load(&"a".into(), 9).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.save(&"a".into(), &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    std::os::unix::fs::symlink(outside.path(), dir.path().join(".b.json.new")).unwrap();
+    store.save(&"b".into(), &change).await.unwrap();
+    assert_eq!(fs::read(outside.path()).unwrap(), before);
+    fs::create_dir(dir.path().join("c.json")).unwrap();
+    assert_eq!(store.load(&"c".into(), 9).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    let infos = store.list(&ConversationQuery::new()).await.unwrap();
+    assert_eq!(infos.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+fn everything_below(dir: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            names.extend(everything_below(&entry.path()));
+        } else {
+            names.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    names
+}
+
+#[tokio::test]
+async fn no_id_leads_out_of_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileMemory::new(dir.path().join("in")).unwrap();
+    let odd =
+        ["../up", "/etc/passwd", "..", ".", "", "a\0b", "C:\\x", "A", "a", "con", "ü", ".levity", "%", "a/b"];
+    for id in odd {
+        let change = Change::at(0).with_messages([Message::user(id)]);
+        store.save(&id.into(), &change).await.unwrap();
+        drop(store.hold(&id.into()).await.unwrap());
+    }
+    for id in odd {
+        let found = store.load(&id.into(), 9).await.unwrap();
+        assert_eq!(texts(&found.messages), [(Role::User, id.to_owned())]);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing beside the folder");
+    let files: Vec<_> =
+        everything_below(dir.path()).into_iter().filter(|name| name.ends_with(".json")).collect();
+    assert_eq!(files.len(), odd.len());
+    let mut small: Vec<_> = files.iter().map(|name| name.to_lowercase()).collect();
+    small.sort();
+    small.dedup();
+    assert_eq!(small.len(), odd.len(), "names differ where capitals do not count, too");
+
+    let long = ConversationId::new("x".repeat(300));
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    assert_eq!(store.save(&long, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.load(&long, 9).await.unwrap().end, 0);
+    assert!(!store.forget(&long).await.unwrap());
+}
+
+#[tokio::test]
+async fn one_file_is_one_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent_memory.json");
+    fs::write(&path, r#"{"summary": "They met.", "history": [{"role": "user", "content": "Hello"}]}"#)
+        .unwrap();
+    let store = FileMemory::at(&path).unwrap();
+    let id = ConversationId::new("any name / at all");
+    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id.as_str(), "agent_memory");
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
+    store.save(&id, &Change::at(1).with_messages([Message::assistant("Hello")])).await.unwrap();
+    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id, id);
+    let other = ConversationId::new("other");
+    assert_eq!(store.load(&other, 9).await.unwrap().end, 0);
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    assert_eq!(store.save(&other, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.hold(&other).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert!(!store.forget(&other).await.unwrap());
+    let hold = store.hold(&id).await.unwrap();
+    assert_eq!(FileMemory::at(&path).unwrap().hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    drop(hold);
+    assert!(store.forget(&id).await.unwrap());
+    assert!(!path.exists());
+    store.save(&other, &change).await.unwrap();
+    assert_eq!(FileMemory::at("..").unwrap_err().kind(), MemoryErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn a_change_by_hand_is_seen() {
+    let (dir, store) = folder();
+    let id = ConversationId::new("a");
+    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    let path = dir.path().join("a.json");
+    let changed = fs::read_to_string(&path).unwrap().replace("Hello", "Good morning");
+    fs::write(&path, changed).unwrap();
+    assert_eq!(store.load(&id, 1).await.unwrap().messages[0].text(), "Good morning");
+    store.save(&id, &Change::at(1).with_messages([Message::user("Bye")])).await.unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains("Good morning"));
+}

@@ -1,0 +1,144 @@
+//! A process is killed at random moments, and the next one finds what was there before or after.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::ChildStdout;
+use std::time::Duration;
+
+use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
+
+use crate::children::{BATCH, Kind, LEFT, batch, start};
+
+const KILLS: u64 = 200;
+
+/// The process has come so far that this line is there.
+fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) {
+    let mut line = String::new();
+    while !line.contains(wanted) {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the child ended before it said {wanted:?}");
+    }
+}
+
+async fn kill_often(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut saves = 0;
+    for _ in 0..KILLS {
+        let mut child = start("write", kind, dir.path());
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        until(&mut lines, "begun");
+        // Any moment will do, so long as it is another one each time.
+        let random = RandomState::new().build_hasher().finish();
+        std::thread::sleep(Duration::from_micros(random % 6_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut said = String::new();
+        lines.read_to_string(&mut said).unwrap();
+        let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let last = whole.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok());
+        let found = check(&*kind.open(dir.path())).await;
+        let acknowledged = last.map_or(saves, |last| last + 1);
+        // What was not said any more may have been done.
+        assert!(
+            found == acknowledged || found == acknowledged + 1,
+            "{found} saves, {acknowledged} were done"
+        );
+        saves = found;
+    }
+    assert!(saves > KILLS / 2, "only {saves} saves were made: the child was killed too early");
+    look_into(kind, dir.path());
+}
+
+/// The store holds whole saves, and nobody holds it; says how many saves.
+async fn check(store: &dyn MemoryStore) -> u64 {
+    let (id, other) = (ConversationId::new("main"), ConversationId::new("other"));
+    drop(store.hold(&id).await.expect("a process that ends lets go"));
+    let found = store.load(&id, 0).await.unwrap();
+    assert_eq!((found.end % BATCH, found.first % BATCH), (0, 0));
+    let saves = found.end / BATCH;
+    let left = saves - found.first / BATCH;
+    assert!(left == saves || left >= LEFT, "{left} of {saves} are left");
+    let summary = found.summary.map(|summary| (summary.text.to_string(), summary.upto));
+    let expected = saves.checked_sub(1).map(|last| (format!("up to {last}"), last * BATCH));
+    assert_eq!(summary, expected, "a summary is saved with its messages");
+    let expected: Vec<_> = (found.first / BATCH..saves).flat_map(batch).collect();
+    let read = store.read(&id, 0, usize::MAX).await.unwrap();
+    let messages: Vec<_> = read.iter().map(|(_, message)| (**message).clone()).collect();
+    assert_eq!(messages, expected);
+    let end = store.load(&other, 0).await.unwrap().end;
+    assert!(end == 0 || end == BATCH, "{end}");
+    store.forget(&other).await.unwrap();
+    saves
+}
+
+/// What no store says: whether its files are sound.
+fn look_into(kind: Kind, dir: &Path) {
+    match kind {
+        Kind::Files => {
+            let mut names: Vec<_> = std::fs::read_dir(dir.join("files"))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .filter(|name| name != ".main.json.new")
+                .collect();
+            names.sort();
+            assert_eq!(names, [".levity", "main.json"]);
+        }
+        #[cfg(feature = "sqlite")]
+        Kind::Sqlite => {
+            let connection = rusqlite::Connection::open(dir.join("memory.db")).unwrap();
+            let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+            assert_eq!(sound, "ok");
+            connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_survive_being_killed() {
+    kill_often(Kind::Files).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn sqlite_survives_being_killed() {
+    kill_often(Kind::Sqlite).await;
+}
+
+async fn hold_elsewhere(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = kind.open(dir.path());
+    let id = ConversationId::new("main");
+    let mut child = start("hold", kind, dir.path());
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    until(&mut lines, "held");
+    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    drop(store.hold(&"another".into()).await.unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(store.hold(&id).await.unwrap());
+    // Another store of this process sees at once what this one holds and lets go of.
+    let second = kind.open(dir.path());
+    for _ in 0..20 {
+        let hold = store.hold(&id).await.unwrap();
+        assert_eq!(second.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+        drop(hold);
+        drop(second.hold(&id).await.unwrap());
+    }
+    let hold = second.hold(&id).await.unwrap();
+    drop(second);
+    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy, "a hold outlives its store");
+    drop(hold);
+}
+
+#[tokio::test]
+async fn a_file_that_another_process_holds_is_busy_until_it_ends() {
+    hold_elsewhere(Kind::Files).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn what_another_process_holds_in_sqlite_is_busy_until_it_ends() {
+    hold_elsewhere(Kind::Sqlite).await;
+}

@@ -1,0 +1,229 @@
+//! Conversations in SQLite: what is in the file, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use levity_core::{
+    Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary, ToolCall, ToolOutput,
+    ToolResult,
+};
+use levity_memory::{Durability, SqliteMemory};
+use rusqlite::Connection;
+use serde_json::json;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("memory.db")
+    }
+
+    fn store(&self) -> SqliteMemory {
+        SqliteMemory::new(self.path()).unwrap().with_durability(Durability::Buffered)
+    }
+
+    /// Whether these bytes are anywhere in the files.
+    fn has(&self, word: &str) -> bool {
+        let files = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut plain = files.filter(|path| path.is_file());
+        plain.any(|path| fs::read(path).unwrap().windows(word.len()).any(|bytes| bytes == word.as_bytes()))
+    }
+}
+
+fn secret(word: &str) -> Vec<Message> {
+    let call = ToolCall::new("c1", "find", json!({"what": word}));
+    let result = ToolResult::new(&call, Ok(ToolOutput::text(format!("{word} is here"))));
+    let filler =
+        (0..30).map(|n| Message::user(format!("{word} and filler {n} {}", "more words ".repeat(40))));
+    let mut messages = vec![
+        Message::user(format!("I say {word} twice: {word}")),
+        Message::new(Role::Assistant, [Part::ToolCall(call)]),
+        Message::new(Role::Tool, [Part::ToolResult(result)]),
+    ];
+    messages.extend(filler);
+    messages
+}
+
+#[tokio::test]
+async fn what_is_forgotten_or_trimmed_is_in_no_file() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let (forgotten, trimmed, stays) = ("qfarewellword", "jgoodbyeword", "zremainword");
+    for word in [forgotten, trimmed, stays] {
+        let id = ConversationId::new(word.to_uppercase());
+        let change = Change::at(0).with_messages(secret(word)).with_summary(Summary::new("They met.", 1));
+        store.save(&id, &change).await.unwrap();
+        assert_eq!(store.search(&id, word, 99).await.unwrap().len(), 33);
+        // Some that the index of words does not know yet.
+        store.save(&id, &Change::at(33).with_messages(secret(word))).await.unwrap();
+    }
+    let id = |word: &str| ConversationId::new(word.to_uppercase());
+    let summary = Change::at(66).with_summary(Summary::new(format!("All of {forgotten}"), 66));
+    store.save(&id(forgotten), &summary).await.unwrap();
+    assert!([forgotten, trimmed, stays].iter().all(|word| folder.has(word) && folder.has(&word[1..])));
+    assert!(store.forget(&id(forgotten)).await.unwrap());
+    store.trim(&id(trimmed), 66).await.unwrap();
+    for word in [forgotten, trimmed] {
+        assert!(!folder.has(word) && !folder.has(&word[1..]), "{word}");
+        assert!(!folder.has(&forgotten.to_uppercase()), "not even its id");
+        assert_eq!(store.search(&id(word), word, 9).await.unwrap(), []);
+    }
+    assert_eq!(store.load(&id(trimmed), 0).await.unwrap().end, 66);
+    assert_eq!(store.search(&id(stays), stays, 99).await.unwrap().len(), 66);
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    store.save(&id, &Change::at(0).with_messages(secret("qfarewellword"))).await.unwrap();
+    let reader = Connection::open(folder.path()).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let count = || reader.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count(), 33);
+    assert!(store.forget(&id).await.unwrap());
+    assert_eq!(count(), 33, "whoever reads goes on reading");
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
+    reader.execute_batch("COMMIT").unwrap();
+    // Whatever is written next takes the old pages along.
+    store.save(&"b".into(), &Change::at(0).with_messages([Message::user("new")])).await.unwrap();
+    assert!(!folder.has("qfarewellword"));
+}
+
+#[tokio::test]
+async fn a_search_is_by_words_and_best_first() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("birds");
+    let said =
+        ["The heron is grey", "A kingfisher and a heron", "Grüße vom Eisvogel", "kingfisher kingfisher"];
+    store.save(&id, &Change::at(0).with_messages(said.map(Message::user))).await.unwrap();
+    store.save(&"other".into(), &Change::at(0).with_messages(said.map(Message::user))).await.unwrap();
+    let find = async |query: &str| {
+        let found = store.search(&id, query, 10).await.unwrap();
+        found.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    assert_eq!(find("kingfisher heron").await[0], 1, "both words");
+    assert_eq!(find("kingfisher").await, [3, 1], "more of it, in a shorter message");
+    assert_eq!(find("grusse").await, [2u64; 0]);
+    assert_eq!(find("GRÜSSE").await, [2u64; 0]);
+    assert_eq!(find("grüße").await, [2]);
+    assert_eq!(find("kingfish").await, [2u64; 0], "whole words");
+    assert_eq!(find("NOT heron").await.len(), 2, "a query has no syntax");
+    assert_eq!(find("\"grey heron\"").await[0], 0);
+    let words: Vec<_> = (0..10_000).map(|n| format!("word{n}")).collect();
+    assert_eq!(find(&words.join(" ")).await, [2u64; 0]);
+}
+
+/// A file that is refused for this reason, and stays as it is.
+#[track_caller]
+fn check_refused(path: &Path, kind: MemoryErrorKind) {
+    let before = fs::read(path).unwrap();
+    let error = SqliteMemory::new(path).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(fs::read(path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn files_of_others_are_refused_and_kept() {
+    let folder = Folder::new();
+    let path = folder.path();
+    fs::write(&path, "not a database at all, but long enough to have a header of a hundred bytes ".repeat(9))
+        .unwrap();
+    check_refused(&path, MemoryErrorKind::Damaged);
+    fs::remove_file(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE theirs (a); PRAGMA application_id = 77;").unwrap();
+    drop(other);
+    check_refused(&path, MemoryErrorKind::Damaged);
+    fs::remove_file(&path).unwrap();
+    drop(SqliteMemory::new(&path).unwrap());
+    let newer = Connection::open(&path).unwrap();
+    newer.execute_batch("PRAGMA user_version = 2; PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
+    drop(newer);
+    check_refused(&path, MemoryErrorKind::Version);
+    fs::create_dir(folder.0.path().join("dir.db")).unwrap();
+    let error = SqliteMemory::new(folder.0.path().join("dir.db")).unwrap_err();
+    assert_eq!(error.kind(), MemoryErrorKind::Refused);
+    fs::write(folder.0.path().join("empty.db"), "").unwrap();
+    SqliteMemory::new(folder.0.path().join("empty.db")).unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_is_damaged_is_refused_and_kept() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let messages = || (0..5).map(|n| Message::user(format!("message {n}")));
+    for id in ["a", "b"] {
+        store.save(&id.into(), &Change::at(0).with_messages(messages())).await.unwrap();
+    }
+    let by_hand = Connection::open(folder.path()).unwrap();
+    by_hand.execute("UPDATE messages SET message = '{\"role\": hunter2' WHERE place & 4294967295 = 2 AND place >> 32 = 1", []).unwrap();
+    let id = ConversationId::new("a");
+    let error = store.load(&id, 9).await.unwrap_err();
+    assert_eq!(error.kind(), MemoryErrorKind::Damaged);
+    assert!(error.to_string().contains("message 2"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    assert_eq!(store.load(&id, 2).await.unwrap().messages.len(), 2, "what is not looked at does not matter");
+    assert_eq!(store.search(&id, "message", 9).await.unwrap_err().kind(), MemoryErrorKind::Damaged);
+    by_hand.execute("DELETE FROM messages WHERE place & 4294967295 = 2 AND place >> 32 = 1", []).unwrap();
+    assert_eq!(store.load(&id, 9).await.unwrap_err().kind(), MemoryErrorKind::Damaged);
+    assert_eq!(store.load(&"b".into(), 9).await.unwrap().messages.len(), 5);
+}
+
+#[tokio::test]
+async fn a_file_that_was_taken_away_is_not_written() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    store.save(&"a".into(), &change).await.unwrap();
+    fs::rename(folder.path(), folder.0.path().join("away.db")).unwrap();
+    assert_eq!(store.save(&"b".into(), &change).await.unwrap_err().kind(), MemoryErrorKind::Io);
+    assert_eq!(store.load(&"a".into(), 1).await.unwrap_err().kind(), MemoryErrorKind::Io);
+}
+
+#[tokio::test]
+async fn ids_are_anything_that_is_not_too_long() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let long = ConversationId::new("x".repeat(1_001));
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    assert_eq!(store.save(&long, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.hold(&long).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.load(&long, 1).await.unwrap().end, 0);
+    for id in ["", "a\0b", "a\0c", "'; DROP TABLE messages; --"] {
+        store.save(&id.into(), &change).await.unwrap();
+        assert_eq!(store.load(&id.into(), 1).await.unwrap().end, 1);
+    }
+}
+
+/// The size of the file once everything is in it.
+fn size(folder: &Folder) -> u64 {
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    fs::metadata(folder.path()).unwrap().len()
+}
+
+#[tokio::test]
+async fn a_file_grows_by_what_is_said() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("growing");
+    let empty = size(&folder);
+    let turn = |n: u64| [Message::user(format!("question {n}")), Message::assistant(format!("answer {n}"))];
+    for n in 0..400 {
+        store.save(&id, &Change::at(n * 2).with_messages(turn(n))).await.unwrap();
+    }
+    store.search(&id, "question", 1).await.unwrap();
+    let payload: usize =
+        (0..400).flat_map(turn).map(|message| serde_json::to_string(&message).unwrap().len()).sum();
+    let beyond = (size(&folder) - empty - payload as u64) / 400;
+    assert!(beyond < 300, "{beyond} bytes a turn beyond the payload");
+}
