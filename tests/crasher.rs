@@ -1,5 +1,6 @@
 //! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal is in
-//! FOLDER, in files or, if STORE is `sqlite`, in `runs.db`.
+//! FOLDER, in files or, if STORE is `sqlite`, in `runs.db`. With `talk` or `talk-sqlite` the run is part of a conversation
+//! that is kept there, too, and becomes too long for its model.
 //!
 //! With the first record after STOP it says `stopped` and waits to be killed, or for a line to read; nothing
 //! of that record is written before. It goes on with the run if it finds one. What its tools do is written
@@ -14,9 +15,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Delta, Deltas, Journal, JournalError, ModelCard, ModelError, OpenRun, Record, Request, Role, RunLog,
-    RunQuery, RunSummary,
+    Change, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard, ModelError, OpenRun, Record,
+    Request, Role, RunLog, RunQuery, RunSummary,
 };
+use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use levity::runtime::{Durability, FileJournal, SqliteJournal};
 use serde_json::{Value, json};
@@ -131,6 +133,65 @@ impl Model for Player {
     }
 }
 
+/// A model with a small window that looks six times, the next by what it is shown of the last.
+struct Talker(ModelCard);
+
+#[async_trait]
+impl Model for Talker {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        if request.system.is_some_and(|system| system.starts_with("You keep the memory")) {
+            return Ok(Deltas::ready([Delta::Text("Much was said and looked at.".into())]));
+        }
+        let last = request.history.calls().last().and_then(|(call, _)| call.args["at"].as_u64());
+        let next = last.map_or(0, |at| at + 1);
+        if next == 6 {
+            return Ok(Deltas::ready([Delta::Text("All is done.".into())]));
+        }
+        let start = Delta::CallStart { index: 0, id: "".into(), name: "look".into() };
+        let text = json!({"at": next, "why": "so ".repeat(1_000)}).to_string();
+        Ok(Deltas::ready([start, Delta::CallArgs { index: 0, text }]))
+    }
+}
+
+/// Looks at something, as often as it is asked to.
+#[tool(read_only)]
+async fn look(
+    /** where */
+    at: u64,
+    /** what for */
+    why: String,
+) -> String {
+    format!("{at}, {} bytes of reasons", why.len())
+}
+
+/// A run in a conversation that has begun before, and becomes too long.
+async fn talk(folder: &std::path::Path, runtime: Runtime, known: bool, sqlite: bool) -> levity::Result<()> {
+    let Some(memory) = talk_store(folder, sqlite) else { return Ok(()) };
+    let before = (0..14).map(|n| Message::user(format!("This was said before: {n}")));
+    // Whoever finds it there already has lost nothing.
+    let _ = memory.save(&"c".into(), &Change::at(0).with_messages(before)).await;
+    let card = ModelCard::new("test", "talker").with_window(4_000);
+    let agent = Agent::builder(Talker(card)).tool(look).memory(memory).runtime(runtime).build()?;
+    let answer = match known {
+        true => agent.resume("r").await,
+        false => agent.run("Look around.").conversation("c").id("r").await,
+    };
+    let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
+    println!("{}", json!({"answer": answer.text(), "calls": calls(&answer)}));
+    Ok(())
+}
+
+fn talk_store(folder: &std::path::Path, sqlite: bool) -> Option<Arc<dyn MemoryStore>> {
+    Some(match sqlite {
+        true => Arc::new(SqliteMemory::new(folder.join("talk.db")).ok()?),
+        false => Arc::new(FileMemory::new(folder.join("talk")).ok()?),
+    })
+}
+
 struct Yes;
 
 #[async_trait]
@@ -145,9 +206,15 @@ async fn main() -> levity::Result<()> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().unwrap_or_default());
     let stop = args.next().and_then(|stop| stop.parse().ok()).unwrap_or(usize::MAX);
-    let Some(inner) = store(&folder, args.next().as_deref()) else { return Ok(()) };
+    let name = args.next();
+    let Some(inner) = store(&folder, name.as_deref()) else { return Ok(()) };
     let journal = Standstill { inner: inner.clone(), left: Arc::new(AtomicUsize::new(stop)) };
     let runtime = Runtime::new().with_journal(journal);
+    let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
+    let known = known.iter().any(|summary| summary.run.as_str() == "r");
+    if let Some(how) = name.as_deref().and_then(|name| name.strip_prefix("talk")) {
+        return talk(&folder, runtime, known, how == "-sqlite").await;
+    }
     let tools = || Tools(folder.join("done"));
 
     let help: &[&[&str]] = &[&["look"], &["book"], &["send"]];
@@ -160,8 +227,7 @@ async fn main() -> levity::Result<()> {
         .runtime(runtime)
         .build()?;
 
-    let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
-    let answer = match known.iter().any(|summary| summary.run.as_str() == "r") {
+    let answer = match known {
         true => agent.resume("r").await,
         false => agent.run("Do it all.").id("r").await,
     };
@@ -172,7 +238,7 @@ async fn main() -> levity::Result<()> {
 }
 
 fn store(folder: &PathBuf, name: Option<&str>) -> Option<Arc<dyn Journal>> {
-    if name != Some("sqlite") {
+    if !name.is_some_and(|name| name.ends_with("sqlite")) {
         return Some(Arc::new(FileJournal::new(folder).ok()?.with_durability(Durability::Buffered)));
     }
     std::fs::create_dir_all(folder).ok()?;

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use levity::core::{Entry, Journal, JournalErrorKind, Record, RunQuery};
+use levity::core::{Entry, Journal, JournalErrorKind, MemoryStore, Record, RunQuery};
+use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use levity::runtime::SqliteJournal;
 use serde_json::{Value, json};
@@ -19,8 +20,11 @@ fn folder(name: &str) -> PathBuf {
 fn crasher(folder: &Path, stop: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crasher"));
     command.arg(folder).arg(stop.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-    if is_sqlite(folder) {
-        command.arg("sqlite");
+    match (is_sqlite(folder), folder.to_string_lossy().contains("talk")) {
+        (true, false) => drop(command.arg("sqlite")),
+        (true, true) => drop(command.arg("talk-sqlite")),
+        (false, true) => drop(command.arg("talk")),
+        (false, false) => {}
     }
     command
 }
@@ -158,6 +162,44 @@ fn kill_after_every_record(store: &str) {
     assert!(undone >= 2, "a booking that was cut off is given back: {undone}");
     assert!(killed > records, "killed {killed} times, and the lead alone has {records} records");
     let _ = fs::remove_dir_all(whole);
+}
+
+/// What is kept of the conversation.
+fn talk(folder: &Path) -> (Vec<(u64, std::sync::Arc<Message>)>, Option<levity::core::Summary>) {
+    let store: Box<dyn MemoryStore> = match is_sqlite(folder) {
+        true => Box::new(SqliteMemory::new(folder.join("talk.db")).unwrap()),
+        false => Box::new(FileMemory::new(folder.join("talk")).unwrap()),
+    };
+    let id = "c".into();
+    block_on(async {
+        let summary = store.load(&id, 0).await.unwrap().summary;
+        (store.read(&id, 0, usize::MAX).await.unwrap(), summary)
+    })
+}
+
+#[test]
+fn killed_after_every_record_a_conversation_has_everything_once() {
+    for store in ["talk-files", "talk-sqlite"] {
+        let whole = folder(&format!("{store}-whole"));
+        assert_eq!(run_and_kill(&whole, usize::MAX).unwrap()["answer"], "All is done.");
+        let (messages, summary) = talk(&whole);
+        assert_eq!(messages.len(), 14 + 14, "what was said before, the goal, six looks, the answer");
+        assert_eq!(&*summary.as_ref().unwrap().text, "Much was said and looked at.");
+        let compactions = logs(&whole)[0].matches("\"name\":\"summariser\"").count();
+        assert!(compactions >= 2, "it became too long {compactions} times");
+        for stop in 0.. {
+            let folder = folder(&format!("{store}-{stop}"));
+            if run_and_kill(&folder, stop).is_some() {
+                break;
+            }
+            let end = run_and_kill(&folder, usize::MAX).unwrap();
+            assert_eq!(end["answer"], "All is done.", "killed after {stop} records: {end}");
+            let found = talk(&folder);
+            assert!(found == (messages.clone(), summary.clone()), "killed after {stop} records: {found:?}");
+            let _ = fs::remove_dir_all(folder);
+        }
+        let _ = fs::remove_dir_all(whole);
+    }
 }
 
 #[test]
