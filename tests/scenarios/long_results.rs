@@ -219,4 +219,6 @@ async fn a_tool_of_the_same_name_keeps_it() {
     assert!(results[1].1.starts_with("0 a\n[bytes 0 to 3 of ") && !results[1].0, "{results:?}");
     let names: Vec<_> = model.requests()[1].tools.iter().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["dump", "read_result", "levity_read_result"]);
+    let requests = model.requests();
+    assert!(Arc::ptr_eq(&requests[1].tools, &requests[2].tools), "the list is put together once");
 }
