@@ -29,3 +29,4 @@ mod responses;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;
+mod wholes;

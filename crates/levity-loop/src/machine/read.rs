@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use levity_core::{CallId, Step, ToolCall, ToolError, ToolOutput, ToolResult};
+use levity_core::{CallId, Exchange, Step, ToolCall, ToolError, ToolOutput, ToolResult};
 
 use crate::reads::{MOST_KEPT, OWN, Wanted};
 
@@ -39,14 +39,14 @@ impl AgentMachine {
 
     /// The result of a call, in the open exchange or before it.
     fn result(&self, id: &CallId) -> Option<&ToolResult> {
-        let open = self.state.exchange.iter().flat_map(|exchange| exchange.results());
+        let open = self.state.exchange.iter().flat_map(Exchange::results);
         let before = self.state.history.messages().iter().rev().flat_map(|message| message.results());
         open.chain(before).find(|result| result.call == *id)
     }
 
     /// Drops the oldest of what is kept of long results, when it is too much.
     pub(super) fn bound_kept(&mut self) {
-        let open = self.state.exchange.as_ref().map_or(0, |exchange| exchange.kept());
+        let open = self.state.exchange.as_ref().map_or(0, Exchange::kept);
         self.state.history.keep_wholes(MOST_KEPT.saturating_sub(open));
         if let Some(exchange) = &mut self.state.exchange {
             exchange.keep_wholes(MOST_KEPT);

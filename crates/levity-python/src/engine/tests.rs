@@ -16,7 +16,7 @@ fn job(code: &str, functions: Vec<Function>) -> Job {
 }
 
 fn f() -> Vec<Function> {
-    vec![Function { name: "f".to_owned(), tool: "f".to_owned(), params: vec!["x".to_owned()] }]
+    vec![Function { name: "f".to_owned(), tool: "f".to_owned(), params: vec!["x".to_owned()], json: false }]
 }
 
 #[test]

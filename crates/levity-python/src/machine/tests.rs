@@ -9,7 +9,12 @@ fn setup(variants: &[&str]) -> Setup {
         name: "run_python".to_owned(),
         variants: variants.iter().map(|code| (*code).to_owned()).collect(),
         inputs: Map::new(),
-        functions: vec![Function { name: "f".to_owned(), tool: "f".to_owned(), params: Vec::new() }],
+        functions: vec![Function {
+            name: "f".to_owned(),
+            tool: "f".to_owned(),
+            params: Vec::new(),
+            json: false,
+        }],
         limits: Limits::new(),
         problem: None,
     }

@@ -1,6 +1,6 @@
 //! Code that calls tools, through an agent.
 
-use levity_core::{Decision, Hints, ToolError, ToolOutput};
+use levity_core::{Decision, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_python::{Limits, RunPython};
 use levity_test::RecordingTool;
 use levity_tools::{Policy, Registry, Rule};
@@ -63,6 +63,34 @@ async fn a_tool_that_fails_raises_an_exception() {
     let (failed, value, _) = told(&agent.run("go").await.unwrap());
     assert!(!failed);
     assert_eq!(value["result"], "the disk is full");
+}
+
+#[tokio::test]
+async fn what_is_too_long_for_a_model_comes_in_whole() {
+    let text = |_: &Value| Ok(ToolOutput::text("é".repeat(100_000)));
+    let list = |_: &Value| Ok(ToolOutput::value(Value::from((0..50_000).collect::<Vec<_>>())));
+    let (text, plain) = (RecordingTool::new("text", text), RecordingTool::new("plain", list));
+    let typed = Typed(ToolSpec::new("typed", "Counts.").with_output(json!({"type": "array"})));
+    let program = program(&text).tool(&plain).tool(&typed);
+    let code = "t = text()\np = plain()\nl = typed()\n[len(t), t[-1], p[:5], len(l), l[-1]]";
+    let agent = agent(json!({"code": code}), program).tool(text).tool(plain).tool(typed);
+    let (failed, value, words) = told(&agent.build().unwrap().run("go").await.unwrap());
+    assert!(!failed, "{words}");
+    assert_eq!(value["result"], json!([100_000, "é", "[0,1,", 50_000, 49_999]));
+}
+
+/// A tool that says what it returns.
+struct Typed(ToolSpec);
+
+#[async_trait::async_trait]
+impl Tool for Typed {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::value(Value::from((0..50_000).collect::<Vec<_>>())))
+    }
 }
 
 #[tokio::test]
