@@ -74,7 +74,7 @@ impl AgentArgs {
             .policy(self.ask.iter().fold(Policy::new(), ask))
             .max_turns(self.max_turns)
             .runtime(runtime);
-        let agent = self.tools.add_to(agent, |note| self.tell(&format!("({note})\n")))?;
+        let agent = self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))?;
         agent.build().map_err(|error| chain(&error))
     }
 

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::agent::AgentBuilder;
+use levity::context::ContextFiles;
 use levity::core::{ToolSource as _, Toolbox as _};
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
-use crate::terminal::{chain, complain, say};
+use crate::terminal::{chain, complain, note, say};
 
 /// What the agent may touch.
 #[derive(Args)]
@@ -31,6 +32,9 @@ pub(crate) struct ToolArgs {
     /// Let commands use the network.
     #[arg(long, requires = "workspace")]
     network: bool,
+    /// Leave out what the workspace says about itself, in `.context/*.md` and `AGENTS.md`.
+    #[arg(long, requires = "workspace")]
+    no_context: bool,
     /// Add the tools of this folder: Python files, and executables with a manifest.
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
@@ -44,16 +48,21 @@ pub(crate) struct ToolArgs {
 }
 
 impl ToolArgs {
-    /// The agent with these tools; `tell` says what is worth knowing about them.
+    /// The agent with these tools and what the workspace says about itself; `tell` says what is worth knowing about the
+    /// tools.
     pub(crate) fn add_to(
         &self,
         mut agent: AgentBuilder,
+        quiet: bool,
         tell: impl Fn(&str),
     ) -> Result<AgentBuilder, String> {
         agent = agent.tool(Now::new());
         let mut python = RunPython::new();
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
+            if !self.no_context {
+                agent = agent.context(context(&workspace, quiet));
+            }
             agent = match self.sandbox(&workspace) {
                 Ok(sandbox) => agent.tool(RunCommand::new(sandbox).policy(self.policy(&workspace))),
                 // Files are kept apart on every system that has handles on folders.
@@ -100,6 +109,22 @@ impl ToolArgs {
         let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
         self.allow.iter().fold(CommandPolicy::new().within(workspace), allow)
     }
+}
+
+/// What the workspace says about itself, down to the folder in which the command was called. What was taken is said
+/// when it is: a run that goes on from its journal takes nothing.
+fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
+    let here = std::env::current_dir().ok();
+    let here = here.as_deref().and_then(|here| here.strip_prefix(workspace.root()).ok()?.to_str());
+    // It may be a folder that nobody may touch.
+    let here = here.filter(|here| workspace.dir(here).is_ok()).unwrap_or(".");
+    ContextFiles::new(workspace).working_dir(here).on_read(move |taken| {
+        if !quiet && !taken.is_empty() {
+            let taken: Vec<_> = taken.iter().map(ToString::to_string).collect();
+            // A name may have several lines.
+            note(&format!("context: {}", taken.join(", ").replace('\n', "\u{fffd}")));
+        }
+    })
 }
 
 /// How `levity sandbox` is called.

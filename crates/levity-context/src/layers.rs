@@ -36,8 +36,8 @@ pub trait ContextExt: ContextSource + Sized {
     }
 
     /// Makes the source fail when it takes longer than this. `name` is what the error calls it.
-    fn within(self, time: Duration, world: Arc<dyn World>, name: impl Into<String>) -> Within<Self> {
-        Within { source: self, time, world, name: name.into() }
+    fn within(self, time: Duration, world: impl World + 'static, name: impl Into<String>) -> Within<Self> {
+        Within { source: self, time, world: Arc::new(world), name: name.into() }
     }
 }
 

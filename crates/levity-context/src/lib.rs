@@ -12,7 +12,7 @@
 //! let tickets = ContextFn::new("open tickets", |_| async { Ok::<_, std::io::Error>("#12 too small".into()) });
 //!
 //! // An agent takes it by `Agent::builder(model).context(sources)`.
-//! let sources = Sources::new().add(ContextFiles::open(folder)?).add_with(-1, tickets.at_most(500).or_note());
+//! let sources = Sources::new().source(ContextFiles::open(folder)?).source_at(-1, tickets.at_most(500).or_note());
 //! let blocks = sources.blocks(&ContextAsk::new(1_000)).await?;
 //! assert_eq!(blocks.iter().map(|block| &*block.name).collect::<Vec<_>>(), ["AGENTS.md", "open tickets"]);
 //! # Ok(())

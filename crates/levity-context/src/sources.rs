@@ -26,8 +26,8 @@ const LEFT_OUT: &str = "context left out";
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let sources = Sources::new()
-///     .add_with(-1, ContextBlock::new("glossary", "word, meaning\n".repeat(100)))
-///     .add(ContextBlock::new("rules", "Be kind.\n".repeat(20)));
+///     .source_at(-1, ContextBlock::new("glossary", "word, meaning\n".repeat(100)))
+///     .source(ContextBlock::new("rules", "Be kind.\n".repeat(20)));
 ///
 /// let blocks = sources.blocks(&ContextAsk::new(120)).await?;
 /// let ends: Vec<_> = blocks.iter().map(|block| (&*block.name, block.text.lines().last().unwrap())).collect();
@@ -58,12 +58,12 @@ impl Sources {
     }
 
     /// Adds a source of priority 0.
-    pub fn add(self, source: impl ContextSource + 'static) -> Self {
-        self.add_with(0, source)
+    pub fn source(self, source: impl ContextSource + 'static) -> Self {
+        self.source_at(0, source)
     }
 
     /// Adds a source of this priority. Those of a higher one are asked first; among equals, those that were added first.
-    pub fn add_with(mut self, priority: i32, source: impl ContextSource + 'static) -> Self {
+    pub fn source_at(mut self, priority: i32, source: impl ContextSource + 'static) -> Self {
         self.slots.push(Slot { priority, source: Arc::new(source) });
         self
     }

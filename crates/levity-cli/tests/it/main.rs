@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 mod complete;
+mod context;
 mod tools;
 
 /// The command, where no model is configured.

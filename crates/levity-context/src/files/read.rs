@@ -85,3 +85,52 @@ pub(super) fn reason(error: &PathError) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a file that was `then` bytes long when it was found.
+    fn read_later(text: Option<&[u8]>, then: u64, tokens: usize) -> (Option<String>, Shown) {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(text) = text {
+            std::fs::write(folder.path().join("a.md"), text).unwrap();
+        }
+        let space = Workspace::open(folder.path()).unwrap();
+        let file = File { name: "a.md".into(), at: Ok((Place::Inside("a.md".into()), then)), rank: 0 };
+        let (block, shown) = read(&space, &file, tokens);
+        (block.map(|block| block.text), shown)
+    }
+
+    #[test]
+    fn what_is_gone_meanwhile_is_noted() {
+        let (text, shown) = read_later(None, 5, 100);
+        assert_eq!(text.as_deref(), Some("[not shown: it is not there]"));
+        assert_eq!(shown, Shown::no("it is not there"));
+    }
+
+    #[test]
+    fn what_has_grown_or_shrunk_meanwhile_is_shown_as_it_is() {
+        assert_eq!(read_later(Some(b"one"), 500, 100), (Some("one".into()), Shown::Whole));
+        let (text, shown) = read_later(Some(&b"0123456\n".repeat(100)), 5, 40);
+        assert!(text.unwrap().ends_with("6\n[cut: these are the first 96 of 800 bytes]"));
+        assert_eq!((shown, read_later(Some(b""), 5, 3).0), (Shown::Cut, None));
+    }
+
+    #[test]
+    fn a_character_is_not_torn_where_reading_stops() {
+        for tokens in 20..40 {
+            let (text, _) = read_later(Some("€".repeat(1_000).as_bytes()), 3_000, tokens);
+            assert!(text.unwrap().starts_with('€'));
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_says_so_however_little_is_shown() {
+        let (text, shown) = read_later(Some(&b"\xff\xfeh\0i\0".repeat(500)), 3_000, 60);
+        let text = text.unwrap();
+        assert!(text.starts_with("[this is no UTF-8;") && text.contains("[cut: "), "{text}");
+        assert_eq!(shown, Shown::Cut);
+        assert!(read_later(Some(b"a\xff"), 2, 100).1 == Shown::Whole);
+    }
+}

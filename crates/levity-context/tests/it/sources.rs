@@ -22,15 +22,18 @@ fn is_cut(block: &ContextBlock) -> bool {
 
 #[tokio::test]
 async fn the_order_is_that_of_adding_whatever_the_priority() {
-    let sources = Sources::new().add_with(-5, block("a", 1)).add_with(9, block("b", 1)).add(block("c", 1));
+    let sources =
+        Sources::new().source_at(-5, block("a", 1)).source_at(9, block("b", 1)).source(block("c", 1));
     assert_eq!(names(&blocks(&sources, 1_000).await), ["a", "b", "c"]);
 }
 
 #[tokio::test]
 async fn low_priority_yields_first() {
     // Each takes 103 tokens when it is whole.
-    let sources =
-        Sources::new().add_with(-1, block("low", 50)).add_with(1, block("high", 50)).add(block("mid", 50));
+    let sources = Sources::new()
+        .source_at(-1, block("low", 50))
+        .source_at(1, block("high", 50))
+        .source(block("mid", 50));
     for (budget, whole) in [(400, 3), (300, 2), (200, 1)] {
         let found = blocks(&sources, budget).await;
         assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= budget);
@@ -60,7 +63,7 @@ impl ContextSource for Greedy {
 
 #[tokio::test]
 async fn what_is_too_much_is_cut_and_named() {
-    let found = blocks(&Sources::new().add(Greedy).add(block("last", 1)), 300).await;
+    let found = blocks(&Sources::new().source(Greedy).source(block("last", 1)), 300).await;
     assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= 300);
     assert_eq!(names(&found), ["0", "1", "2", "context left out"]);
     let note =
@@ -70,7 +73,7 @@ async fn what_is_too_much_is_cut_and_named() {
 
 #[tokio::test]
 async fn blocks_of_one_name_are_told_apart() {
-    let sources = Sources::new().add(block("a", 1)).add(block("a", 2)).add(block("a (2)", 3));
+    let sources = Sources::new().source(block("a", 1)).source(block("a", 2)).source(block("a (2)", 3));
     assert_eq!(names(&blocks(&sources, 1_000).await), ["a", "a (2)", "a (2) (2)"]);
 }
 
@@ -78,7 +81,7 @@ async fn blocks_of_one_name_are_told_apart() {
 async fn a_function_hears_what_it_is_asked_for() {
     let echo =
         |ask: ContextAsk| async move { Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget)) };
-    let source = Sources::new().add(ContextFn::new("echo", echo).at_most(50));
+    let source = Sources::new().source(ContextFn::new("echo", echo).at_most(50));
     let found = source.blocks(&ContextAsk::new(1_000).for_goal("Tidy up")).await.unwrap();
     assert_eq!((&*found[0].text, found[0].lasts), ("Tidy up in 50", Lasts::Run));
     let found = texts(&ContextFn::new("echo", echo).lasting(Lasts::Long), 20).await;
@@ -90,19 +93,19 @@ async fn a_function_hears_what_it_is_asked_for() {
 #[tokio::test]
 async fn a_failure_ends_it_unless_a_note_is_wanted() {
     let fails = || ContextFn::new("tickets", |_| async { Err::<String, _>("key 123 was refused") });
-    let error = Sources::new().add(fails()).blocks(&ContextAsk::new(100)).await.unwrap_err();
+    let error = Sources::new().source(fails()).blocks(&ContextAsk::new(100)).await.unwrap_err();
     assert_eq!(error.name, "tickets");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let into = heard.clone();
     let noted = fails().or_note().on_failure(move |error| into.lock().unwrap().push(error.name.clone()));
-    let found = texts(&Sources::new().add(noted).add(block("a", 1)), 100).await;
+    let found = texts(&Sources::new().source(noted).source(block("a", 1)), 100).await;
     same(&found, &[("tickets", "[this could not be had now]"), ("a", "0123456\n")]);
     assert_eq!(*heard.lock().unwrap(), ["tickets"]);
 }
 
 #[tokio::test]
 async fn a_source_that_takes_too_long_fails() {
-    let world = Arc::new(ManualWorld::new());
+    let world = ManualWorld::new();
     let never = ContextFn::new("never", |_| std::future::pending::<Result<String, ContextError>>());
     let slow = never.within(Duration::from_secs(5), world.clone(), "never");
     let ask = ContextAsk::new(100);
@@ -121,14 +124,17 @@ async fn a_source_that_takes_too_long_fails() {
 async fn the_promises_of_a_source_hold() {
     let echo = |ask: ContextAsk| async move { Ok::<_, ContextError>(ask.goal.repeat(100)) };
     let fails = || ContextFn::new("fails", |_| async { Err::<String, _>("no") });
-    let world = Arc::new(ManualWorld::new());
+    let world = ManualWorld::new();
     conformance::context_source(|| block("a", 100)).await;
     conformance::context_source(|| ContextFn::new("goal", echo)).await;
     conformance::context_source(|| fails().or_note()).await;
     conformance::context_source(|| block("a", 100).within(Duration::from_secs(1), world.clone(), "a")).await;
     conformance::context_source(|| {
-        let few = Sources::new().add(Greedy).add_with(7, block("b", 9)).add(fails().or_note());
-        Sources::new().add(few).add_with(1, ContextFn::new("goal", echo).at_most(30)).add(block("0", 1_000))
+        let few = Sources::new().source(Greedy).source_at(7, block("b", 9)).source(fails().or_note());
+        Sources::new()
+            .source(few)
+            .source_at(1, ContextFn::new("goal", echo).at_most(30))
+            .source(block("0", 1_000))
     })
     .await;
 }
