@@ -16,12 +16,15 @@ use crate::schema::offer::Offers;
 mod calls;
 mod chunk;
 mod decode;
+mod embed;
 mod encode;
 mod many;
 mod media;
 mod number;
 mod tags;
 mod usage;
+
+pub use embed::OpenAiEmbedder;
 
 /// The name under which data of this protocol rides on messages.
 pub(crate) const NAME: &str = "openai_chat";

@@ -42,6 +42,12 @@ pub enum Error {
         /// The feature.
         feature: &'static str,
     },
+    /// The provider has models, but nothing that makes vectors of texts.
+    #[error("`{provider}` has no embedders; take `gemini`, `openai`, `ollama` or `compatible`")]
+    NoEmbedders {
+        /// The provider.
+        provider: String,
+    },
     /// Something that the provider needs is not set.
     #[error("`{provider}` needs {what}; set {variables}")]
     Missing {
@@ -97,7 +103,10 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Name { .. } | Self::UnknownProvider { .. } | Self::UnknownProfile { .. } => ErrorKind::Name,
+            Self::Name { .. }
+            | Self::UnknownProvider { .. }
+            | Self::UnknownProfile { .. }
+            | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
             Self::File { .. } | Self::List { .. } | Self::Circle { .. } => ErrorKind::File,

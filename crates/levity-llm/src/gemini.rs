@@ -12,11 +12,13 @@ use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider
 mod args;
 mod config;
 mod decode;
+mod embed;
 mod encode;
 mod paths;
 mod pieces;
 mod tokens;
 
+pub use embed::GeminiEmbedder;
 pub use tokens::{AccessToken, AccessTokens};
 
 use config::{Family, merge};

@@ -14,6 +14,8 @@ mod anthropic;
 mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
+mod embed;
 #[cfg(feature = "http")]
 mod error;
 #[cfg(feature = "gemini")]
@@ -41,17 +43,17 @@ mod schema;
 #[cfg(feature = "anthropic")]
 pub use anthropic::{AnthropicModel, CacheTtl};
 #[cfg(any(feature = "openai", feature = "compatible"))]
-pub use chat::ChatModel;
+pub use chat::{ChatModel, OpenAiEmbedder};
 #[cfg(feature = "http")]
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "gemini")]
-pub use gemini::{AccessToken, AccessTokens, GeminiModel};
+pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 #[cfg(feature = "http")]
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
-pub use models::{Chosen, ModelList, Models, model, model_from_env};
+pub use models::{Chosen, ModelList, Models, embedder, model, model_from_env};
 #[cfg(feature = "ollama")]
-pub use ollama::{OllamaEntry, OllamaModel};
+pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]
 pub use responses::OpenAiModel;

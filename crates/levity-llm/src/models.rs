@@ -10,10 +10,12 @@ use crate::{Error, Secret};
 
 mod build;
 mod choose;
+mod embedders;
 mod list;
 mod profile;
 mod variables;
 
+pub use embedders::embedder;
 pub use list::ModelList;
 use variables::Variables;
 

@@ -10,11 +10,13 @@ use crate::body::{Body, extra, list};
 use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
 
 mod decode;
+mod embed;
 mod encode;
 mod errors;
 mod schema;
 mod tags;
 
+pub use embed::OllamaEmbedder;
 pub use tags::OllamaEntry;
 
 /// The name under which data of this protocol rides on messages.

@@ -18,6 +18,7 @@
 mod approver;
 mod check;
 mod context_source;
+mod embedder;
 mod executor;
 mod journal;
 mod junk;
@@ -34,6 +35,7 @@ pub(crate) use check::words;
 
 pub use approver::approver;
 pub use context_source::{context_source, context_source_for};
+pub use embedder::embedder;
 pub use executor::executor;
 pub use journal::journal;
 pub use machine::{machine, machine_restored};

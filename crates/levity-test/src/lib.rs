@@ -17,6 +17,7 @@
 //! Nothing here needs a key, the network, real time or a certain async runtime.
 //!
 //! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and chance.
+//! - [`WordEmbedder`] makes vectors of words, and fails when told to.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
 //! - [`crash`] stops a scenario after every record in turn, goes on with it and compares.
 //! - [`story`] tells a run in lines that can be compared.
@@ -25,6 +26,7 @@
 pub mod conformance;
 pub mod crash;
 
+mod embed;
 mod function;
 mod journal;
 mod manual;
@@ -32,6 +34,7 @@ mod script;
 mod story;
 mod tools;
 
+pub use embed::WordEmbedder;
 pub use function::FunctionModel;
 pub use journal::FaultyJournal;
 pub use manual::ManualWorld;

@@ -29,9 +29,15 @@ impl Place {
 
     /// The path for a model, which may be named with the folders above it.
     pub(super) fn path(&self, model: &str, stream: bool) -> String {
+        let verb = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        format!("{}:{verb}", self.folder(model))
+    }
+
+    /// The path of a model, before what is asked of it.
+    pub(super) fn folder(&self, model: &str) -> String {
         let steps: Vec<&str> =
             model.split('/').filter(|step| !matches!(step.trim(), "" | "." | "..")).collect();
-        let folder = match self {
+        match self {
             Self::AiStudio => format!("/v1beta/{}", ai_studio(&steps)),
             Self::Vertex { project, region } => {
                 let location = format!("projects/{}/locations/{}", percent(project), percent(region));
@@ -40,9 +46,7 @@ impl Place {
                     steps => format!("/v1/{location}/{}", vertex(steps)),
                 }
             }
-        };
-        let verb = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("{folder}:{verb}")
+        }
     }
 }
 

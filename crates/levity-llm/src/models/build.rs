@@ -60,16 +60,8 @@ impl Models {
                 self.at(server.api, name, Some(base_url), key)
             }
             ("compatible", _) => {
-                let base_url = name.base_url.ok_or_else(|| Error::Missing {
-                    provider: name.provider.to_owned(),
-                    what: "an address",
-                    variables: format!(
-                        "it behind the name: `compatible:{}@http://127.0.0.1:8080/v1`",
-                        name.id
-                    ),
-                })?;
                 let key = self.variables.get("COMPATIBLE_API_KEY").cloned();
-                self.at(Api::Chat, name, Some(base_url), key)
+                self.at(Api::Chat, name, Some(address(name)?), key)
             }
             ("openai-chat", _) => self.openai_chat(name),
             ("openai", _) => self.provider(Api::Responses, name, "openai", "OPENAI_BASE_URL"),
@@ -91,7 +83,7 @@ impl Models {
 
     /// The key, or an error that says where it was looked for. A server whose address is in the name may
     /// want none.
-    fn key(&self, name: &Name<'_>, names: &[&str]) -> Result<Option<Secret>, Error> {
+    pub(super) fn key(&self, name: &Name<'_>, names: &[&str]) -> Result<Option<Secret>, Error> {
         match self.variables.first(names) {
             Some((_, key)) => Ok(Some(key.clone())),
             None if name.base_url.is_some() => Ok(None),
@@ -123,8 +115,8 @@ macro_rules! made {
 }
 
 /// What stands in for a key that a server does not want.
-#[cfg(any(feature = "openai", feature = "anthropic", feature = "gemini"))]
-fn or_none(key: Option<Secret>) -> Secret {
+#[cfg(any(feature = "openai", feature = "compatible", feature = "anthropic", feature = "gemini"))]
+pub(super) fn or_none(key: Option<Secret>) -> Secret {
     key.unwrap_or_else(|| Secret::new("none"))
 }
 
@@ -242,8 +234,17 @@ impl Models {
     }
 }
 
+/// The address in the name of a server that has no other.
+pub(super) fn address<'a>(name: &Name<'a>) -> Result<&'a str, Error> {
+    name.base_url.ok_or_else(|| Error::Missing {
+        provider: name.provider.to_owned(),
+        what: "an address",
+        variables: format!("it behind the name: `compatible:{}@http://127.0.0.1:8080/v1`", name.id),
+    })
+}
+
 /// Moves an endpoint to another address, if there is one.
-fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
+pub(super) fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
     move |endpoint| match base_url {
         Some(base_url) => endpoint.with_base(base_url),
         None => endpoint,
@@ -251,15 +252,15 @@ fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint + '_ {
 }
 
 /// An address without a path means the first version of the API there.
-#[cfg(feature = "compatible")]
-fn versioned(base_url: &str) -> String {
+#[cfg(any(feature = "openai", feature = "compatible"))]
+pub(super) fn versioned(base_url: &str) -> String {
     let trimmed = base_url.trim_end_matches('/');
     let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
     if host.contains('/') { trimmed.to_owned() } else { format!("{trimmed}/v1") }
 }
 
 /// Ollama's own variable may hold a host alone, and the address that the server listens on.
-fn ollama_host(host: &str) -> String {
+pub(super) fn ollama_host(host: &str) -> String {
     let url = if host.contains("://") { host.to_owned() } else { format!("http://{host}") };
     let url = url.trim_end_matches('/').replace("://0.0.0.0", "://127.0.0.1");
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));

@@ -12,6 +12,8 @@
 mod anthropic;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(all(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
+mod embed;
 #[cfg(feature = "compatible")]
 mod faults;
 #[cfg(feature = "gemini")]

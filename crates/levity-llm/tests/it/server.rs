@@ -97,18 +97,24 @@ pub(crate) struct Server {
 impl Server {
     /// Gives one answer after the other, and the last one for ever.
     pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        Self::with(move |at, _| answers[at.min(answers.len() - 1)].clone()).await
+    }
+
+    /// Gives the answer that is made of how many requests came before and of the request.
+    pub(crate) async fn with(answer: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (seen, answers) = (Arc::<Mutex<Vec<Seen>>>::default(), answers.into_iter().collect::<Vec<_>>());
+        let (seen, answer) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::new(answer));
         let closed = Arc::new(tokio::sync::Semaphore::new(0));
         let shared = (seen.clone(), closed.clone());
         let task = tokio::spawn(async move {
             let (seen, closed) = shared;
             let mut live = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (seen, closed, answers) = (seen.clone(), closed.clone(), answers.clone());
+                let (seen, closed, answer) = (seen.clone(), closed.clone(), answer.clone());
                 live.spawn(async move {
-                    let _ = serve(stream, &seen, &answers).await;
+                    let _ = serve(stream, &seen, &*answer).await;
                     closed.add_permits(1);
                 });
             }
@@ -148,14 +154,18 @@ impl Drop for Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Seen>>, answers: &[Answer]) -> std::io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    seen: &Mutex<Vec<Seen>>,
+    answer: &(dyn Fn(usize, &Seen) -> Answer + Send + Sync),
+) -> std::io::Result<()> {
     let request = read(&mut stream).await?;
-    let at = {
+    let answer = {
         let mut seen = seen.lock().unwrap();
+        let answer = answer(seen.len(), &request);
         seen.push(request);
-        (seen.len() - 1).min(answers.len() - 1)
+        answer
     };
-    let answer = &answers[at];
     stream.write_all(format!("{}\r\n", answer.head).as_bytes()).await?;
     for step in &answer.steps {
         match step {

@@ -2,6 +2,7 @@
 
 mod approver;
 mod context_source;
+mod embedder;
 mod executor;
 mod journal;
 mod machine;

@@ -1,0 +1,175 @@
+//! OpenAI's embeddings, and those of the servers that speak the same.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use levity_core::{EmbedderCard, ModelError, Purpose};
+use serde::Deserialize;
+
+use crate::body::Body;
+use crate::embed::{Embeds, Remote, Texts, embedder, malformed, odd};
+use crate::http::{Endpoint, Secret};
+
+/// An embedder of OpenAI's, or of any server that speaks the same: llama.cpp, vLLM, Mistral, Together and others.
+///
+/// ```
+/// use levity_core::Embedder as _;
+/// use levity_llm::OpenAiEmbedder;
+///
+/// let embedder = OpenAiEmbedder::new("my-key", "text-embedding-3-small").with_dimensions(512);
+/// assert_eq!(embedder.card().dimensions, Some(512));
+/// let embedder = OpenAiEmbedder::compatible("http://127.0.0.1:8080/v1", "bge-m3");
+/// assert_eq!(embedder.card().provider, "compatible");
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenAiEmbedder(Remote<Wire>);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wire {
+    key: Option<Secret>,
+    /// Whether the key has a header of its own, as Azure wants it.
+    bare_key: bool,
+    /// Whether vectors are asked for as bytes, which not every server knows.
+    bytes: bool,
+    document: String,
+    query: String,
+}
+
+impl OpenAiEmbedder {
+    fn over(
+        provider: &str,
+        base: impl AsRef<str>,
+        model: impl Into<String>,
+        wire: Wire,
+        batch: usize,
+    ) -> Self {
+        Self(Remote::new(wire, EmbedderCard::new(provider, model), Endpoint::new(base), batch))
+    }
+
+    /// An embedder of OpenAI's. 256 texts go into one request.
+    pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
+        let wire = Wire { key: Some(key.into()), bytes: true, ..Wire::default() };
+        Self::over("openai", "https://api.openai.com/v1", model, wire, 256)
+    }
+
+    /// An embedder of OpenAI's that Azure serves under the name of a deployment. The address is the resource's:
+    /// `https://NAME.openai.azure.com`.
+    pub fn azure(resource: impl AsRef<str>, key: impl Into<Secret>, deployment: impl Into<String>) -> Self {
+        let base = format!("{}/openai/v1", resource.as_ref().trim().trim_end_matches('/'));
+        let wire = Wire { key: Some(key.into()), bare_key: true, bytes: true, ..Wire::default() };
+        Self::over("azure", base, deployment, wire, 256)
+    }
+
+    /// An embedder of a server that speaks the same; its address ends where `/embeddings` begins. 32 texts go into
+    /// one request; some servers take [fewer](Self::with_batch).
+    pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
+        Self::over("compatible", base_url, model, Wire::default(), 32)
+    }
+
+    /// Sends this key.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
+        self.0.wire.key = Some(key.into());
+        self
+    }
+
+    /// Puts this before texts that are kept and before those that are looked for, as the model's makers want it.
+    #[must_use]
+    pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
+        (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
+        self
+    }
+}
+
+embedder!(OpenAiEmbedder);
+
+impl Embeds for Wire {
+    fn path(&self, _: &EmbedderCard) -> String {
+        "/embeddings".to_owned()
+    }
+
+    fn headers(&self) -> Vec<(&'static str, Secret)> {
+        let header = |key: &Secret| match self.bare_key {
+            true => ("api-key", key.clone()),
+            false => ("authorization", Secret::new(format!("Bearer {}", key.expose()))),
+        };
+        self.key.iter().map(header).collect()
+    }
+
+    fn prefix(&self, _: &EmbedderCard, purpose: Purpose) -> Cow<'_, str> {
+        if purpose == Purpose::Query { (&self.query).into() } else { (&self.document).into() }
+    }
+
+    fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
+        let mut body = Body::over(asked.endpoint.extra());
+        body.field("model", &asked.card.id);
+        body.field("input", asked.texts);
+        body.optional("dimensions", asked.dimensions.as_ref());
+        body.optional("encoding_format", self.bytes.then_some("base64"));
+        body.finish()
+    }
+
+    fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
+        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, error))?;
+        let tokens = reply.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
+        Ok((in_order(reply.data)?, tokens))
+    }
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    data: Vec<Entry>,
+    #[serde(default)]
+    usage: Option<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    index: Option<usize>,
+    embedding: Numbers,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Numbers {
+    Plain(Vec<f32>),
+    Bytes(String),
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+}
+
+/// The vectors in the order of the texts. Servers may answer in any, and say which belongs where.
+fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
+    let mut places: Vec<Option<Vec<f32>>> = vec![None; data.len()];
+    for (at, entry) in data.into_iter().enumerate() {
+        let vector = numbers(entry.embedding)?;
+        match places.get_mut(entry.index.unwrap_or(at)) {
+            Some(place @ None) => *place = Some(vector),
+            _ => return Err(malformed("the vectors are not numbered one after the other")),
+        }
+    }
+    Ok(places.into_iter().flatten().collect())
+}
+
+fn numbers(numbers: Numbers) -> Result<Vec<f32>, ModelError> {
+    let text = match numbers {
+        Numbers::Plain(vector) => return Ok(vector),
+        Numbers::Bytes(text) => text,
+    };
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|error| malformed("a vector is no base64").with_source(error.to_string()))?;
+    let (parts, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(malformed("a vector ends within a number"));
+    }
+    Ok(parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
+}

@@ -1,0 +1,125 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, Purpose, Usage};
+
+/// How many components its vectors have, unless told otherwise.
+const DIMENSIONS: usize = 256;
+
+/// An embedder that goes by words: texts lie close when they share words, or words that it was told are
+/// [alike](Self::alike). It needs no model, makes the same vectors everywhere, and remembers what it was asked. Clones
+/// share that.
+///
+/// ```
+/// use levity_core::{Embedder, Purpose};
+/// use levity_test::WordEmbedder;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// let embedder = WordEmbedder::new().alike(["car", "automobile"]);
+/// let texts = ["a red car".to_owned(), "a red automobile".to_owned()];
+/// let vectors = embedder.embed(&texts, Purpose::Document).await?.vectors;
+/// assert_eq!(vectors[0], vectors[1]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct WordEmbedder {
+    card: EmbedderCard,
+    alike: Vec<Vec<String>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fails: Option<ModelError>,
+    calls: Vec<(Vec<String>, Purpose)>,
+}
+
+impl WordEmbedder {
+    /// An embedder that knows no words that are alike.
+    pub fn new() -> Self {
+        let card = EmbedderCard::new("test", "words").with_dimensions(DIMENSIONS);
+        Self { card, alike: Vec::new(), state: Arc::default() }
+    }
+
+    /// Goes by another name, as an embedder does whose vectors cannot be compared with others.
+    #[must_use]
+    pub fn named(mut self, id: impl Into<String>) -> Self {
+        self.card.id = id.into();
+        self
+    }
+
+    /// Takes these words for one.
+    #[must_use]
+    pub fn alike(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.alike.push(words.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Fails with this from now on, or no longer.
+    pub fn fail(&self, error: impl Into<Option<ModelError>>) {
+        self.state().fails = error.into();
+    }
+
+    /// What it was asked, in order.
+    pub fn calls(&self) -> Vec<(Vec<String>, Purpose)> {
+        self.state().calls.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn vector(&self, text: &str) -> Vec<f32> {
+        let mut vector = vec![0.0_f32; DIMENSIONS];
+        for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+        {
+            let alike = self.alike.iter().find(|words| words.iter().any(|other| other == word));
+            let word = alike.and_then(|words| words.first()).map_or(word, String::as_str);
+            let bytes = word
+                .bytes()
+                .fold(0, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+            // Three places a word, so that two words seldom share all of theirs.
+            let mut state = bytes;
+            for _ in 0..3 {
+                let place = crate::manual::splitmix(&mut state) as usize % DIMENSIONS;
+                vector[place] += 1.0;
+            }
+        }
+        let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
+        if length == 0.0 && !text.trim().is_empty() {
+            // A text without words still says something.
+            vector[0] = 1.0;
+        } else if length > 0.0 {
+            vector.iter_mut().for_each(|part| *part /= length);
+        }
+        vector
+    }
+}
+
+impl Default for WordEmbedder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Embedder for WordEmbedder {
+    fn card(&self) -> &EmbedderCard {
+        &self.card
+    }
+
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+        let mut state = self.state();
+        state.calls.push((texts.to_vec(), purpose));
+        if let Some(error) = &state.fails {
+            return Err(error.clone());
+        }
+        drop(state);
+        let words: usize = texts.iter().map(|text| text.split_whitespace().count()).sum();
+        let mut usage = Usage::default();
+        usage.input = Some(words as u64);
+        Ok(Embedded::new(texts.iter().map(|text| self.vector(text)).collect()).with_usage(usage))
+    }
+}
