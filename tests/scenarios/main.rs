@@ -17,6 +17,7 @@ mod local_model;
 mod long_results;
 mod lost;
 mod order;
+mod recall;
 mod replay;
 mod resume;
 mod stops;

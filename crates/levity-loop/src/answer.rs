@@ -18,12 +18,14 @@ pub struct Answer {
     history: History,
     intent: Arc<Message>,
     workspace: WorkspaceView,
+    memory: Value,
 }
 
 impl Answer {
     pub(crate) fn new(run: RunId, ending: Ending, machine: AgentMachine) -> Self {
+        let memory = machine.remembered();
         let (history, intent, workspace) = machine.into_parts();
-        Self { run, ending, history, intent, workspace }
+        Self { run, ending, history, intent, workspace, memory }
     }
 
     /// The answer in words.
@@ -77,7 +79,10 @@ impl Answer {
 
     /// Intent, workspace, steps and memory as one value.
     pub fn context(&self) -> Context {
-        Context::new(self.intent.text()).with_workspace(self.workspace.clone()).with_history(&self.history)
+        Context::new(self.intent.text())
+            .with_workspace(self.workspace.clone())
+            .with_history(&self.history)
+            .with_memory(self.memory.clone())
     }
 
     /// The run that gave it.

@@ -11,7 +11,7 @@ use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
     Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
     Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
-    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst,
+    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
@@ -396,16 +396,15 @@ fn priced(mut response: Response, model: &dyn Model) -> Response {
     response
 }
 
-/// Fills in token counts that the provider did not give: a quarter of the bytes, marked as a guess.
+/// Fills in token counts that the provider did not give, marked as a guess.
 fn estimated(mut response: Response, request: &Request) -> Response {
     if response.usage.input.is_some() && response.usage.output.is_some() {
         return response;
     }
-    let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
     let usage = &mut response.usage;
     usage.estimated = true;
-    let system = request.system.as_ref().map_or(0, |system| system.len());
-    usage.output = usage.output.or(Some(tokens(response.message.size())));
-    usage.input = usage.input.or(Some(tokens(request.history.size() + system)));
+    let system = request.system.as_ref().map_or(0, |system| estimate_tokens(system));
+    usage.output = usage.output.or(Some(response.message.tokens()));
+    usage.input = usage.input.or(Some(request.history.tokens().saturating_add(system)));
     response
 }

@@ -258,6 +258,7 @@ impl AgentMachine {
         Context::new(self.state.goal.text())
             .with_workspace(self.spec.workspace.clone())
             .with_history(&self.state.history)
+            .with_memory(self.remembered())
     }
 
     /// The conversation, the goal and the workspace. Calls that were under way when the run was left are

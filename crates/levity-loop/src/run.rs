@@ -348,7 +348,7 @@ impl Future for AgentRun {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.rest.is_none() {
             let ended = std::task::ready!(Pin::new(&mut self.handle).poll(cx));
-            if ended.as_ref().is_ok_and(|done| done.machine.unsaved().is_empty()) || ended.is_err() {
+            if ended.as_ref().map_or(true, |done| done.machine.talk().is_none()) {
                 return Poll::Ready(conclude(ended));
             }
             let agent = self.agent.clone();
@@ -367,13 +367,13 @@ impl fmt::Debug for AgentRun {
     }
 }
 
-/// Saves what a run that was ended at once had no time to save, and says how it ended.
+/// Does what is left to do for the conversation of a run, and says how the run ended.
 pub(crate) async fn finish(
     agent: Agent,
     ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>,
 ) -> Result<Answer> {
     if let Ok(done) = &ended {
-        agent.save_rest(&done.machine).await;
+        agent.settle(&done.machine).await;
     }
     conclude(ended)
 }

@@ -46,9 +46,18 @@ impl Agent {
         self.conversations().ok_or_else(|| Cause::new(no_memory()))
     }
 
-    /// Saves what a run that was ended at once had no time to save. There is nobody to tell when that fails: the run's
+    /// What is left to do for the conversation of a run that has ended. There is nobody to tell when that fails: the run's
     /// own end says more.
-    pub(crate) async fn save_rest(&self, machine: &AgentMachine) {
+    pub(crate) async fn settle(&self, machine: &AgentMachine) {
+        self.save_rest(machine).await;
+        let sessions = self.conversations().and_then(Conversations::sessions);
+        if let (Some(sessions), Some(talk)) = (sessions, machine.talk()) {
+            let _ = sessions.note(talk.id(), &machine.session()).await;
+        }
+    }
+
+    /// Saves what a run that was ended at once had no time to save.
+    async fn save_rest(&self, machine: &AgentMachine) {
         for save in machine.unsaved() {
             self.inner.executor.save(save).await;
         }

@@ -8,6 +8,7 @@ use levity_core::{
     Remembered, Timestamp, World,
 };
 
+use crate::Sessions;
 use crate::kept::align;
 
 mod clean;
@@ -56,6 +57,7 @@ pub struct Conversations {
     expiry: Option<Duration>,
     max_messages: u64,
     max_wait: Duration,
+    sessions: Option<Arc<dyn Sessions>>,
 }
 
 impl Conversations {
@@ -76,6 +78,7 @@ impl Conversations {
             expiry: Some(Duration::from_secs(30 * 24 * 60 * 60)),
             max_messages: 10_000,
             max_wait: Duration::from_secs(30),
+            sessions: None,
         }
     }
 
@@ -106,6 +109,19 @@ impl Conversations {
     pub fn max_wait(mut self, time: Duration) -> Self {
         self.max_wait = time;
         self
+    }
+
+    /// Notes what each conversation is about, so that later ones can look back at it; nowhere by default. An agent does
+    /// so at the end of each run. Forgetting a conversation forgets its note; one that expires leaves it.
+    #[must_use]
+    pub fn noted_in(mut self, sessions: impl Sessions + 'static) -> Self {
+        self.sessions = Some(Arc::new(sessions));
+        self
+    }
+
+    /// Where conversations are noted.
+    pub fn sessions(&self) -> Option<&Arc<dyn Sessions>> {
+        self.sessions.as_ref()
     }
 
     /// Where they are kept.
@@ -197,6 +213,9 @@ impl Conversations {
     pub async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
         let _turn = Turn::take(&self.turns, id).await;
         let mut patience = Patience::new(self);
+        if let Some(sessions) = &self.sessions {
+            sessions.forget(id).await?;
+        }
         loop {
             match self.store.forget(id).await {
                 Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,

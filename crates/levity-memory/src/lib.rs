@@ -11,6 +11,7 @@ mod kept;
 mod owner;
 #[cfg(feature = "sqlite")]
 mod recall;
+mod sessions;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod window;
@@ -21,7 +22,8 @@ pub use durability::Durability;
 pub use file::FileMemory;
 pub use in_memory::InMemory;
 #[cfg(feature = "sqlite")]
-pub use recall::{FactId, Found, Noted, Recall, RecallContext, Recalled, Scope};
+pub use recall::{FactId, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};
+pub use sessions::Sessions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMemory;
 pub use window::{Counter, Fit, Shown, View, Window};

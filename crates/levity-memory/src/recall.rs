@@ -10,12 +10,14 @@ mod fact;
 mod file;
 mod rows;
 mod scope;
+mod sessions;
 mod source;
 mod tools;
 mod words;
 
 pub use fact::{FactId, Found, Noted, Recalled};
 pub use scope::Scope;
+pub use sessions::RecallSessions;
 pub use source::RecallContext;
 
 use file::File;

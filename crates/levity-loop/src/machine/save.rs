@@ -63,6 +63,14 @@ impl AgentMachine {
         self.state.talk.as_ref()
     }
 
+    /// What the conversation is about, in a few words.
+    pub(crate) fn session(&self) -> String {
+        let shown = &self.state.shown;
+        let recent = self.state.history.messages().get(shown.view.start()..).unwrap_or_default();
+        let window = shown.window.clone().unwrap_or_default();
+        window.digest(shown.view.summary().map(|summary| &**summary), recent)
+    }
+
     /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
     pub(crate) fn unsaved(&self) -> Vec<Save> {
         let Some(talk) = self.state.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };

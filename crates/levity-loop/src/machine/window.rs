@@ -7,6 +7,7 @@ use levity_core::{
 };
 use levity_memory::{Counter, View, Window};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{AgentMachine, Waiting};
 
@@ -83,6 +84,18 @@ impl AgentMachine {
     /// What is sent to the model.
     pub(super) fn sent(&self) -> &History {
         self.state.shown.sent.as_ref().unwrap_or(&self.state.history)
+    }
+
+    /// What is remembered beyond the history.
+    pub(crate) fn remembered(&self) -> Value {
+        let mut memory = serde_json::Map::new();
+        if let Some(talk) = &self.state.talk {
+            memory.insert("conversation".to_owned(), talk.id().as_str().into());
+        }
+        if let Some(summary) = self.state.shown.view.summary() {
+            memory.insert("summary".to_owned(), (&**summary).into());
+        }
+        Value::Object(memory)
     }
 
     /// Begins with what was summed up before the history.

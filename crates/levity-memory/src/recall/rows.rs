@@ -225,7 +225,7 @@ pub(super) fn place(scope: i64, id: i64) -> i64 {
     scope << 32 | id
 }
 
-fn fact_id(id: i64) -> Result<FactId, Fault> {
+pub(super) fn fact_id(id: i64) -> Result<FactId, Fault> {
     u32::try_from(id).map(FactId::new).map_err(|_| {
         let message = "there are no ids left for facts in this file; keep further ones in another";
         Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message))

@@ -1,0 +1,61 @@
+//! Past sessions, noted as the conversations go on.
+
+use async_trait::async_trait;
+use levity_core::{ConversationId, MemoryError};
+use rusqlite::{OptionalExtension, params};
+
+use super::file::File;
+use super::rows;
+use super::{Recall, Scope};
+use crate::Sessions;
+
+/// Notes on conversations, kept in a [`Recall`] under one scope; see [`Recall::sessions`].
+#[derive(Clone, Debug)]
+pub struct RecallSessions {
+    recall: Recall,
+    scope: Scope,
+}
+
+impl Recall {
+    /// Takes notes of conversations under a scope, for
+    /// [`Conversations::noted_in`](crate::Conversations::noted_in). They are recalled like facts.
+    pub fn sessions(&self, scope: Scope) -> RecallSessions {
+        RecallSessions { recall: self.clone(), scope }
+    }
+
+    /// Removes the summary of a session, and says whether there was one. Nothing of it is left in the file.
+    ///
+    /// # Errors
+    /// As [`forget`](Self::forget).
+    pub async fn forget_session(
+        &self,
+        scope: &Scope,
+        conversation: &ConversationId,
+    ) -> Result<bool, MemoryError> {
+        let (scope, conversation) = (scope.clone(), conversation.clone());
+        let forget = move |file: &File| {
+            let forgotten = file.write(|change| {
+                let keys = rows::scope_keys(change, std::slice::from_ref(&scope))?;
+                let Some((key, _)) = keys.first() else { return Ok(false) };
+                let mut session =
+                    change.prepare_cached("SELECT id FROM facts WHERE scope = ?1 AND conversation = ?2")?;
+                let id =
+                    session.query_row(params![key, conversation.as_str()], |row| row.get(0)).optional()?;
+                id.map_or(Ok(false), |id| rows::forget(change, &[*key], rows::fact_id(id)?))
+            })?;
+            file.settle().map(|()| forgotten)
+        };
+        self.work(forget).await
+    }
+}
+
+#[async_trait]
+impl Sessions for RecallSessions {
+    async fn note(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError> {
+        self.recall.remember_session(&self.scope, id, text).await.map(drop)
+    }
+
+    async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError> {
+        self.recall.forget_session(&self.scope, id).await.map(drop)
+    }
+}
