@@ -93,3 +93,17 @@ async fn sources_that_there_is_no_room_for_are_not_asked() {
 fn names(text: &str) -> usize {
     text.lines().filter(|line| line.starts_with("--- ") && line.ends_with(" ---")).count()
 }
+
+#[tokio::test]
+async fn cutting_a_line_leaves_none_that_looks_like_a_name() {
+    let mut made = 0;
+    for long in 0..200 {
+        let text = format!("--- {} ---{}", "x".repeat(long), "z".repeat(600));
+        let text = gather(60, vec![ContextBlock::new("a", text)]).await.system.unwrap();
+        assert_eq!(names(&text), 2, "{text}");
+        made += text.lines().filter(|line| line.starts_with("\\---")).count();
+        let blocks = text.strip_prefix(INTRO).unwrap().trim_start().split_once("[left out").unwrap().0;
+        assert!(blocks.len() <= 60 * 4, "{}: {blocks}", blocks.len());
+    }
+    assert!(made > 0, "a cut that leaves one is among them");
+}
