@@ -18,7 +18,7 @@ impl ContextBlock {
     /// # use levity_core::ContextBlock;
     /// let block = ContextBlock::new("days.txt", "Monday\nTuesday\n".repeat(9));
     /// let cut = block.clone().cut_to(20).unwrap();
-    /// assert_eq!(cut.text, "Monday\n[cut: these are the first 7 of 135 bytes]");
+    /// assert_eq!(cut.text, "Monday\nTuesday\n[cut: these are the first 15 of 135 bytes]");
     /// assert!(cut.tokens() <= 20);
     /// assert_eq!(block.clone().cut_to(1_000), Some(block.clone()));
     /// assert_eq!(block.cut_to(4), None);
