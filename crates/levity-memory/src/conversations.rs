@@ -229,11 +229,20 @@ impl Conversations {
     /// # Errors
     /// What the store fails with.
     pub async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
-        let mut infos = self.store.list(query).await?;
-        if let Some(moment) = self.deadline() {
-            infos.retain(|info| !is_expired(info.changed, moment));
+        let (mut query, moment) = (query.clone(), self.deadline());
+        let limit = query.limit.unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        loop {
+            let page = self.store.list(&query).await?;
+            let (full, last) = (page.len() >= limit, page.last().cloned());
+            found.extend(page.into_iter().filter(|info| moment.is_none_or(|m| !is_expired(info.changed, m))));
+            found.truncate(limit);
+            // Those that are too old are as good as gone, and others take their places.
+            match last.filter(|_| full && found.len() < limit) {
+                Some(last) => query = query.after(&last),
+                None => return Ok(found),
+            }
         }
-        Ok(infos)
     }
 
     /// Removes conversations that were not changed for too long. Those that somebody has are passed over.

@@ -116,6 +116,7 @@ impl SqliteMemory {
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
         let writer = self.writer()?;
+        unindex(&writer, id, u64::MAX).await?;
         let ask = || writer.ask(|reply| Work::Remove { id: id.clone(), unchanged_since, reply });
         let owner = match ask().await? {
             Ok(removed) => return Ok(removed),
@@ -128,6 +129,13 @@ impl SqliteMemory {
         }
         Err(MemoryError::busy(id))
     }
+}
+
+/// Takes all but few messages before a position away from the search, a few at a time, so that others get their turn.
+/// They are searched again if it comes no further than that.
+async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
+    while !writer.ask(|reply| Work::Unindex { id: id.clone(), before, reply }).await? {}
+    Ok(())
 }
 
 #[async_trait]
@@ -168,7 +176,9 @@ impl MemoryStore for SqliteMemory {
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-        self.writer()?.ask(|reply| Work::Trim { id: id.clone(), before, reply }).await
+        let writer = self.writer()?;
+        unindex(&writer, id, before).await?;
+        writer.ask(|reply| Work::Trim { id: id.clone(), before, reply }).await
     }
 
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {

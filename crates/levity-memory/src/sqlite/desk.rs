@@ -150,6 +150,9 @@ impl Desk {
             Work::Index { id, reply } => {
                 answered(reply, self.run(failed, |desk| rows::index(desk.open()?, &id)))
             }
+            Work::Unindex { id, before, reply } => {
+                answered(reply, self.run(failed, |desk| rows::unindex(desk.open()?, &id, before)))
+            }
             Work::Hold { id, writer, reply } => {
                 let done = self.run(failed, |desk| desk.hold(&id));
                 took(done, id, writer, reply)

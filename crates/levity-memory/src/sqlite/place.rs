@@ -34,7 +34,8 @@ CREATE TABLE conversations (
     changed INTEGER NOT NULL,
     first INTEGER NOT NULL DEFAULT 0,
     next INTEGER NOT NULL DEFAULT 0,
-    indexed INTEGER NOT NULL DEFAULT 0,
+    words_from INTEGER NOT NULL DEFAULT 0,
+    words_to INTEGER NOT NULL DEFAULT 0,
     upto INTEGER,
     summary TEXT
 );
@@ -47,7 +48,7 @@ INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 
 /// Fails unless every table has its columns.
 const COLUMNS: [&str; 4] = [
-    "SELECT key, id, changed, first, next, indexed, upto, summary FROM conversations",
+    "SELECT key, id, changed, first, next, words_from, words_to, upto, summary FROM conversations",
     "SELECT place, message FROM messages",
     "SELECT id, owner FROM holds",
     "SELECT rowid FROM words WHERE words MATCH 'a'",

@@ -82,7 +82,7 @@ impl Readers {
 
     /// Whether the search knows all of a conversation.
     pub(super) fn is_indexed(&self, id: &ConversationId) -> Result<bool, MemoryError> {
-        self.look(|moment| Ok(find(moment, id)?.is_none_or(|row| row.indexed >= row.next)))
+        self.look(|moment| Ok(find(moment, id)?.is_none_or(|row| row.is_indexed())))
     }
 
     pub(super) fn search(

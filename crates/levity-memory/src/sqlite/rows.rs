@@ -19,9 +19,15 @@ const LONGEST: usize = 500_000_000;
 /// So many positions a conversation has: its key and a position make up the place of a message.
 const POSITIONS: u64 = 1 << 32;
 
+/// And so many conversations a file has.
+const KEYS: i64 = (1 << 31) - 1;
+
 /// So many messages, and about so many bytes of them, are made known to the search in one go.
 const PORTION: i64 = 500;
 const PORTION_BYTES: usize = 4 << 20;
+
+/// So many messages are taken away from the search in one go.
+const FEW: u64 = 100;
 
 /// Why something was not written.
 pub(super) enum Fault {
@@ -49,26 +55,52 @@ pub(super) struct Row {
     pub(super) changed: u64,
     pub(super) first: u64,
     pub(super) next: u64,
-    /// The messages before this position are known to the search.
-    pub(super) indexed: u64,
+    /// The search knows the messages from this position on..
+    pub(super) words_from: u64,
+    /// .. to before this one.
+    pub(super) words_to: u64,
     pub(super) upto: Option<u64>,
 }
 
-pub(super) fn find(connection: &Connection, id: &ConversationId) -> rusqlite::Result<Option<Row>> {
-    let sql = "SELECT key, changed, first, next, indexed, upto FROM conversations WHERE id = ?1";
+impl Row {
+    /// Whether the search knows all messages.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.words_from <= self.first && self.words_to == self.next
+    }
+
+    /// How many of the messages before a position the search knows.
+    pub(super) fn indexed_before(&self, before: u64) -> u64 {
+        self.words_to.min(before).saturating_sub(self.words_from)
+    }
+
+    fn is_sound(&self) -> bool {
+        let known = self.words_from <= self.words_to && self.words_to <= self.next;
+        known && self.first <= self.words_to && self.next < POSITIONS && (1..=KEYS).contains(&self.key)
+    }
+}
+
+pub(super) fn find(connection: &Connection, id: &ConversationId) -> Result<Option<Row>, Fault> {
+    let sql = "SELECT key, changed, first, next, words_from, words_to, upto FROM conversations WHERE id = ?1";
     let mut select = connection.prepare_cached(sql)?;
     let row = |row: &rusqlite::Row<'_>| {
+        // What is negative is too large, and so refused below.
+        let natural = |number: i64| u64::try_from(number).unwrap_or(u64::MAX);
         let number = |column| row.get(column).map(natural);
         Ok(Row {
             key: row.get(0)?,
             changed: number(1)?,
             first: number(2)?,
             next: number(3)?,
-            indexed: number(4)?,
-            upto: row.get::<_, Option<i64>>(5)?.map(natural),
+            words_from: number(4)?,
+            words_to: number(5)?,
+            upto: row.get::<_, Option<i64>>(6)?.map(natural),
         })
     };
-    select.query_row([id.as_str()], row).optional()
+    let found = select.query_row([id.as_str()], row).optional()?;
+    match found.as_ref().is_none_or(Row::is_sound) {
+        true => Ok(found),
+        false => Err(MemoryError::damaged(id, "its positions are not as they should be").into()),
+    }
 }
 
 /// A number that is never negative, unless somebody else wrote it.
@@ -153,7 +185,7 @@ fn write_row(
         let sql = "INSERT INTO conversations (id, changed, next, upto, summary) VALUES (?1, ?2, ?3, ?4, ?5)";
         connection.prepare_cached(sql)?.execute(params![id.as_str(), when, next, upto, text])?;
         let key = connection.last_insert_rowid();
-        return if key <= i64::from(i32::MAX) { Ok(key) } else { Err(rusqlite::Error::InvalidQuery.into()) };
+        return if key <= KEYS { Ok(key) } else { Err(rusqlite::Error::InvalidQuery.into()) };
     };
     let changed = when.max(signed(row.changed));
     if summary.is_some() {
@@ -212,7 +244,8 @@ pub(super) fn trim(connection: &Connection, id: &ConversationId, before: u64) ->
     };
     let before = before.min(row.next);
     erase(connection, id, &row, before)?;
-    let sql = "UPDATE conversations SET first = ?2, indexed = max(indexed, ?2) WHERE key = ?1";
+    let sql = "UPDATE conversations SET first = ?2, words_from = max(words_from, ?2), words_to = max(words_to, ?2) \
+               WHERE key = ?1";
     connection.prepare_cached(sql)?.execute(params![row.key, signed(before)])?;
     Ok(true)
 }
@@ -232,33 +265,62 @@ pub(super) fn remove(
 
 /// Removes messages up to before a position, and what the search knows of them.
 fn erase(connection: &Connection, id: &ConversationId, row: &Row, before: u64) -> Result<(), Fault> {
-    let known = row.indexed.min(before);
-    let sql = "INSERT INTO words (words, rowid, text) VALUES ('delete', ?1, ?2)";
-    let mut forget = connection.prepare_cached(sql)?;
-    for from in (row.first..known).step_by(PORTION as usize) {
-        let to = known.min(from + PORTION as u64);
-        // The index has to be told what it knew of each.
-        for (at, message) in (from..).zip(messages(connection, id, row.key, (from, to))?) {
-            forget.execute(params![place(row.key, at), searchable(&message)])?;
-        }
-    }
+    unknow(connection, id, row, row.words_from + row.indexed_before(before))?;
     let sql = "DELETE FROM messages WHERE place >= ?1 AND place < ?2";
     connection.prepare_cached(sql)?.execute([place(row.key, row.first), place(row.key, before)])?;
     Ok(())
 }
 
+/// Takes what the search knows of messages up to before a position away from it. That takes far longer than
+/// removing the messages, since the index is cleaned word by word.
+fn unknow(connection: &Connection, id: &ConversationId, row: &Row, to: u64) -> Result<(), Fault> {
+    let sql = "INSERT INTO words (words, rowid, text) VALUES ('delete', ?1, ?2)";
+    let mut forget = connection.prepare_cached(sql)?;
+    let mut from = row.words_from;
+    while from < to {
+        let end = to.min(from + portion(connection, row.key, from)?);
+        // The index has to be told what it knew of each.
+        for (at, message) in (from..).zip(messages(connection, id, row.key, (from, end))?) {
+            forget.execute(params![place(row.key, at), searchable(&message)])?;
+        }
+        from = end;
+    }
+    Ok(())
+}
+
+/// Takes some of what the search knows of messages before a position away from it, and says whether few are left.
+pub(super) fn unindex(connection: &Connection, id: &ConversationId, before: u64) -> Result<bool, Fault> {
+    let few = |row: &Row| row.indexed_before(before) <= FEW;
+    let Some(row) = find(connection, id)?.filter(|row| !few(row)) else { return Ok(true) };
+    let to = row.words_from + FEW;
+    unknow(connection, id, &row, to)?;
+    let sql = "UPDATE conversations SET words_from = ?2 WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![row.key, signed(to)])?;
+    Ok(few(&Row { words_from: to, ..row }))
+}
+
 /// Makes some messages known to the search, and says whether all are.
 pub(super) fn index(connection: &Connection, id: &ConversationId) -> Result<bool, Fault> {
-    let Some(row) = find(connection, id)?.filter(|row| row.indexed < row.next) else { return Ok(true) };
-    let from = row.indexed.max(row.first);
-    let to = row.next.min(from + portion(connection, row.key, from)?);
+    let Some(mut row) = find(connection, id)?.filter(|row| !row.is_indexed()) else { return Ok(true) };
+    let (from, to) = if row.words_from > row.first {
+        // A removal was given up half-way.
+        let from = row.first.max(row.words_from.saturating_sub(FEW));
+        (from, std::mem::replace(&mut row.words_from, from))
+    } else {
+        let to = row.next.min(row.words_to + portion(connection, row.key, row.words_to)?);
+        (std::mem::replace(&mut row.words_to, to), to)
+    };
     let mut insert = connection.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?;
     for (at, message) in (from..).zip(messages(connection, id, row.key, (from, to))?) {
         insert.execute(params![place(row.key, at), searchable(&message)])?;
     }
-    let sql = "UPDATE conversations SET indexed = ?2 WHERE key = ?1";
-    connection.prepare_cached(sql)?.execute(params![row.key, signed(to)])?;
-    Ok(to == row.next)
+    let sql = "UPDATE conversations SET words_from = ?2, words_to = ?3 WHERE key = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        row.key,
+        signed(row.words_from),
+        signed(row.words_to)
+    ])?;
+    Ok(row.is_indexed())
 }
 
 /// How many messages from a position on are not too many for one go; one at least.

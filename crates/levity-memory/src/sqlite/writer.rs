@@ -36,6 +36,12 @@ pub(super) enum Work {
         id: ConversationId,
         reply: Reply<bool>,
     },
+    /// Take some messages before a position away from the search; the answer is whether few are left.
+    Unindex {
+        id: ConversationId,
+        before: u64,
+        reply: Reply<bool>,
+    },
     /// Hold a conversation; the answer may be who does.
     Hold {
         id: ConversationId,

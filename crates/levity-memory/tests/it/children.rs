@@ -38,15 +38,33 @@ impl Kind {
     }
 }
 
+/// A process that does not outlive its test.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a process that does `task` with a store. What it prints can be read.
-pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Process {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "children::a_child", "--nocapture", "--test-threads=1"])
         .envs([(TASK, task), (STORE, &format!("{kind:?}"))])
         .env(PATH, dir)
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Process(child.unwrap())
 }
 
 /// Does nothing, unless it was started to.

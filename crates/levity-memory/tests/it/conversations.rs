@@ -126,6 +126,8 @@ async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
     store.save(&"undated".into(), &Change::at(0).with_messages(texts(1))).await.unwrap();
     let open = conversations.open(&"7".into(), 1).await.unwrap();
     world.set(ManualWorld::START.after(30 * DAY + Duration::from_secs(400)));
+    let page = conversations.list(&ConversationQuery::new().limit(3)).await.unwrap();
+    assert_eq!(page.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["undated", "400", "401"]);
     let cleaned = conversations.clean_up().await.unwrap();
     assert_eq!((cleaned.removed, cleaned.failed), (399, 0));
     drop(open);

@@ -21,8 +21,8 @@ async fn together(task: &str, kind: Kind, dir: &Path, mine: impl Future<Output =
     let children: Vec<_> = (0..2).map(|_| start(task, kind, dir)).collect();
     mine.await;
     for mut child in children {
-        let output = tokio::task::spawn_blocking(move || child.wait().map(|status| (status, child)));
-        assert!(output.await.unwrap().unwrap().0.success());
+        let output = tokio::task::spawn_blocking(move || child.0.wait());
+        assert!(output.await.unwrap().unwrap().success());
     }
 }
 

@@ -26,13 +26,12 @@ async fn kill_often(kind: Kind) {
     let mut saves = 0;
     for _ in 0..KILLS {
         let mut child = start("write", kind, dir.path());
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap());
         until(&mut lines, "begun");
         // Any moment will do, so long as it is another one each time.
         let random = RandomState::new().build_hasher().finish();
         std::thread::sleep(Duration::from_micros(random % 6_000));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
         let mut said = String::new();
         lines.read_to_string(&mut said).unwrap();
         let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -110,13 +109,12 @@ async fn hold_elsewhere(kind: Kind) {
     let store = kind.open(dir.path());
     let id = ConversationId::new("main");
     let mut child = start("hold", kind, dir.path());
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap());
     until(&mut lines, "held");
     assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
     assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
     drop(store.hold(&"another".into()).await.unwrap());
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill();
     drop(store.hold(&id).await.unwrap());
     // Another store of this process sees at once what this one holds and lets go of.
     let second = kind.open(dir.path());

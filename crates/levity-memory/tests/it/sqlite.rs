@@ -98,6 +98,30 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
 }
 
 #[tokio::test]
+async fn a_removal_that_is_given_up_half_way_removes_nothing() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let messages = (0..1_000).map(|n| Message::user(format!("message {n}")));
+    store.save(&id, &Change::at(0).with_messages(messages)).await.unwrap();
+    assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 1_000);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..2 {
+        assert!(Future::poll(std::pin::pin!(store.forget(&id)).as_mut(), &mut cx).is_pending());
+        assert!(Future::poll(std::pin::pin!(store.trim(&id, 700)).as_mut(), &mut cx).is_pending());
+    }
+    store.save(&id, &Change::at(1_000).with_messages([Message::user("message 1000")])).await.unwrap();
+    assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 1_001);
+    store.trim(&id, 600).await.unwrap();
+    assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 401);
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+    assert!(store.forget(&id).await.unwrap());
+    let left: i64 = connection.query_row("SELECT count(*) FROM words_docsize", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
 async fn a_search_is_by_words_and_best_first() {
     let folder = Folder::new();
     let store = folder.store();
@@ -176,6 +200,35 @@ async fn a_message_that_is_damaged_is_refused_and_kept() {
     by_hand.execute("DELETE FROM messages WHERE place & 4294967295 = 2 AND place >> 32 = 1", []).unwrap();
     assert_eq!(store.load(&id, 9).await.unwrap_err().kind(), MemoryErrorKind::Damaged);
     assert_eq!(store.load(&"b".into(), 9).await.unwrap().messages.len(), 5);
+}
+
+#[tokio::test]
+async fn numbers_that_make_no_sense_are_refused() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let change = Change::at(0).with_messages([Message::user("new")]);
+    store.save(&id, &change).await.unwrap();
+    let by_hand = Connection::open(folder.path()).unwrap();
+    for wrong in
+        ["first = 9", "next = -1", "next = 9223372036854775807", "words_to = 7", "words_from = 1", "key = -5"]
+    {
+        by_hand.execute_batch(&format!("SAVEPOINT s; UPDATE conversations SET {wrong}; RELEASE s")).unwrap();
+        let failed = [
+            store.load(&id, 9).await.map(drop),
+            store.read(&id, 0, 9).await.map(drop),
+            store.save(&id, &change).await,
+            store.trim(&id, 1).await,
+            store.search(&id, "new", 1).await.map(drop),
+            store.forget(&id).await.map(drop),
+        ];
+        for failed in failed {
+            assert_eq!(failed.unwrap_err().kind(), MemoryErrorKind::Damaged, "{wrong}");
+        }
+        let right = "UPDATE conversations SET key = 1, first = 0, next = 1, words_from = 0, words_to = 0";
+        by_hand.execute_batch(right).unwrap();
+    }
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
 }
 
 #[tokio::test]
