@@ -11,4 +11,4 @@ mod sqlite;
 mod window;
 
 #[cfg(feature = "sqlite")]
-pub use recall::{FactId, Found, Noted, Recall, RecallContext, Recalled, Scope};
+pub use recall::{FactId, Filled, Found, Noted, Recall, RecallContext, Recalled, Scope};
