@@ -1,5 +1,29 @@
 //! What an agent remembers: conversations that outlive a process, windows that always fit, summaries of what has left
 //! them, and facts that are recalled years later.
+//!
+//! ```
+//! use levity_core::Message;
+//! use levity_memory::{Counter, Window};
+//!
+//! let messages: Vec<_> = (1..=10_000).map(|n| Message::user(format!("message {n}")).into()).collect();
+//! let shown = Window::new().tokens(2_000).show(&messages, Some("They counted."), &Counter::new());
+//! assert!(shown.fits && shown.tokens <= 2_000);
+//! ```
+//!
+//! - **Stores** keep conversations: [`InMemory`], [`FileMemory`] (a JSON file each), `SqliteMemory` (all in one file). A
+//!   save is whole or not at all, and two writers never interleave.
+//! - [`Conversations`] sees to it that runs of one conversation follow one another, and that what nobody uses any more
+//!   goes.
+//! - A [`Window`] says how much of a conversation a model is shown. What it shows fits, is a history that a provider
+//!   accepts, and costs what is shown, not what the conversation holds.
+//! - `Recall` keeps facts and past sessions by user, project or session, and finds them by their words and, with an
+//!   [`Embedder`](levity_core::Embedder), by what they mean.
+//!
+//! What is deliberately absent: the loop that uses all this, which is `levity-loop`, and any call of a model. Time comes in
+//! through [`World`](levity_core::World).
+//!
+//! # Features
+//! - `sqlite`: `SqliteMemory` and `Recall`.
 
 mod blocking;
 mod conversations;
@@ -22,7 +46,7 @@ pub use durability::Durability;
 pub use file::FileMemory;
 pub use in_memory::InMemory;
 #[cfg(feature = "sqlite")]
-pub use recall::{FactId, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};
+pub use recall::{FactId, Filled, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};
 pub use sessions::Sessions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMemory;

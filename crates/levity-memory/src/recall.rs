@@ -4,23 +4,29 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Usage, World};
+use futures_util::future::join;
+use levity_core::{ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, Usage, World};
+use rusqlite::Connection;
 
 mod fact;
 mod file;
+mod meaning;
+mod rank;
 mod rows;
 mod scope;
 mod sessions;
 mod source;
 mod tools;
+mod vectors;
 mod words;
 
-pub use fact::{FactId, Found, Noted, Recalled};
+pub use fact::{FactId, Filled, Found, Noted, Recalled};
 pub use scope::Scope;
 pub use sessions::RecallSessions;
 pub use source::RecallContext;
 
 use file::File;
+use meaning::Meaning;
 use rows::Fact;
 
 /// The longest fact, in bytes.
@@ -31,10 +37,13 @@ const LONGEST_SOURCE: usize = 1 << 10;
 const MOST_FACTS: usize = 100_000;
 /// How many facts are found or listed at once.
 const MOST_FOUND: usize = 1_000;
+/// How many facts are ranked at least, however few are wanted.
+const POOL: usize = 50;
 /// How many scopes are searched at once.
 const MOST_SCOPES: usize = 32;
 
-/// Facts and past sessions, kept in one SQLite file and found again by their words.
+/// Facts and past sessions, kept in one SQLite file and found again by their words and, with an
+/// [embedder](Self::with_embedder), by what they mean.
 ///
 /// - A fact belongs to one [`Scope`]. A search goes over the scopes it is given and never beyond them.
 /// - Nothing that is looked for is taken for syntax, whatever stands in it.
@@ -70,6 +79,8 @@ pub struct Recall {
     file: Arc<File>,
     world: Arc<dyn World>,
     most_facts: usize,
+    meaning: Option<Meaning>,
+    least: f32,
 }
 
 impl Recall {
@@ -93,13 +104,34 @@ impl Recall {
     }
 
     fn over(file: File, world: Arc<dyn World>) -> Self {
-        Self { file: Arc::new(file), world, most_facts: MOST_FACTS }
+        Self { file: Arc::new(file), world, most_facts: MOST_FACTS, meaning: None, least: 0.0 }
     }
 
     /// How many facts a scope may have; 100,000 by default.
     #[must_use]
     pub fn with_max_facts(mut self, facts: usize) -> Self {
         self.most_facts = facts;
+        self
+    }
+
+    /// Also finds facts by what they mean, however they are worded.
+    ///
+    /// The vectors are in the file, with the embedder's card; one embedder's cannot be compared with another's, so a
+    /// file is best used with one. An embedder that fails, or takes longer than 20 seconds, is no failure of this:
+    /// facts are then kept without a vector and found by their words, which [`Noted::unembedded`] and
+    /// [`Found::words_only`] say, and it is asked again after 30 seconds. Facts without a vector get theirs later, some
+    /// with everything that is remembered or recalled, or all by [`embed_missing`](Self::embed_missing).
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
+        self.meaning = Some(Meaning::new(Arc::new(embedder)));
+        self
+    }
+
+    /// Leaves out what only an embedder finds and whose vector lies farther from the question's than this cosine; 0 by
+    /// default. What is far and what is near differs from embedder to embedder.
+    #[must_use]
+    pub fn with_min_cosine(mut self, cosine: f32) -> Self {
+        self.least = cosine;
         self
     }
 
@@ -138,20 +170,32 @@ impl Recall {
         if limit == 0 || query.trim().is_empty() {
             return Ok(Found::default());
         }
-        let (scopes, query) = (scopes.to_vec(), query.to_owned());
-        let search = move |file: &File| {
-            file.read(|view| {
-                let scopes = rows::scope_keys(view, &scopes)?;
-                let ids = rows::by_words(view, &scopes, &query, limit)?;
-                let mut facts = Vec::new();
-                for (rank, id) in (0_u16..).zip(ids) {
-                    facts.extend(rows::fact(view, &scopes, id, 1.0 / f32::from(rank + 1))?);
-                }
-                Ok(facts)
-            })
+        let (near, usage) = self.near(scopes, query).await?;
+        let (vector, words_only) = match near {
+            Some(Ok((card, vector))) => (Some((card, vector, self.least)), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
         };
-        let facts = self.work(search).await?;
-        Ok(Found { facts, ..Found::default() })
+        let (scopes, query) = (scopes.to_vec(), query.to_owned());
+        let facts = self
+            .work(move |file| file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit)))
+            .await?;
+        Ok(Found { facts, words_only, usage })
+    }
+
+    /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that have none yet.
+    async fn near(&self, scopes: &[Scope], query: &str) -> Result<(Option<Asked>, Usage), MemoryError> {
+        let Some(meaning) = &self.meaning else { return Ok((None, Usage::default())) };
+        let (asked, some) = join(meaning.query(&*self.world, query), self.embed_some(scopes, None)).await;
+        let some = some?;
+        match asked {
+            Ok((vector, mut usage)) => {
+                let more = some.ok().and_then(|usage| usage.input);
+                usage.input = usage.input.map(|input| input.saturating_add(more.unwrap_or(0))).or(more);
+                Ok((Some(Ok((meaning.card.clone(), vector))), usage))
+            }
+            Err(error) => Ok((Some(Err(error)), some.unwrap_or_default())),
+        }
     }
 
     /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is left in the file.
@@ -224,7 +268,10 @@ impl Recall {
         };
         let most = self.most_facts;
         let (id, new) = self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
-        Ok(Noted { id, new, unembedded: None, usage: Usage::default() })
+        match self.embed_some(std::slice::from_ref(scope), Some(id)).await? {
+            Ok(usage) => Ok(Noted { id, new, unembedded: None, usage }),
+            Err(error) => Ok(Noted { id, new, unembedded: Some(error), usage: Usage::default() }),
+        }
     }
 
     /// Does what may wait for the disk where it holds up nobody.
@@ -245,9 +292,36 @@ impl Recall {
     }
 }
 
+/// What is looked for: the embedder and its vector, or why there is none.
+type Asked = Result<(Arc<str>, Vec<f32>), ModelError>;
+
+/// The best facts by their words and, where there is a vector, by what they mean.
+fn search(
+    view: &Connection,
+    scopes: &[Scope],
+    query: &str,
+    vector: Option<&(Arc<str>, Vec<f32>, f32)>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Recalled>> {
+    let scopes = rows::scope_keys(view, scopes)?;
+    let pool = limit.max(POOL);
+    let mut lists = Vec::new();
+    if let Some((card, vector, least)) = vector
+        && let Some(embedder) = vectors::embedder(view, card)?
+    {
+        lists.push(vectors::near(view, embedder, &scopes, (vector, *least), pool)?);
+    }
+    lists.push(rows::by_words(view, &scopes, query, pool)?);
+    let mut facts = Vec::new();
+    for (id, score) in rank::fuse(&lists).into_iter().take(limit) {
+        facts.extend(rows::fact(view, &scopes, id, score)?);
+    }
+    Ok(facts)
+}
+
 impl fmt::Debug for Recall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recall").finish_non_exhaustive()
+        f.debug_struct("Recall").field("embedder", &self.meaning).finish_non_exhaustive()
     }
 }
 

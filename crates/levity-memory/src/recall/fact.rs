@@ -78,3 +78,15 @@ pub struct Found {
     /// What the embedder took.
     pub usage: Usage,
 }
+
+/// What came of giving facts their vectors.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Filled {
+    /// How many facts got one.
+    pub facts: usize,
+    /// Why the others got none.
+    pub failed: Option<ModelError>,
+    /// What the embedder took.
+    pub usage: Usage,
+}

@@ -10,6 +10,7 @@ mod crash;
 mod delete;
 mod facts;
 mod file;
+mod meaning;
 mod tools;
 
 fn in_memory() -> Recall {

@@ -1,0 +1,227 @@
+//! Vectors in the file: eight bits a component, those of a scope side by side, gone through one by one.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::Scope;
+use super::rows::{first, place};
+
+/// How many components are added up before the sum could become too large.
+const RUN: usize = 64;
+
+/// The number under which a file knows an embedder.
+pub(super) fn embedder(view: &Connection, card: &str) -> rusqlite::Result<Option<i64>> {
+    view.prepare_cached("SELECT key FROM embedders WHERE card = ?1")?.query_row([card], first).optional()
+}
+
+/// The same, for an embedder that may be new to the file.
+pub(super) fn make_embedder(change: &Connection, card: &str) -> rusqlite::Result<i64> {
+    if let Some(key) = embedder(change, card)? {
+        return Ok(key);
+    }
+    change.execute("INSERT INTO embedders (card) VALUES (?1)", [card])?;
+    Ok(change.last_insert_rowid())
+}
+
+/// Facts of these scopes that this embedder has neither embedded nor refused: the `wanted` one first, then the newest.
+pub(super) fn missing(
+    view: &Connection,
+    embedder: i64,
+    scopes: &[(i64, Scope)],
+    (wanted, limit): (i64, usize),
+) -> rusqlite::Result<Vec<(i64, String)>> {
+    let mut facts = view.prepare_cached(
+        "SELECT id, text FROM facts WHERE scope = ?1 AND embedder NOT IN (?2, -?2)
+         ORDER BY id = ?4 DESC, id DESC LIMIT ?3",
+    )?;
+    let mut found = Vec::new();
+    for (scope, _) in scopes {
+        if !has_missing(view, embedder, *scope)? {
+            continue;
+        }
+        let room = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
+        let rows =
+            facts.query_map(params![scope, embedder, room, wanted], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    Ok(found)
+}
+
+/// Whether a scope has such facts, by the index alone: mostly it has none.
+fn has_missing(view: &Connection, embedder: i64, scope: i64) -> rusqlite::Result<bool> {
+    let mut some = view.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder < -?2)
+             OR EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder > -?2 AND embedder < ?2)
+             OR EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder > ?2)",
+    )?;
+    some.query_row([scope, embedder], first)
+}
+
+/// The next such facts of all scopes behind the fact `after`, oldest first.
+pub(super) fn next_missing(
+    view: &Connection,
+    embedder: i64,
+    after: i64,
+    limit: usize,
+) -> rusqlite::Result<Vec<(i64, String)>> {
+    let mut facts = view.prepare_cached(
+        "SELECT id, text FROM facts WHERE id > ?1 AND embedder NOT IN (?2, -?2) ORDER BY id LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    facts.query_map([after, embedder, limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// Keeps the vector of a fact, or that the embedder has none for it; unless the fact is gone or says something else by
+/// now.
+pub(super) fn keep(
+    change: &Connection,
+    embedder: i64,
+    (id, digest): (i64, i64),
+    vector: Option<&[f32]>,
+) -> rusqlite::Result<()> {
+    let mut mark = change
+        .prepare_cached("UPDATE facts SET embedder = ?3 WHERE id = ?1 AND digest = ?2 RETURNING scope")?;
+    let done = if vector.is_some() { embedder } else { -embedder };
+    let scope: Option<i64> = mark.query_row([id, digest, done], first).optional()?;
+    let Some(scope) = scope else { return Ok(()) };
+    let Some(vector) = vector else {
+        return change.execute("DELETE FROM vectors WHERE place = ?1", [place(scope, id)]).map(drop);
+    };
+    let (scale, data) = small(vector);
+    let mut insert = change.prepare_cached(
+        "INSERT OR REPLACE INTO vectors (place, embedder, scale, data) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    insert.execute(params![place(scope, id), embedder, f64::from(scale), data]).map(drop)
+}
+
+/// The facts of these scopes whose vectors lie closest, closest first. Those that point away, or whose cosine is below
+/// `least`, are left out.
+pub(super) fn near(
+    view: &Connection,
+    embedder: i64,
+    scopes: &[(i64, Scope)],
+    (vector, least): (&[f32], f32),
+    limit: usize,
+) -> rusqlite::Result<Vec<i64>> {
+    let (query_scale, query) = wide(vector);
+    let mut best: BinaryHeap<Reverse<Close>> = BinaryHeap::with_capacity(limit + 1);
+    let mut all = view.prepare_cached(
+        "SELECT place, scale, data FROM vectors WHERE place >= ?1 AND place < ?2 AND embedder = ?3",
+    )?;
+    for (scope, _) in scopes {
+        let mut rows = all.query(params![place(*scope, 0), place(*scope + 1, 0), embedder])?;
+        while let Some(row) = rows.next()? {
+            let data = row.get_ref(2)?.as_blob().unwrap_or_default();
+            if data.len() != query.len() {
+                continue;
+            }
+            let scale: f32 = row.get(1)?;
+            let cosine = dot(&query, data) as f32 * scale * query_scale;
+            let close = Close { cosine, id: row.get::<_, i64>(0)? - place(*scope, 0) };
+            if close.cosine > 0.0 && close.cosine >= least {
+                best.push(Reverse(close));
+            }
+            if best.len() > limit {
+                best.pop();
+            }
+        }
+    }
+    Ok(best.into_sorted_vec().into_iter().map(|Reverse(close)| close.id).collect())
+}
+
+/// How close a fact lies; of two that lie equally close, the newer one comes first.
+struct Close {
+    cosine: f32,
+    id: i64,
+}
+
+impl Ord for Close {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.cosine.total_cmp(&other.cosine).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Close {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Close {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Close {}
+
+/// A vector as whole numbers from -127 to 127, and what to multiply them by.
+fn small(vector: &[f32]) -> (f32, Vec<u8>) {
+    let scale = largest(vector) / 127.0;
+    #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
+    let part = |part: &f32| ((part / scale).round() as i8).cast_unsigned();
+    (scale, vector.iter().map(part).collect())
+}
+
+/// The same in more detail, for the one that is looked for.
+fn wide(vector: &[f32]) -> (f32, Vec<i16>) {
+    let scale = largest(vector) / f32::from(i16::MAX);
+    #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
+    let part = |part: &f32| (part / scale).round() as i16;
+    (scale, vector.iter().map(part).collect())
+}
+
+fn largest(vector: &[f32]) -> f32 {
+    vector.iter().fold(0.0_f32, |largest, part| largest.max(part.abs())).max(f32::MIN_POSITIVE)
+}
+
+fn dot(query: &[i16], data: &[u8]) -> i64 {
+    let run = |(query, data): (&[i16], &[u8])| {
+        let products = query.iter().zip(data).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed()));
+        i64::from(products.sum::<i32>())
+    };
+    query.chunks(RUN).zip(data.chunks(RUN)).map(run).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Vectors that differ, of the length 1.
+    fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let vector: Vec<f32> = (0..dimensions).map(|_| next()).collect();
+        let length = vector.iter().map(|part| part * part).sum::<f32>().sqrt();
+        vector.into_iter().map(|part| part / length).collect()
+    }
+
+    #[test]
+    fn eight_bits_are_enough() {
+        for dimensions in [1, 7, 64, 65, 256, 3072] {
+            for seed in 0..20 {
+                let (one, other) = (vector(seed, dimensions), vector(seed + 100, dimensions));
+                let exact: f32 = one.iter().zip(&other).map(|(a, b)| a * b).sum();
+                let (scale, data) = small(&one);
+                let (query_scale, query) = wide(&other);
+                let found = dot(&query, &data) as f32 * scale * query_scale;
+                assert!((found - exact).abs() < 0.01, "{dimensions}: {found} for {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_vector_makes_it_overflow() {
+        for vector in [vec![0.0; 300], vec![f32::MAX; 300], vec![-1.0; 300], vec![f32::MIN_POSITIVE; 300]] {
+            let (scale, data) = small(&vector);
+            assert!(scale.is_finite());
+            let _ = dot(&wide(&vector).1, &data);
+        }
+        assert_eq!(dot(&[i16::MIN; 1000], &[0x80; 1000]), 128 * 32_768 * 1000);
+    }
+}

@@ -1,0 +1,272 @@
+//! Facts that are found by what they mean, whatever becomes of the embedder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{
+    ContextAsk, ContextSource as _, Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose,
+};
+use levity_memory::{Recall, Scope};
+use levity_test::{ManualWorld, WordEmbedder, conformance};
+
+use super::{texts, user};
+
+fn embedder() -> WordEmbedder {
+    WordEmbedder::new()
+        .alike(["car", "automobile", "vehicle"])
+        .alike(["doctor", "physician"])
+        .alike(["tea", "beverage", "drink", "drinks"])
+}
+
+fn with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
+    let world = ManualWorld::new();
+    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    (recall.with_embedder(embedder.clone()), world)
+}
+
+fn down() -> ModelError {
+    ModelError::new(ModelErrorKind::Transport, "the server cannot be reached")
+}
+
+const FACTS: [&str; 4] = [
+    "Owns an old automobile.",
+    "The physician said no sugar.",
+    "Green tea in the morning.",
+    "Lives near the harbour.",
+];
+
+async fn keep_all(recall: &Recall) {
+    for fact in FACTS {
+        recall.remember(&user(), fact, "test").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn other_words_find_the_fact() {
+    let (recall, _) = with(&embedder());
+    keep_all(&recall).await;
+    for (question, fact) in
+        [("car", 0), ("doctor", 1), ("Which drink?", 2), ("harbour", 3), ("the harbour car", 3)]
+    {
+        let found = recall.recall(&[user()], question, 4).await.unwrap();
+        assert_eq!(found.facts[0].text, FACTS[fact], "{question}");
+        assert_eq!(found.words_only, None);
+    }
+    let by_words = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    keep_all(&by_words).await;
+    assert_eq!(by_words.recall(&[user()], "car", 4).await.unwrap().facts, []);
+}
+
+#[tokio::test]
+async fn what_both_find_comes_first() {
+    let (recall, _) = with(&embedder());
+    recall.remember(&user(), "A vehicle.", "test").await.unwrap();
+    recall
+        .remember(&user(), "The car is red and stands in the garage behind the house.", "test")
+        .await
+        .unwrap();
+    recall.remember(&user(), "A car.", "test").await.unwrap();
+    let found = recall.recall(&[user()], "a car", 9).await.unwrap();
+    assert_eq!(found.facts[0].text, "A car.");
+    assert_eq!(found.facts[0].score, 1.0);
+    assert_eq!(found.facts.len(), 3);
+    assert!(found.facts.windows(2).all(|two| two[0].score >= two[1].score));
+}
+
+#[tokio::test]
+async fn scopes_hold_for_meaning_too() {
+    let (recall, _) = with(&embedder());
+    recall.remember(&Scope::user("u-18"), FACTS[0], "test").await.unwrap();
+    recall.remember(&Scope::project("u-17"), FACTS[0], "test").await.unwrap();
+    recall.remember(&user(), FACTS[3], "test").await.unwrap();
+    let found = recall.recall(&[user()], "car harbour", 9).await.unwrap();
+    assert_eq!(texts(&found), [FACTS[3]]);
+    let both = recall.recall(&[user(), Scope::project("u-17")], "car harbour", 9).await.unwrap();
+    assert_eq!(both.facts.len(), 2);
+}
+
+#[tokio::test]
+async fn an_embedder_that_is_down_is_no_failure() {
+    let embedder = embedder();
+    let (recall, world) = with(&embedder);
+    embedder.fail(down());
+    let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
+    assert_eq!(noted.unembedded, Some(down()));
+    let found = recall.recall(&[user()], "automobile", 4).await.unwrap();
+    assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], Some(down())));
+    // It is left alone for a while, and that is said.
+    assert_eq!(embedder.calls().len(), 1);
+    embedder.fail(None);
+    let found = recall.recall(&[user()], "car", 4).await.unwrap();
+    assert_eq!((found.facts.len(), found.words_only), (0, Some(down())));
+    world.advance(Duration::from_secs(30));
+    let found = recall.recall(&[user()], "car", 4).await.unwrap();
+    assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], None));
+    assert_eq!(found.usage.input, Some(1 + 4));
+}
+
+#[tokio::test]
+async fn facts_from_before_get_their_vectors_later() {
+    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    for n in 0..150 {
+        recall.remember(&user(), &format!("Fact number {n}."), "test").await.unwrap();
+    }
+    recall.remember(&Scope::project("p"), FACTS[0], "test").await.unwrap();
+    assert_eq!(recall.embed_missing().await.unwrap().facts, 0);
+    let embedder = embedder();
+    let recall = recall.with_embedder(embedder.clone());
+    let filled = recall.embed_missing().await.unwrap();
+    assert_eq!((filled.facts, filled.failed), (151, None));
+    assert_eq!(filled.usage.input, Some(150 * 3 + 4));
+    assert_eq!(embedder.calls().iter().map(|(texts, _)| texts.len()).collect::<Vec<_>>(), [64, 64, 23]);
+    assert_eq!(recall.embed_missing().await.unwrap().facts, 0);
+    let found = recall.recall(&[Scope::project("p")], "car", 4).await.unwrap();
+    assert_eq!(texts(&found), [FACTS[0]]);
+}
+
+#[tokio::test]
+async fn another_embedder_makes_vectors_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let first = super::open(&path).with_embedder(embedder());
+    keep_all(&first).await;
+    drop(first);
+    let other = embedder().named("others");
+    let recall = super::open(&path).with_embedder(other.clone());
+    let found = recall.recall(&[user()], "car", 1).await.unwrap();
+    assert_eq!(texts(&found), [FACTS[0]]);
+    let documents: Vec<_> =
+        other.calls().into_iter().filter(|(_, purpose)| *purpose == Purpose::Document).collect();
+    assert_eq!(documents.len(), 1);
+    assert_eq!(documents[0].0.len(), 4);
+    recall.recall(&[user()], "car", 1).await.unwrap();
+    assert_eq!(other.calls().len(), 3, "nothing is embedded twice");
+}
+
+#[tokio::test]
+async fn a_summary_that_changes_gets_another_vector() {
+    let (recall, _) = with(&embedder());
+    let id = "c1".into();
+    recall.remember_session(&user(), &id, "They spoke of an automobile.").await.unwrap();
+    recall.remember_session(&user(), &id, "They spoke of a physician.").await.unwrap();
+    assert_eq!(texts(&recall.recall(&[user()], "doctor", 4).await.unwrap()), ["They spoke of a physician."]);
+    let recall = recall.with_min_cosine(0.3);
+    assert_eq!(recall.recall(&[user()], "car", 4).await.unwrap().facts, []);
+}
+
+#[tokio::test]
+async fn what_is_too_far_can_be_left_out() {
+    let (recall, _) = with(&embedder());
+    keep_all(&recall).await;
+    let recall = recall.with_min_cosine(0.4);
+    assert_eq!(texts(&recall.recall(&[user()], "old car", 4).await.unwrap()), [FACTS[0]]);
+    assert_eq!(recall.recall(&[user()], "submarine", 4).await.unwrap().facts, []);
+}
+
+/// Takes no text with `poison` in it, as a provider may.
+struct Picky(WordEmbedder);
+
+#[async_trait]
+impl Embedder for Picky {
+    fn card(&self) -> &EmbedderCard {
+        self.0.card()
+    }
+
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+        if texts.iter().any(|text| text.contains("poison")) {
+            return Err(ModelError::new(ModelErrorKind::BadRequest, "no"));
+        }
+        self.0.embed(texts, purpose).await
+    }
+}
+
+#[tokio::test]
+async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
+    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    recall.remember(&user(), "A poison.", "test").await.unwrap();
+    keep_all(&recall).await;
+    let words = embedder();
+    let recall = recall.with_embedder(Picky(words.clone()));
+    let filled = recall.embed_missing().await.unwrap();
+    assert_eq!(
+        (filled.facts, filled.failed.map(|error| error.kind())),
+        (4, Some(ModelErrorKind::BadRequest))
+    );
+    assert_eq!(texts(&recall.recall(&[user()], "car", 1).await.unwrap()), [FACTS[0]]);
+    // It is found by its words, and not tried again and again.
+    let before = words.calls().len();
+    let found = recall.recall(&[user()], "which poison", 9).await.unwrap();
+    assert!(texts(&found).contains(&"A poison."), "{found:?}");
+    assert_eq!(words.calls().len(), before, "a question that it does not take is looked for by words");
+    assert!(found.words_only.is_some());
+    assert_eq!(recall.embed_missing().await.unwrap().failed, None);
+}
+
+/// Breaks the contract of embedders.
+struct Broken(EmbedderCard, Vec<Vec<f32>>);
+
+#[async_trait]
+impl Embedder for Broken {
+    fn card(&self) -> &EmbedderCard {
+        &self.0
+    }
+
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+        Ok(Embedded::new(self.1.clone()))
+    }
+}
+
+#[tokio::test]
+async fn vectors_that_are_none_do_no_harm() {
+    for vectors in [vec![], vec![vec![]], vec![vec![f32::NAN]], vec![vec![1.0]; 2], vec![vec![1.0; 20_000]]] {
+        let broken = Broken(EmbedderCard::new("test", "broken"), vectors);
+        let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(broken);
+        let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
+        assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
+        assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
+    }
+    let zero = Broken(EmbedderCard::new("test", "zero"), vec![vec![0.0; 4]]);
+    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(zero);
+    assert_eq!(recall.remember(&user(), FACTS[0], "test").await.unwrap().unembedded, None);
+    assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
+}
+
+/// Never answers.
+struct Stuck(EmbedderCard);
+
+#[async_trait]
+impl Embedder for Stuck {
+    fn card(&self) -> &EmbedderCard {
+        &self.0
+    }
+
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn an_embedder_that_never_answers_is_given_up() {
+    let world = ManualWorld::new();
+    let stuck = Stuck(EmbedderCard::new("test", "stuck"));
+    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap().with_embedder(stuck);
+    let scope = user();
+    let wait = async {
+        world.until_sleeping(1).await;
+        world.advance(Duration::from_secs(20));
+    };
+    let (noted, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
+    assert_eq!(noted.unwrap().unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
+    assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_context_has_what_is_meant() {
+    let (recall, _) = with(&embedder());
+    keep_all(&recall).await;
+    let source = recall.context([user()]);
+    let blocks = source.blocks(&ContextAsk::new(1_000).for_goal("Sell the car")).await.unwrap();
+    assert!(blocks[0].text.contains(FACTS[0]));
+    conformance::context_source_for("Sell the car", || recall.context([user()])).await;
+}
