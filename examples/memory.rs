@@ -1,0 +1,71 @@
+//! A conversation that outlives the program, a window that always fits, and facts that are known in the next one.
+
+use std::sync::Arc;
+
+use levity::core::{EventKind, MemoryStore as _};
+use levity::memory::{Conversations, Recall, Scope, SqliteMemory, Window};
+use levity::prelude::*;
+use levity::runtime::SystemWorld;
+use levity::test::{ScriptedModel, Turn};
+use serde_json::json;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::temp_dir().join(format!("levity-example-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let store = Arc::new(SqliteMemory::new(folder.join("talk.db"))?);
+    let world = Arc::new(SystemWorld);
+    let recall = Recall::open(folder.join("facts.db"), world.clone())?;
+    let user = Scope::user("u-17");
+
+    // Conversations have ids that nobody can guess, and go when nobody has used them for a month.
+    let conversations = Conversations::shared(store.clone(), world).noted_in(recall.sessions(user.clone()));
+    let id = conversations.new_id();
+
+    let summariser =
+        ScriptedModel::looping(Turn::new().text("The user asked for many facts about harbours."));
+    let model = ScriptedModel::new()
+        .call("remember", json!({"text": "The user has a green sailing boat."}))
+        .reply("I will remember your boat.");
+    let model = (1..=8).fold(model, |model, n| model.reply(format!("Fact {n} about harbours.")));
+    let model = Arc::new(model.reply("Your boat is green."));
+    let agent = Agent::builder(model.clone())
+        .conversations(conversations.clone())
+        .window(Window::new().messages(6))
+        .model_for("summariser", summariser)
+        .tools(recall.tools([user.clone()]))
+        .context(recall.context([user.clone()]))
+        .build()?;
+
+    agent.run("I have a green sailing boat.").conversation(id.clone()).await?;
+    for n in 1..=8 {
+        let run = agent.run(format!("Tell me fact {n}.")).conversation(id.clone()).on_event(|event| {
+            if let EventKind::Compacted(done) = &event.kind {
+                println!(
+                    "{} messages left the window, {} tokens instead of {}",
+                    done.folded, done.after, done.before
+                );
+            }
+        });
+        run.await?;
+    }
+    let request = model.requests().pop().ok_or("nothing was asked")?;
+    println!("\nthe model was shown last:");
+    for message in request.history.messages() {
+        println!("  {:?}: {}", message.role, message.text().lines().last().unwrap_or_default());
+    }
+    let kept = store.load(&id, 0).await?;
+    println!("\nkept: {} messages, and the summary {:?}", kept.end, kept.summary.map(|summary| summary.text));
+
+    // Another conversation knows nothing of the first, but for what was worth remembering.
+    let answer = agent.run("Which colour has my boat?").conversation(conversations.new_id()).await?;
+    let request = model.requests().pop().ok_or("nothing was asked")?;
+    println!("\nrecalled for the next conversation:\n{}", request.history.messages()[0].text());
+    println!("\nanswer: {answer}");
+
+    conversations.forget(&id).await?;
+    let left = recall.recall(&[user], "harbours", 5).await?;
+    println!("left of the first conversation once it is forgotten: {} notes", left.facts.len());
+    std::fs::remove_dir_all(folder)?;
+    Ok(())
+}
