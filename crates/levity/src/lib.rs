@@ -30,6 +30,8 @@
 //! | [`agent`] | `levity-loop` | the agent and its loop |
 //! | [`tools`] | `levity-tools` | registry, dispatcher, policy |
 //! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
+//! | [`memory`] | `levity-memory` | conversations, windows that fit, long-term recall |
+//! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
@@ -39,7 +41,8 @@
 //! - `macros` (default): the `#[tool]` attribute.
 //! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
-//! - `sqlite`: `SqliteJournal`, runs in one SQLite file.
+//! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one; `Recall`, long-term memory.
+//! - `context`: context files and the workspace, for the model to go by.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
