@@ -4,9 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::{
-    ConversationId, ConversationInfo, ConversationQuery, MemoryError, MemoryStore, Message, Part, Role,
-};
+use levity::core::{ConversationId, ConversationInfo, ConversationQuery, Message, Part, Role};
 
 use crate::memory::Where;
 use crate::terminal::{brief, chain, complain, say, say_json};
@@ -78,7 +76,7 @@ impl List {
         let store = self.place.open()?;
         let mut query = ConversationQuery::new().limit(PAGE);
         loop {
-            let page = store.list(&query).await.map_err(told)?;
+            let page = store.list(&query).await.map_err(|error| chain(&error))?;
             for known in &page {
                 if self.json { say_json(known) } else { say(&line(known)) }
             }
@@ -102,7 +100,7 @@ impl Show {
     async fn show(self) -> Done {
         let store = self.place.open()?;
         let id = ConversationId::from(self.conversation.as_str());
-        let known = store.load(&id, 0).await.map_err(told)?;
+        let known = store.load(&id, 0).await.map_err(|error| chain(&error))?;
         if known.end == 0 && known.summary.is_none() {
             return Err(unknown(&id));
         }
@@ -111,7 +109,7 @@ impl Show {
         }
         let mut from = 0;
         loop {
-            let page = store.read(&id, from, PAGE).await.map_err(told)?;
+            let page = store.read(&id, from, PAGE).await.map_err(|error| chain(&error))?;
             for (at, message) in &page {
                 if self.json { say_json(&Placed { at: *at, message }) } else { say(&spoken(*at, message)) }
             }
@@ -167,8 +165,4 @@ impl Forget {
 
 fn unknown(id: &ConversationId) -> String {
     format!("there is no conversation `{id}`; `levity conversations list` shows those there are")
-}
-
-fn told(error: MemoryError) -> String {
-    chain(&error)
 }
