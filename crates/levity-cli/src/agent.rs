@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _, Models};
 use levity::prelude::*;
-use levity::test::ScriptedModel;
+use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
 
 use crate::terminal::{chain, say};
@@ -110,9 +111,18 @@ fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
     Arc::new(model.retry())
 }
 
-fn demonstration() -> ScriptedModel {
-    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
-    model.reply("A scripted stand-in cannot know. It only called `add` to show how that looks.").by_history()
+/// A model that calls `add` once for whatever it is told, and then says what it is.
+fn demonstration() -> FunctionModel {
+    FunctionModel::new(|request| {
+        let since = request.history.messages().iter().rev().take_while(|message| message.role != Role::User);
+        let called = since.into_iter().any(|message| message.role == Role::Tool);
+        let words = "A scripted stand-in cannot know. It only called `add` to show how that looks.";
+        let call = || Part::ToolCall(ToolCall::new("", "add", json!({"a": 2, "b": 5})));
+        Ok(Response::new(match called {
+            true => Message::assistant(words),
+            false => Message::new(Role::Assistant, [call()]),
+        }))
+    })
 }
 
 fn scripted(path: &Path) -> Result<ScriptedModel, String> {

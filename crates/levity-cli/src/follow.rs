@@ -1,6 +1,5 @@
 //! A run under way, as the terminal shows it.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -9,7 +8,8 @@ use levity::core::{Delta, Ending, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
-use crate::terminal::{brief, chain, complain, harmless, say, say_json};
+use crate::input::Input;
+use crate::terminal::{brief, chain, complain, say, say_json};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -19,18 +19,21 @@ const INTERRUPTED: &str = "interrupted from the terminal";
 
 /// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
-    match watch(run, args).await {
+    match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, kept),
         Err(levity::Error::Parked { run, .. }) => {
             complain(&format!("run {run} waits; `levity runs show {run}` says for what"), WAITS)
         }
-        Err(error) => {
-            if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
-                complain(&format!("the last words were: {partial}"), 1);
-            }
-            complain(&chain(&error), 1)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why there is no answer.
+pub(crate) fn failed(error: &levity::Error) -> ExitCode {
+    if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
+        complain(&format!("the last words were: {partial}"), 1);
+    }
+    complain(&chain(error), 1)
 }
 
 /// Lets a run go on whose records leave it paused: nobody else could say so here.
@@ -41,7 +44,13 @@ pub(crate) async fn go_on(run: &AgentRun, records: &[Record]) {
     }
 }
 
-async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
+/// Shows what happens until the run ends. What it asks is asked of whoever sits at the terminal.
+pub(crate) async fn watch(
+    mut run: AgentRun,
+    args: &AgentArgs,
+    input: &mut Input,
+    mut show: impl FnMut(&Event),
+) -> levity::Result<Answer> {
     let mut events = run.events();
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut cancelled = false;
@@ -49,11 +58,11 @@ async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
         tokio::select! {
             event = events.next() => match event {
                 Some(event) => {
-                    show(args, &event);
+                    show(&event);
                     if let EventKind::Asked(ask) = &event.kind && !args.park {
                         tokio::select! {
                             // A run that has ended meanwhile needs no answer.
-                            decision = decide(ask) => drop(run.control().decide(ask, decision).await),
+                            decision = decide(ask, input) => drop(run.control().decide(ask, decision).await),
                             _ = &mut interrupted, if !cancelled => {
                                 cancelled = true;
                                 drop(run.cancel(INTERRUPTED).await);
@@ -73,67 +82,62 @@ async fn watch(mut run: AgentRun, args: &AgentArgs) -> levity::Result<Answer> {
 }
 
 /// Asks whoever sits at the terminal.
-async fn decide(ask: &Ask) -> Decision {
-    if !io::stdin().is_terminal() {
+async fn decide(ask: &Ask, input: &mut Input) -> Decision {
+    if !Input::is_terminal() {
         return Decision::deny("nobody sits at the terminal; `--park` keeps the question for later");
     }
     let question = match ask.wanted {
         Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
         _ => format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason),
     };
-    // Not where the events go.
-    let _ = write!(io::stderr(), "{}", harmless(&question));
-    let (sender, line) = tokio::sync::oneshot::channel();
-    // A thread that the end of the program does not wait for: nobody may ever press return.
-    std::thread::spawn(move || {
-        let mut line = String::new();
-        let _ = sender.send(io::stdin().lock().read_line(&mut line).map(|_| line));
-    });
-    match line.await {
-        Ok(Ok(line)) if ask.wanted == Wanted::Answer => match line.trim() {
+    match input.line(&question).await {
+        Ok(Some(line)) if ask.wanted == Wanted::Answer => match line.trim() {
             "" => Decision::deny("the user did not answer"),
             answer => Decision::answer(answer),
         },
-        Ok(Ok(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,
+        Ok(Some(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,
         _ => Decision::deny("the user says no"),
     }
 }
 
+/// Shows an event as the terminal is to show it.
 fn show(args: &AgentArgs, event: &Event) {
     if args.json {
         return say_json(event);
     }
-    if args.quiet {
-        return;
+    if let Some(line) = line(event).filter(|_| !args.quiet) {
+        say(&line);
     }
-    match &event.kind {
-        EventKind::TurnStarted { turn, .. } => say(&format!("turn {turn}\n")),
-        EventKind::Delta { delta: Delta::Thinking(text), .. } => say(&format!("  thinks {text}\n")),
+}
+
+/// An event as a line, if it is worth one.
+pub(crate) fn line(event: &Event) -> Option<String> {
+    Some(match &event.kind {
+        EventKind::TurnStarted { turn, .. } => format!("turn {turn}\n"),
+        EventKind::Delta { delta: Delta::Thinking(text), .. } => format!("  thinks {text}\n"),
         EventKind::Delta { delta: Delta::Waiting { time, reason }, .. } => {
-            say(&format!("  waits  {time:.1?}: {reason}\n"));
+            format!("  waits  {time:.1?}: {reason}\n")
         }
-        EventKind::Delta { delta: Delta::Restart { reason }, .. } => say(&format!("  anew   {reason}\n")),
+        EventKind::Delta { delta: Delta::Restart { reason }, .. } => format!("  anew   {reason}\n"),
         EventKind::ToolStarted { call, .. } => {
-            say(&format!("  calls  {} {}\n", call.name, brief(call.args.to_string())));
+            format!("  calls  {} {}\n", call.name, brief(call.args.to_string()))
         }
-        EventKind::ToolFinished { result, .. } => {
-            say(&format!("  gets   {}\n", brief(result.text().into_owned())));
-        }
-        EventKind::ChildStarted { agent, .. } => say(&format!("  begins {agent}\n")),
-        EventKind::ChildFinished { ending, .. } => say(&format!("  gets   {}\n", brief(ended(ending)))),
-        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => say(&format!("  asks   {}\n", ask.reason)),
+        EventKind::ToolFinished { result, .. } => format!("  gets   {}\n", brief(result.text().into_owned())),
+        EventKind::ChildStarted { agent, .. } => format!("  begins {agent}\n"),
+        EventKind::ChildFinished { ending, .. } => format!("  gets   {}\n", brief(ended(ending))),
+        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => format!("  asks   {}\n", ask.reason),
         EventKind::Asked(ask) => {
             let args = brief(ask.call.args.to_string());
-            say(&format!("  asks   {} {args}: {}\n", ask.call.name, ask.reason));
+            format!("  asks   {} {args}: {}\n", ask.call.name, ask.reason)
         }
-        EventKind::Decided { decision, .. } => say(&format!("  hears  {}\n", heard(decision))),
-        EventKind::Denied { reason, .. } => say(&format!("  denied {reason}\n")),
-        EventKind::Progress { text, .. } => say(&format!("  says   {}\n", text.trim_end())),
-        EventKind::FileChanged { change, .. } => say(&format!("  {:<6} {}\n", change.kind, change.path)),
-        EventKind::Note { text } => say(&format!("  note   {text}\n")),
-        EventKind::WaitStarted { until, .. } => say(&format!("  waits  until {until}\n")),
-        _ => {}
-    }
+        EventKind::Decided { decision, .. } => format!("  hears  {}\n", heard(decision)),
+        EventKind::Denied { reason, .. } => format!("  denied {reason}\n"),
+        EventKind::Progress { text, .. } => format!("  says   {}\n", text.trim_end()),
+        EventKind::FileChanged { change, .. } => format!("  {:<6} {}\n", change.kind, change.path),
+        EventKind::Note { text } => format!("  note   {text}\n"),
+        EventKind::WaitStarted { until, .. } => format!("  waits  until {until}\n"),
+        _ => return None,
+    })
 }
 
 /// What a run below came to.

@@ -1,8 +1,12 @@
 //! The `levity` command.
 
 mod agent;
+mod chat;
 mod complete;
+mod conversations;
 mod follow;
+mod input;
+mod memory;
 mod run;
 mod runs;
 mod store;
@@ -25,6 +29,10 @@ struct Cli {
 enum Command {
     /// Work on a goal and print the answer.
     Run(run::Run),
+    /// Talk with an agent, line by line.
+    Chat(chat::Chat),
+    /// Look at conversations that were kept.
+    Conversations(conversations::Conversations),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
     /// Look at runs that were kept, and go on with them.
@@ -43,6 +51,8 @@ fn main() -> ExitCode {
 async fn start() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run::run(run).await,
+        Command::Chat(chat) => chat::chat(chat).await,
+        Command::Conversations(args) => conversations::conversations(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Runs(runs) => runs::runs(runs).await,
         Command::Sandbox(report) => tools::report(&report),

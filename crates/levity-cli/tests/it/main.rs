@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+mod chat;
 mod complete;
 mod context;
 mod tools;

@@ -1,0 +1,171 @@
+//! A conversation in the terminal.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use levity::agent::Run;
+use levity::core::{ConversationId, Delta, History, Status};
+use levity::prelude::*;
+
+use crate::agent::AgentArgs;
+use crate::follow::{failed, line, watch};
+use crate::input::Input;
+use crate::memory;
+use crate::terminal::{complain, note, say, say_json};
+
+/// How a conversation that was broken off by Ctrl-C ends.
+const INTERRUPTED: u8 = 130;
+
+/// How `levity chat` is called.
+#[derive(Args)]
+pub(crate) struct Chat {
+    /// Keep the conversation in this folder or SQLite file (`*.db`).
+    #[arg(long, value_name = "PATH")]
+    memory: Option<PathBuf>,
+    /// The conversation to go on with, or to begin by this name; a new one by default.
+    #[arg(long, value_name = "ID", requires = "memory")]
+    conversation: Option<String>,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+/// Answers line by line until the input ends: 0 when all were answered, 1 when one was not, 2 for a wrong call.
+pub(crate) async fn chat(args: Chat) -> ExitCode {
+    if args.agent.park {
+        return complain("a conversation does not wait; use `levity run --park`", 2);
+    }
+    match Talk::open(&args) {
+        Ok(talk) => talk.go_on(&args.agent).await,
+        Err(problem) => complain(&problem, 2),
+    }
+}
+
+/// A conversation under way.
+struct Talk {
+    agent: Agent,
+    history: History,
+}
+
+impl Talk {
+    /// Opens the conversation: where it is kept is known to the agent.
+    fn open(args: &Chat) -> Result<Self, String> {
+        if let Some(path) = &args.memory {
+            let _store = memory::open(path)?;
+            let id = args.conversation.as_deref().map(ConversationId::from);
+            let id = id.unwrap_or_else(|| ConversationId::random(&**Runtime::new().world()));
+            note(&format!("conversation {id}"));
+        }
+        Ok(Self { agent: args.agent.build(Runtime::new())?, history: History::new() })
+    }
+
+    /// What is said next, in this conversation.
+    fn say(&self, line: &str) -> Run {
+        self.agent.run(line).history(self.history.clone())
+    }
+
+    async fn go_on(mut self, args: &AgentArgs) -> ExitCode {
+        let (mut input, mut code) = (Input::new(), ExitCode::SUCCESS);
+        loop {
+            let line = tokio::select! {
+                line = input.line("> ") => line,
+                _ = tokio::signal::ctrl_c() => return ExitCode::from(INTERRUPTED),
+            };
+            match line {
+                Ok(Some(line)) if line.trim().is_empty() => {}
+                Ok(Some(line)) => {
+                    if !self.answer(&line, args, &mut input).await {
+                        code = ExitCode::FAILURE;
+                    }
+                }
+                Ok(None) => return code,
+                Err(error) => return complain(&format!("the standard input cannot be read: {error}"), 1),
+            }
+        }
+    }
+
+    /// Answers one line, and says whether there was an answer.
+    async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
+        let mut shown = Shown::default();
+        let watched = watch(self.say(line).start(), args, input, |event| shown.event(args, event));
+        match watched.await {
+            Ok(answer) => {
+                self.history = answer.history().clone();
+                shown.conclude(args, &answer);
+                true
+            }
+            Err(error) => {
+                shown.end_line();
+                // What was reached is a part of the conversation.
+                if let Some(partial) = error.partial() {
+                    self.history = partial.history().clone();
+                }
+                failed(&error);
+                false
+            }
+        }
+    }
+}
+
+/// What of a reply was printed as it came.
+#[derive(Default)]
+struct Shown {
+    /// What the model has said since it was last called.
+    text: String,
+    /// Whether the cursor stands behind it.
+    within: bool,
+}
+
+impl Shown {
+    fn event(&mut self, args: &AgentArgs, event: &Event) {
+        if args.json {
+            return say_json(event);
+        }
+        if args.quiet {
+            return;
+        }
+        match &event.kind {
+            // A run below speaks to the one above it.
+            _ if event.run.parent().is_some() => self.line(event),
+            EventKind::Delta { delta: Delta::Text(text), .. } => {
+                say(text);
+                self.text.push_str(text);
+                self.within = !self.text.is_empty();
+            }
+            EventKind::Delta { delta: Delta::Thinking(_), .. } | EventKind::TurnStarted { .. } => {}
+            EventKind::ModelStarted { .. } => self.text.clear(),
+            EventKind::Delta { delta: Delta::Restart { .. }, .. } => {
+                self.line(event);
+                self.text.clear();
+            }
+            _ => self.line(event),
+        }
+    }
+
+    fn line(&mut self, event: &Event) {
+        if let Some(line) = line(event) {
+            self.end_line();
+            say(&line);
+        }
+    }
+
+    /// Prints the answer, as far as it was not printed yet.
+    fn conclude(&mut self, args: &AgentArgs, answer: &Answer) {
+        if args.json {
+            return;
+        }
+        self.end_line();
+        if self.text != answer.text() {
+            say(&format!("{answer}\n"));
+        }
+        if let Status::BestEffort(_) = answer.status() {
+            complain(&answer.status().to_string(), 0);
+        }
+    }
+
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.within) && !self.text.ends_with('\n') {
+            say("\n");
+        }
+    }
+}

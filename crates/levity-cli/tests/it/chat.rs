@@ -1,0 +1,96 @@
+//! `levity chat`, as lines through a pipe.
+
+use std::io::Write as _;
+use std::process::{Output, Stdio};
+
+use crate::{check, command, file, levity, text};
+
+/// What the command says to these lines.
+fn chat(args: &[&str], lines: &str) -> Output {
+    let mut command = command(&[&["chat"], args].concat());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines = lines.to_owned();
+    // A command that has seen enough does not read the rest.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(lines.as_bytes())));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn script(name: &str, steps: &str) -> String {
+    file(name, steps).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn lines_are_answered_in_one_conversation() {
+    let script = script("chat.json", r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#);
+    // The script goes by what was said before, so the third line has all of it.
+    let output = chat(&["-q", "--script", &script], "first\n\n  \nsecond\r\nthird");
+    check(&output, 0, "");
+    assert_eq!(text(&output), "One.\nTwo.\nThree.\n");
+    assert_eq!(text(&chat(&["-q", "--script", &script], "")), "");
+}
+
+#[test]
+fn an_answer_is_printed_once_as_it_comes() {
+    let steps = r#"[
+        {"calls": [{"name": "add", "args": {"a": 1, "b": 2}}], "text": "Let me see."},
+        {"reply": "Three."},
+        {"reply": "As I said."}
+    ]"#;
+    let output = chat(&["--script", &script("chat-calls.json", steps)], "What is 1 + 2?\nSure?\n");
+    check(&output, 0, "");
+    let expected = "Let me see.\n  calls  add {\"a\":1,\"b\":2}\n  gets   3.0\nThree.\nAs I said.\n";
+    assert_eq!(text(&output), expected);
+}
+
+#[test]
+fn events_are_json_lines() {
+    let script = script("chat-json.json", r#"[{"reply": "One."}, {"reply": "Two."}]"#);
+    let output = chat(&["--json", "--script", &script], "a\nb\n");
+    let events = text(&output).lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>().unwrap();
+    let ended = |event: &&serde_json::Value| event["kind"]["run_ended"].is_object();
+    let ended: Vec<_> =
+        events.iter().filter(ended).map(|event| &event["kind"]["run_ended"]["text"]).collect();
+    assert_eq!(ended, ["One.", "Two."]);
+}
+
+#[test]
+fn a_line_without_an_answer_does_not_end_the_conversation() {
+    let script = script("chat-fails.json", r#"[{"fail": "overloaded"}]"#);
+    let output = chat(&["--script", &script], "a\nb\n");
+    check(&output, 1, "the model gave no reply");
+    let errors = String::from_utf8_lossy(&output.stderr).matches("the model gave no reply").count();
+    assert_eq!(errors, 2);
+}
+
+#[test]
+fn the_stand_in_answers_every_line() {
+    let output = chat(&["-q"], "a\nb\n");
+    check(&output, 0, "");
+    assert_eq!(text(&output).matches("A scripted stand-in cannot know.").count(), 2);
+}
+
+#[test]
+fn what_is_asked_through_a_pipe_is_denied() {
+    let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "I may not."}]"#;
+    let output = chat(&["--ask", "add", "--script", &script("chat-asks.json", steps)], "Add.\ny\n");
+    check(&output, 1, "nobody sits at the terminal");
+    assert!(text(&output).contains("I may not.\n"), "the next line is no answer to the question");
+}
+
+#[test]
+fn what_is_wrong_with_a_call_is_said() {
+    check(&levity(&["chat", "--conversation", "a"]), 2, "--memory");
+    check(&levity(&["chat", "--park"]), 2, "`levity run --park`");
+    check(&chat(&[], &"x".repeat((1 << 20) + 1)), 1, "longer than 1048576 bytes");
+    check(
+        &levity(&["conversations", "list", "--memory", "nowhere"]),
+        1,
+        "there are no conversations in `nowhere`",
+    );
+    check(&levity(&["conversations", "forget", "--memory", "nowhere"]), 2, "Usage");
+    check(&levity(&["conversations"]), 2, "Usage");
+}
