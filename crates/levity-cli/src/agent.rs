@@ -12,6 +12,7 @@ use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
 
+use crate::memory;
 use crate::terminal::{chain, say};
 use crate::tools::ToolArgs;
 
@@ -31,6 +32,9 @@ pub(crate) struct AgentArgs {
     /// demonstration stands in.
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
+    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) memory: Option<PathBuf>,
     #[command(flatten)]
     tools: ToolArgs,
     /// Ask before this tool is called; may be given more than once.
@@ -74,6 +78,7 @@ impl AgentArgs {
             .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
             .max_turns(self.max_turns)
+            .conversations(memory::conversations(self.memory.as_deref(), runtime.world().clone())?)
             .runtime(runtime);
         let agent = self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))?;
         agent.build().map_err(|error| chain(&error))

@@ -1,11 +1,9 @@
 //! A conversation in the terminal.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::agent::Run;
-use levity::core::{ConversationId, Delta, History, Status};
+use levity::core::{ConversationId, Delta, Status};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
@@ -20,9 +18,6 @@ const INTERRUPTED: u8 = 130;
 /// How `levity chat` is called.
 #[derive(Args)]
 pub(crate) struct Chat {
-    /// Keep the conversation in this folder or SQLite file (`*.db`).
-    #[arg(long, value_name = "PATH")]
-    memory: Option<PathBuf>,
     /// The conversation to go on with, or to begin by this name; a new one by default.
     #[arg(long, value_name = "ID", requires = "memory")]
     conversation: Option<String>,
@@ -44,24 +39,18 @@ pub(crate) async fn chat(args: Chat) -> ExitCode {
 /// A conversation under way.
 struct Talk {
     agent: Agent,
-    history: History,
+    id: ConversationId,
 }
 
 impl Talk {
-    /// Opens the conversation: where it is kept is known to the agent.
     fn open(args: &Chat) -> Result<Self, String> {
-        if let Some(path) = &args.memory {
-            let _store = memory::open(path)?;
-            let id = args.conversation.as_deref().map(ConversationId::from);
-            let id = id.unwrap_or_else(|| ConversationId::random(&**Runtime::new().world()));
+        let agent = args.agent.build(Runtime::new())?;
+        let kept = args.agent.memory.as_deref();
+        let id = memory::conversation(kept, args.conversation.as_deref(), &agent);
+        if kept.is_some() {
             note(&format!("conversation {id}"));
         }
-        Ok(Self { agent: args.agent.build(Runtime::new())?, history: History::new() })
-    }
-
-    /// What is said next, in this conversation.
-    fn say(&self, line: &str) -> Run {
-        self.agent.run(line).history(self.history.clone())
+        Ok(Self { agent, id })
     }
 
     async fn go_on(mut self, args: &AgentArgs) -> ExitCode {
@@ -87,18 +76,17 @@ impl Talk {
     /// Answers one line, and says whether there was an answer.
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
         let mut shown = Shown::default();
-        let watched = watch(self.say(line).start(), args, input, |event| shown.event(args, event));
-        match watched.await {
+        let run = self.agent.run(line).conversation(self.id.clone()).start();
+        match watch(run, args, input, |event| shown.event(args, event)).await {
             Ok(answer) => {
-                self.history = answer.history().clone();
                 shown.conclude(args, &answer);
                 true
             }
             Err(error) => {
-                shown.end_line();
-                // What was reached is a part of the conversation.
-                if let Some(partial) = error.partial() {
-                    self.history = partial.history().clone();
+                // The answer may be there, and only not kept.
+                match (&error, error.partial()) {
+                    (levity::Error::Memory { .. }, Some(answer)) => shown.conclude(args, answer),
+                    _ => shown.end_line(),
                 }
                 failed(&error);
                 false

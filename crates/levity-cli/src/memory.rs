@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::MemoryStore;
+use levity::core::{ConversationId, MemoryError, MemoryStore, World};
+use levity::memory::{Conversations, FileMemory, InMemory, SqliteMemory};
+use levity::prelude::*;
+
+use crate::terminal::chain;
 
 /// Which store is meant.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// The folder, or the SQLite file (`*.db`), that the conversations are kept in.
+    /// The folder, the SQLite file (`*.db`) or the one JSON file (`*.json`) that the conversations are kept in.
     #[arg(long, value_name = "PATH", default_value = "conversations")]
     memory: PathBuf,
 }
@@ -29,5 +33,30 @@ impl Where {
 
 /// Opens a store, and makes it if it is not there.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
-    Err(format!("conversations cannot be kept in `{}` yet", path.display()))
+    let says = |error: MemoryError| chain(&error);
+    Ok(match ending(path) {
+        Some("json") => Arc::new(FileMemory::at(path).map_err(says)?),
+        _ if path.is_file() => Arc::new(SqliteMemory::new(path).map_err(says)?),
+        Some("db") => Arc::new(SqliteMemory::new(path).map_err(says)?),
+        _ => Arc::new(FileMemory::new(path).map_err(says)?),
+    })
+}
+
+/// Conversations that stay until they are forgotten; without a place, until the program ends.
+pub(crate) fn conversations(path: Option<&Path>, world: Arc<dyn World>) -> Result<Conversations, String> {
+    let store = path.map_or_else(|| Ok(Arc::new(InMemory::new()) as Arc<dyn MemoryStore>), open)?;
+    Ok(Conversations::shared(store, world).never_expire())
+}
+
+/// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.
+pub(crate) fn conversation(path: Option<&Path>, name: Option<&str>, agent: &Agent) -> ConversationId {
+    let only = path.filter(|path| ending(path) == Some("json")).and_then(Path::file_stem);
+    match name.map(Into::into).or_else(|| only.map(|name| name.to_string_lossy())) {
+        Some(name) => ConversationId::new(&*name),
+        None => ConversationId::random(&**agent.runtime().world()),
+    }
+}
+
+fn ending(path: &Path) -> Option<&str> {
+    path.extension()?.to_str()
 }

@@ -7,8 +7,9 @@ use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::follow::{follow, go_on};
+use crate::memory;
 use crate::store;
-use crate::terminal::{chain, complain};
+use crate::terminal::{chain, complain, note};
 
 /// How `levity run` is called.
 #[derive(Args)]
@@ -21,6 +22,9 @@ pub(crate) struct Run {
     /// The run's id; a random one by default.
     #[arg(long, value_name = "ID", requires = "journal")]
     id: Option<String>,
+    /// Go on with this conversation, or begin it.
+    #[arg(long, value_name = "ID", requires = "memory")]
+    conversation: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
 }
@@ -50,6 +54,13 @@ async fn begin(agent: &Agent, args: &Run) -> AgentRun {
     let mut run = agent.run(args.goal.as_str());
     if args.agent.park {
         run = run.park();
+    }
+    if let Some(memory) = args.agent.memory.as_deref() {
+        let id = memory::conversation(Some(memory), args.conversation.as_deref(), agent);
+        if args.conversation.is_none() && !args.agent.quiet {
+            note(&format!("conversation {id}"));
+        }
+        run = run.conversation(id);
     }
     let Some(id) = &args.id else { return run.start() };
     let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 
-use crate::{check, command, file, levity, text};
+use crate::{Place, check, command, file, levity, text};
 
 /// What the command says to these lines.
 fn chat(args: &[&str], lines: &str) -> Output {
@@ -93,4 +93,28 @@ fn what_is_wrong_with_a_call_is_said() {
     );
     check(&levity(&["conversations", "forget", "--memory", "nowhere"]), 2, "Usage");
     check(&levity(&["conversations"]), 2, "Usage");
+}
+
+#[test]
+fn a_conversation_goes_on_in_another_process() {
+    for name in ["chats", "chats.db"] {
+        let place = Place::new(name);
+        let memory = place.0.to_str().unwrap();
+        let script =
+            script("chat-kept.json", r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#);
+        let args = ["-q", "--script", &script, "--memory", memory, "--conversation", "monday"];
+        assert_eq!(text(&chat(&args, "first\nsecond\n")), "One.\nTwo.\n");
+        // The script goes by what was said before.
+        assert_eq!(text(&chat(&args, "third\n")), "Three.\n");
+        let shown = levity(&["conversations", "show", "monday", "--memory", memory]);
+        let said: Vec<String> = text(&shown).lines().map(|line| line[13..].to_owned()).collect();
+        assert_eq!(said, ["first", "One.", "second", "Two.", "third", "Three."]);
+
+        let fresh = chat(&["-q", "--script", &script, "--memory", memory], "first\n");
+        let errors = String::from_utf8_lossy(&fresh.stderr).into_owned();
+        let id = errors.trim_end().strip_prefix("levity: conversation ").unwrap();
+        assert_eq!((id.len(), text(&fresh)), (32, "One.\n".to_owned()));
+        let listed = text(&levity(&["conversations", "list", "--memory", memory]));
+        assert!(listed.contains(&format!("{id}  2 messages")), "{listed}");
+    }
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 mod chat;
 mod complete;
 mod context;
+mod conversations;
 mod tools;
 
 /// The command, where no model is configured.

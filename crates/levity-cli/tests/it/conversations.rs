@@ -1,0 +1,73 @@
+//! `levity conversations`, over stores that another program has written.
+
+use std::process::Output;
+use std::sync::Arc;
+
+use levity::core::{
+    Change, ConversationId, MemoryStore, Part, Role, Summary, Timestamp, ToolCall, ToolResult,
+};
+use levity::memory::{FileMemory, SqliteMemory};
+use levity::prelude::*;
+use serde_json::json;
+
+use crate::{Place, check, levity, text};
+
+fn conversations(place: &Place, args: &[&str]) -> Output {
+    levity(&[&["conversations"], args, &["--memory", place.0.to_str().unwrap()]].concat())
+}
+
+async fn fill(store: Arc<dyn MemoryStore>) {
+    let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5}));
+    let result = ToolResult::new(&call, Ok(ToolOutput::text("7")));
+    let said = [
+        Message::user("What is 2 + 5?\u{1b}[2J"),
+        Message::new(Role::Assistant, [Part::ToolCall(call)]),
+        Message::new(Role::Tool, [Part::ToolResult(result)]),
+        Message::assistant("Seven."),
+    ];
+    let save = |id: &str, change: Change| {
+        let (store, id) = (store.clone(), ConversationId::from(id));
+        async move { store.save(&id, &change).await.unwrap() }
+    };
+    let sums = Change::at(0).with_messages(said).when(Timestamp::from_millis(1_000));
+    save("sums", sums.with_summary(Summary::new("They count.", 1))).await;
+    let many = (0..300).map(|n| Message::user(format!("line {n}")));
+    save("many", Change::at(0).with_messages(many).when(Timestamp::from_millis(2_000))).await;
+}
+
+#[tokio::test]
+async fn conversations_are_listed_shown_and_forgotten() {
+    for name in ["talks", "talks.db"] {
+        let place = Place::new(name);
+        check(&conversations(&place, &["list"]), 1, "there are no conversations in");
+        let store: Arc<dyn MemoryStore> = match name {
+            "talks" => Arc::new(FileMemory::new(&place.0).unwrap()),
+            _ => Arc::new(SqliteMemory::new(&place.0).unwrap()),
+        };
+        fill(store).await;
+        let listed = text(&conversations(&place, &["list"]));
+        let lines: Vec<&str> = listed.lines().collect();
+        assert!(
+            lines[0].ends_with("sums  4 messages") && lines[1].ends_with("many  300 messages"),
+            "{listed}"
+        );
+        assert_eq!(text(&conversations(&place, &["list", "--json"])).lines().count(), 2);
+
+        let shown = text(&conversations(&place, &["show", "sums"]));
+        let expected = "(a summary of the first 1 messages: They count.)\n\
+                        \u{20}  0  user   What is 2 + 5?\u{fffd}[2J\n\
+                        \u{20}  1  model  calls add {\"a\":2,\"b\":5}\n\
+                        \u{20}  2  tool   add gave 7\n\
+                        \u{20}  3  model  Seven.\n";
+        assert_eq!(shown, expected);
+        let many = text(&conversations(&place, &["show", "many", "--json"]));
+        assert_eq!(many.lines().count(), 300);
+        assert!(many.lines().last().unwrap().starts_with("{\"at\":299,\"message\":"), "{many}");
+        check(&conversations(&place, &["show", "none"]), 1, "there is no conversation `none`");
+
+        let forgot = conversations(&place, &["forget", "none", "many"]);
+        check(&forgot, 1, "there is no conversation `none`");
+        check(&forgot, 1, "forgot many");
+        assert_eq!(text(&conversations(&place, &["list"])).lines().count(), 1);
+    }
+}
