@@ -72,6 +72,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A table of vectors, or its tokeniser, is wrong.
+    #[error("`{}` cannot be used: {problem}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// A list of models is wrong.
     #[error("{place}: {problem}")]
     List {
@@ -109,7 +117,9 @@ impl Error {
             | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
-            Self::File { .. } | Self::List { .. } | Self::Circle { .. } => ErrorKind::File,
+            Self::File { .. } | Self::Table { .. } | Self::List { .. } | Self::Circle { .. } => {
+                ErrorKind::File
+            }
         }
     }
 

@@ -16,8 +16,10 @@ mod body;
 mod chat;
 #[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
 mod embed;
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "static-embedder"))]
 mod error;
+#[cfg(feature = "static-embedder")]
+mod fixed;
 #[cfg(feature = "gemini")]
 mod gemini;
 #[cfg(feature = "http")]
@@ -44,8 +46,10 @@ mod schema;
 pub use anthropic::{AnthropicModel, CacheTtl};
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::{ChatModel, OpenAiEmbedder};
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "static-embedder"))]
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "static-embedder")]
+pub use fixed::StaticEmbedder;
 #[cfg(feature = "gemini")]
 pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 #[cfg(feature = "http")]

@@ -16,6 +16,8 @@ mod chat;
 mod embed;
 #[cfg(feature = "compatible")]
 mod faults;
+#[cfg(feature = "static-embedder")]
+mod fixed;
 #[cfg(feature = "gemini")]
 mod gemini;
 mod json;

@@ -7,6 +7,9 @@ use super::file::Fault;
 use super::words;
 use super::{FactId, Recalled, Scope};
 
+/// How many times longer it takes to get a fact out of the index than into it.
+const DEARER: i64 = 8;
+
 /// A fact that is to be kept.
 pub(super) struct Fact {
     pub(super) scope: Scope,
@@ -84,20 +87,47 @@ pub(super) fn forget(change: &Connection, scopes: &[i64], id: FactId) -> Result<
 
 /// Removes all facts of a scope and the scope itself, and says how many there were.
 pub(super) fn forget_scope(change: &Connection, scope: i64) -> Result<usize, Fault> {
-    let mut some = change.prepare("SELECT id, text FROM facts WHERE scope = ?1 LIMIT 1000")?;
-    let mut removed = 0;
+    let count = |sql: &str| change.query_row(sql, [scope], first::<i64>);
+    let own = count("SELECT count(*) FROM facts WHERE scope = ?1")?;
+    let others = count("SELECT count(*) FROM facts WHERE scope <> ?1")?;
+    if own.saturating_mul(DEARER) > others {
+        drop_large(change, scope)?
+    } else {
+        drop_small(change, scope)?
+    }
+    change.execute("DELETE FROM scopes WHERE key = ?1", [scope])?;
+    Ok(usize::try_from(own).unwrap_or(0))
+}
+
+/// One fact after the other.
+fn drop_small(change: &Connection, scope: i64) -> Result<(), Fault> {
+    let mut facts = change.prepare("SELECT id, text FROM facts WHERE scope = ?1 LIMIT 1000")?;
     loop {
-        let facts = some.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let facts: Vec<(i64, String)> = facts.collect::<rusqlite::Result<_>>()?;
-        for (id, text) in &facts {
+        let some = facts.query_map([scope], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let some: Vec<(i64, String)> = some.collect::<rusqlite::Result<_>>()?;
+        for (id, text) in &some {
             remove(change, *id, scope, text)?;
         }
-        removed += facts.len();
-        if facts.is_empty() {
-            change.execute("DELETE FROM scopes WHERE key = ?1", [scope])?;
-            return Ok(removed);
+        if some.is_empty() {
+            return Ok(());
         }
     }
+}
+
+/// All at once; the index is made anew of what is left.
+fn drop_large(change: &Connection, scope: i64) -> Result<(), Fault> {
+    change.execute(
+        "DELETE FROM vectors WHERE place >= ?1 AND place < ?2",
+        [place(scope, 0), place(scope + 1, 0)],
+    )?;
+    change.execute("DELETE FROM facts WHERE scope = ?1", [scope])?;
+    change.execute("INSERT INTO words (words) VALUES ('delete-all')", [])?;
+    let mut facts = change.prepare("SELECT id, scope, text FROM facts")?;
+    let mut rows = facts.query([])?;
+    while let Some(row) = rows.next()? {
+        add_words(change, row.get(0)?, row.get(1)?, &row.get::<_, String>(2)?)?;
+    }
+    Ok(())
 }
 
 fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fault> {

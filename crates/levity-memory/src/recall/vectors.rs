@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::Scope;
 use super::rows::{first, place};
@@ -32,31 +32,27 @@ pub(super) fn missing(
     scopes: &[(i64, Scope)],
     (wanted, limit): (i64, usize),
 ) -> rusqlite::Result<Vec<(i64, String)>> {
-    let mut facts = view.prepare_cached(
-        "SELECT id, text FROM facts WHERE scope = ?1 AND embedder NOT IN (?2, -?2)
-         ORDER BY id = ?4 DESC, id DESC LIMIT ?3",
+    let mut own =
+        view.prepare_cached("SELECT id, text, scope FROM facts WHERE id = ?1 AND embedder NOT IN (?2, -?2)")?;
+    let fact = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let mut found: Vec<_> = own
+        .query_map([wanted, embedder], |row| Ok((row.get::<_, i64>(2)?, fact(row)?)))?
+        .filter(|row| row.as_ref().is_ok_and(|(own, _)| scopes.iter().any(|(scope, _)| scope == own)))
+        .map(|row| row.map(|(_, fact)| fact))
+        .collect::<rusqlite::Result<_>>()?;
+    // Each is a stretch of the index, so it costs what it finds.
+    let mut others = view.prepare_cached(
+        "SELECT id, text FROM facts WHERE scope = ?1 AND embedder > ?2 AND embedder < ?3 AND id <> ?4
+         ORDER BY embedder DESC, id DESC LIMIT ?5",
     )?;
-    let mut found = Vec::new();
     for (scope, _) in scopes {
-        if !has_missing(view, embedder, *scope)? {
-            continue;
+        for (above, below) in [(embedder, i64::MAX), (-embedder, embedder), (i64::MIN, -embedder)] {
+            let room = i64::try_from(limit.saturating_sub(found.len())).unwrap_or(0);
+            let rows = others.query_map([*scope, above, below, wanted, room], fact)?;
+            found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
         }
-        let room = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
-        let rows =
-            facts.query_map(params![scope, embedder, room, wanted], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
     }
     Ok(found)
-}
-
-/// Whether a scope has such facts, by the index alone: mostly it has none.
-fn has_missing(view: &Connection, embedder: i64, scope: i64) -> rusqlite::Result<bool> {
-    let mut some = view.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder < -?2)
-             OR EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder > -?2 AND embedder < ?2)
-             OR EXISTS (SELECT 1 FROM facts WHERE scope = ?1 AND embedder > ?2)",
-    )?;
-    some.query_row([scope, embedder], first)
 }
 
 /// The next such facts of all scopes behind the fact `after`, oldest first.

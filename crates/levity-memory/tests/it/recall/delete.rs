@@ -5,6 +5,7 @@ use std::path::Path;
 
 use levity_core::ConversationId;
 use levity_memory::Scope;
+use levity_test::WordEmbedder;
 use rusqlite::Connection;
 
 use super::{open, user};
@@ -47,23 +48,40 @@ async fn nothing_is_left_of_a_fact() {
     assert_eq!(later.recall(&[user()], "tea code", 9).await.unwrap().facts.len(), 1);
 }
 
+/// A small scope is taken out fact by fact, a large one with the index as a whole.
 #[tokio::test]
 async fn nothing_is_left_of_a_scope() {
-    let dir = tempfile::tempdir().unwrap();
-    let recall = open(&dir.path().join("facts.db"));
-    let gone = Scope::user("RRT8812QQ");
-    for n in 0..50 {
-        recall.remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test").await.unwrap();
-        recall.remember(&user(), &format!("Thing {n}."), "test").await.unwrap();
+    for (facts, others) in [(50, 50), (5, 60), (20, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("facts.db");
+        let recall = open(&path).with_embedder(WordEmbedder::new());
+        let gone = Scope::user("RRT8812QQ");
+        for n in 0..facts {
+            recall.remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test").await.unwrap();
+        }
+        for n in 0..others {
+            recall.remember(&user(), &format!("Thing{n} of many."), "test").await.unwrap();
+        }
+        assert!(has(&bytes(dir.path()), "KV0003JH"));
+        assert_eq!(recall.forget_scope(&gone).await.unwrap(), facts);
+        assert_eq!(recall.forget_scope(&gone).await.unwrap(), 0);
+        let after = bytes(dir.path());
+        assert!(!has(&after, "RT8812Q"));
+        for n in 0..facts {
+            assert!(!has(&after, &format!("V{n:04}J")), "{n}");
+        }
+        check_index(&path);
+        let vectors = "SELECT count(*) FROM vectors";
+        let vectors: i64 = Connection::open(&path).unwrap().query_row(vectors, [], |row| row.get(0)).unwrap();
+        assert_eq!(
+            (usize::try_from(vectors).unwrap(), recall.list(&user(), None, 100).await.unwrap().len()),
+            (others, others)
+        );
+        for n in 0..others {
+            let found = open(&path).recall(&[user()], &format!("thing{n}"), 3).await.unwrap();
+            assert_eq!(found.facts.len(), 1);
+        }
     }
-    assert_eq!(recall.forget_scope(&gone).await.unwrap(), 50);
-    assert_eq!(recall.forget_scope(&gone).await.unwrap(), 0);
-    let after = bytes(dir.path());
-    assert!(!has(&after, "RT8812Q"));
-    for n in 0..50 {
-        assert!(!has(&after, &format!("V{n:04}J")), "{n}");
-    }
-    assert_eq!(recall.list(&user(), None, 100).await.unwrap().len(), 50);
 }
 
 /// Many facts, so that pages split and merge, and the index has words of the forgotten ones between its own.

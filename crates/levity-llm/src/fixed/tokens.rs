@@ -1,0 +1,234 @@
+//! A tokeniser: a byte-pair encoding, as a `tokenizer.json` describes it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::head;
+
+/// How many steps of changing the text there are at most, and how long what they put in is.
+const MOST_STEPS: usize = 16;
+const LONGEST_STEP: usize = 16;
+
+/// Cuts texts into tokens.
+pub(super) struct Tokens {
+    steps: Vec<Step>,
+    known: HashMap<String, u32>,
+    /// The tokens of single bytes, for characters that are no token.
+    bytes: Vec<Option<u32>>,
+    unknown: Option<u32>,
+    /// Which two tokens become which, and how early.
+    merges: HashMap<(u32, u32), (u32, u32)>,
+    count: usize,
+}
+
+/// What is done to a text before it is cut.
+#[derive(Debug)]
+enum Step {
+    Prepend(String),
+    Replace(String, String),
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    model: Model,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    #[serde(rename = "type")]
+    kind: String,
+    vocab: HashMap<String, u32>,
+    merges: Vec<Pair>,
+    #[serde(default)]
+    byte_fallback: bool,
+    #[serde(default)]
+    unk_token: Option<String>,
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+}
+
+/// Two tokens with a space between them, or in a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Pair {
+    Text(String),
+    List([String; 2]),
+}
+
+impl Pair {
+    fn parts(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Text(text) => text.split_once(' '),
+            Self::List([left, right]) => Some((left, right)),
+        }
+    }
+}
+
+impl Tokens {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let document: Document =
+            serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
+        let model = document.model;
+        let affixed = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
+        let affixed = affixed.iter().any(|affix| affix.as_ref().is_some_and(|affix| !affix.is_empty()));
+        if model.kind != "BPE" || affixed || !document.pre_tokenizer.is_null() {
+            return Err("it is no plain byte-pair encoding; other kinds are not read".to_owned());
+        }
+        let mut steps = Vec::new();
+        read_steps(&document.normalizer, &mut steps)?;
+        let known = model.vocab;
+        let merges = model.merges.iter().zip(0..).map(|(pair, rank)| merge(pair, rank, &known));
+        let merges = merges.collect::<Option<_>>().ok_or("it joins tokens that it does not have")?;
+        let byte = |byte: u8| known.get(&format!("<0x{byte:02X}>")).copied().filter(|_| model.byte_fallback);
+        let bytes = (0..=u8::MAX).map(byte).collect();
+        let unknown = model.unk_token.and_then(|token| known.get(&token).copied());
+        let count = known.values().max().map_or(0, |last| *last as usize + 1);
+        Ok(Self { steps, known, bytes, unknown, merges, count })
+    }
+
+    /// One more than the last token's number.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The tokens of a text; none when it says nothing.
+    pub(super) fn of(&self, text: &str) -> Vec<u32> {
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let mut text = text.to_owned();
+        for step in &self.steps {
+            match step {
+                Step::Prepend(before) => text.insert_str(0, before),
+                Step::Replace(old, new) => text = text.replace(old, new),
+            }
+            // What is put in may be longer than what it stands for.
+            text.truncate(head(&text).len());
+        }
+        let mut tokens = Vec::with_capacity(text.len());
+        let mut buffer = [0; 4];
+        for c in text.chars() {
+            let c: &str = c.encode_utf8(&mut buffer);
+            match self.known.get(c) {
+                Some(token) => tokens.push(*token),
+                None => self.spell(c, &mut tokens),
+            }
+        }
+        self.join(tokens)
+    }
+
+    /// A character that is no token, byte by byte.
+    fn spell(&self, c: &str, tokens: &mut Vec<u32>) {
+        let bytes = c.bytes().map(|byte| self.bytes.get(usize::from(byte)).copied().flatten());
+        match bytes.collect::<Option<Vec<_>>>() {
+            Some(bytes) => tokens.extend(bytes),
+            // Several in a row are one.
+            None if tokens.last().copied() == self.unknown => {}
+            None => tokens.extend(self.unknown),
+        }
+    }
+
+    /// Joins neighbours, those first that come first in the list of pairs.
+    fn join(&self, tokens: Vec<u32>) -> Vec<u32> {
+        let mut chain = Chain::new(tokens);
+        let mut pairs = BinaryHeap::new();
+        for at in 0..chain.tokens.len() {
+            self.push(&chain, at, &mut pairs);
+        }
+        while let Some(Reverse((_, left, pair))) = pairs.pop() {
+            // One of the two may be a part of something else by now.
+            if chain.pair(left) != Some(pair) {
+                continue;
+            }
+            let Some((_, joined)) = self.merges.get(&pair) else { continue };
+            let before = chain.join(left, *joined);
+            self.push(&chain, left, &mut pairs);
+            if let Some(before) = before {
+                self.push(&chain, before, &mut pairs);
+            }
+        }
+        chain.tokens.into_iter().flatten().collect()
+    }
+
+    fn push(&self, chain: &Chain, left: usize, pairs: &mut BinaryHeap<Reverse<(u32, usize, (u32, u32))>>) {
+        let Some(pair) = chain.pair(left) else { return };
+        if let Some((rank, _)) = self.merges.get(&pair) {
+            pairs.push(Reverse((*rank, left, pair)));
+        }
+    }
+}
+
+/// Tokens of which some were joined to the one before.
+struct Chain {
+    tokens: Vec<Option<u32>>,
+    next: Vec<usize>,
+    before: Vec<usize>,
+}
+
+impl Chain {
+    fn new(tokens: Vec<u32>) -> Self {
+        let count = tokens.len();
+        let before = (0..count).map(|at| at.wrapping_sub(1)).collect();
+        Self { tokens: tokens.into_iter().map(Some).collect(), next: (1..=count).collect(), before }
+    }
+
+    /// The token here and the one behind it.
+    fn pair(&self, left: usize) -> Option<(u32, u32)> {
+        let right = *self.next.get(left)?;
+        Some(((*self.tokens.get(left)?)?, (*self.tokens.get(right)?)?))
+    }
+
+    /// Puts one token in the place of this one and the next, and says which is before them.
+    fn join(&mut self, left: usize, joined: u32) -> Option<usize> {
+        let right = *self.next.get(left)?;
+        let after = *self.next.get(right)?;
+        *self.tokens.get_mut(left)? = Some(joined);
+        *self.tokens.get_mut(right)? = None;
+        *self.next.get_mut(left)? = after;
+        if let Some(before) = self.before.get_mut(after) {
+            *before = left;
+        }
+        self.before.get(left).copied().filter(|before| *before < left)
+    }
+}
+
+fn merge(pair: &Pair, rank: u32, known: &HashMap<String, u32>) -> Option<((u32, u32), (u32, u32))> {
+    let (left, right) = pair.parts()?;
+    let joined = known.get(&format!("{left}{right}"))?;
+    Some(((*known.get(left)?, *known.get(right)?), (rank, *joined)))
+}
+
+fn read_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
+    let text = |value: &Value| value.as_str().filter(|text| text.len() <= LONGEST_STEP).map(str::to_owned);
+    let step = match value.get("type").and_then(Value::as_str) {
+        None if value.is_null() => return Ok(()),
+        Some("Sequence") => {
+            let list = value.get("normalizers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            return list.iter().try_for_each(|value| read_steps(value, steps));
+        }
+        Some("Prepend") => value.get("prepend").and_then(text).map(Step::Prepend),
+        Some("Replace") => {
+            let old = value.pointer("/pattern/String").and_then(text).filter(|old| !old.is_empty());
+            old.zip(value.get("content").and_then(text)).map(|(old, new)| Step::Replace(old, new))
+        }
+        _ => None,
+    };
+    steps.push(step.ok_or("it changes texts in a way that is not known here")?);
+    if steps.len() > MOST_STEPS { Err("it changes texts in too many ways".to_owned()) } else { Ok(()) }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({}, {:?})", self.count, self.steps)
+    }
+}
