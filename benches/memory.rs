@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use count::Counter;
 use levity::runtime::SystemWorld;
 use levity_core::{Change, ConversationId, MemoryStore, Message, Timestamp};
-use levity_memory::{Conversations, Durability, FileMemory, InMemory, SqliteMemory};
+use levity_memory::{
+    Conversations, Counter as Tokens, Durability, FileMemory, InMemory, SqliteMemory, Window,
+};
 use measure::{Effort, Work, compare, verdict};
 use tokio::runtime::{Builder, Runtime};
 
@@ -30,6 +32,8 @@ const APPEND: f64 = 50.0;
 const LOAD: f64 = 5.0;
 /// Bytes of a turn beyond its messages.
 const ROOM: f64 = 1_000.0;
+/// Milliseconds to find out what a model is shown, whatever the length of the conversation.
+const BUILD: f64 = 1.0;
 /// Memory of 10,000 open conversations beyond the messages in their windows.
 const OPEN: f64 = 64.0 * 1024.0 * 1024.0;
 
@@ -44,6 +48,7 @@ fn main() {
     waited_for(if quick { 20 } else { 200 });
     load(if quick { &[100, 1_000] } else { &[100, 10_000, 100_000] });
     room(if quick { &[25, 50] } else { &[25, 50, 100, 1_000] });
+    window(if quick { Effort::QUICK } else { Effort::FULL });
     open(if quick { 500 } else { 10_000 });
 }
 
@@ -280,6 +285,33 @@ fn size(folder: &Folder) -> u64 {
     let moved = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     moved.expect("what is beside the file is moved into it");
     std::fs::metadata(folder.path()).map_or(0, |there| there.len())
+}
+
+/// What a model is shown of a conversation, by its length.
+fn window(effort: Effort) {
+    println!("Window: what is shown within 8,000 tokens. Goal: {BUILD} ms, and flat.\n");
+    println!("{:40} {:>9} {:>9} {:>9}", "", "ms CPU", "least", "shown");
+    let lengths =
+        [("of 100 messages", 100), ("of 1,000", 1_000), ("of 10,000", 10_000), ("of 100,000", 100_000)];
+    let window = Window::new().all_messages().tokens(8_000);
+    let mut shown = Vec::new();
+    let works = lengths.map(|(name, length)| {
+        let messages: Vec<Arc<Message>> = (0..length / 2).flat_map(turn).map(Arc::new).collect();
+        let window = window.clone();
+        let counter = Tokens::new();
+        shown.push(window.show(&messages, Some("They talked."), &counter).history.len());
+        let run = Box::new(move || {
+            let built = window.show(&messages, Some("They talked."), &counter);
+            assert!(built.fits);
+            std::hint::black_box(built);
+        });
+        Work { name, units: 1, run }
+    });
+    for (cost, shown) in compare(effort, works.into()).iter().zip(shown) {
+        let (millis, least) = (cost.nanos / 1e6, cost.least / 1e6);
+        println!("{:40} {millis:>9.3} {least:>9.3} {shown:>9} {}", cost.name, verdict(millis, BUILD));
+    }
+    println!();
 }
 
 fn open(count: usize) {

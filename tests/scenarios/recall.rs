@@ -57,7 +57,11 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
     let scope = Scope::user("u1");
     let conversations = Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone());
     let conversations = conversations.noted_in(recall.sessions(scope.clone()));
-    let model = ScriptedModel::new().reply("The ferry it is.").reply("You took the ferry.").reply("No idea.");
+    let model = ScriptedModel::new()
+        .reply("The ferry it is.")
+        .reply("You took the ferry.")
+        .reply("Swim.")
+        .reply("No idea.");
     let model = Arc::new(model);
     let agent = Agent::builder(model.clone())
         .conversations(conversations.clone())
@@ -69,10 +73,16 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
     agent.start_in("tuesday", "How did I go to the island?").await;
     let request = &model.requests()[1];
     assert!(texts(request).contains("The ferry it is."), "{}", texts(request));
+    agent.run("And back from the island?").conversation("monday").await.unwrap();
+    let own = texts(&model.requests()[2]);
+    assert!(
+        !own.contains("conversation monday") && own.contains("conversation tuesday"),
+        "not its own: {own}"
+    );
     assert!(conversations.forget(&"monday".into()).await.unwrap());
     assert!(conversations.forget(&"tuesday".into()).await.unwrap());
     agent.run("Remind me of the island, please.").conversation("friday").await.unwrap();
-    assert!(!texts(&model.requests()[2]).contains("ferry"), "{}", texts(&model.requests()[2]));
+    assert!(!texts(&model.requests()[3]).contains("ferry"), "{}", texts(&model.requests()[3]));
     // What stood beside a goal is not part of the conversation.
     let friday = conversations.store().load(&"friday".into(), 10).await.unwrap();
     assert_eq!(friday.messages.len(), 2);

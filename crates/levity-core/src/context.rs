@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Cause, History};
+use crate::{Cause, ConversationId, History};
 
 /// Contributes named blocks to the system prompt.
 ///
@@ -54,18 +54,27 @@ pub struct ContextAsk {
     pub budget: usize,
     /// What the run is to do, in words; empty when that is not known.
     pub goal: String,
+    /// The conversation that the run is part of, if it is.
+    pub conversation: Option<ConversationId>,
 }
 
 impl ContextAsk {
     /// Context within so many tokens.
     pub fn new(budget: usize) -> Self {
-        Self { budget, goal: String::new() }
+        Self { budget, goal: String::new(), conversation: None }
     }
 
     /// Says what the run is to do.
     #[must_use]
     pub fn for_goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
+        self
+    }
+
+    /// Says which conversation the run is part of.
+    #[must_use]
+    pub fn in_conversation(mut self, id: Option<ConversationId>) -> Self {
+        self.conversation = id;
         self
     }
 }

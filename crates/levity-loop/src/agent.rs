@@ -13,7 +13,7 @@ use crate::builder::AgentBuilder;
 use crate::executor::AgentExecutor;
 use crate::fork::Fork;
 use crate::gather::Gathered;
-use crate::machine::{AgentMachine, Past, Start};
+use crate::machine::{AgentMachine, Past, Start, Talk};
 use crate::output::OutputCheck;
 use crate::resume::Resume;
 use crate::run::{AgentRun, Run};
@@ -172,7 +172,7 @@ impl Agent {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
             None => {
-                let gathered = self.gather(task).await.map_err(|error| {
+                let gathered = self.gather(task, None).await.map_err(|error| {
                     ToolError::failed("the agent's context could not be had").with_source(error)
                 })?;
                 self.begin(task.into(), Past::default(), gathered, None)
@@ -207,7 +207,7 @@ impl Agent {
                 Before::History(history) => Past { history, ..Past::default() },
                 Before::Conversation(id) => agent.past(&id).await?,
             };
-            let gathered = agent.gather(&goal.text()).await?;
+            let gathered = agent.gather(&goal.text(), past.talk.as_ref().map(Talk::id)).await?;
             Ok(agent.begin(goal, past, gathered, output))
         };
         Job::deferred(machine, self.executor())

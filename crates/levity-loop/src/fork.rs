@@ -80,7 +80,10 @@ impl Fork {
         Job::fork(self.from.clone(), self.after, agent.executor(), move |kind, state| async move {
             AgentMachine::check_kind(&kind)?;
             let machine = agent.restore_as(&state, output)?;
-            let gathered = agent.gather(&machine.goal().text()).await.map_err(|error| error.to_string())?;
+            let gathered = agent
+                .gather(&machine.goal().text(), machine.conversation())
+                .await
+                .map_err(|error| error.to_string())?;
             Ok(machine.forked(gathered))
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Cause, ContextAsk, ContextBlock, Lasts};
+use levity_core::{Cause, ContextAsk, ContextBlock, ConversationId, Lasts};
 
 use crate::agent::Agent;
 
@@ -30,7 +30,11 @@ pub(crate) struct Gathered {
 
 impl Agent {
     /// The blocks of all context sources for a goal, in the order in which the sources were added.
-    pub(crate) async fn gather(&self, goal: &str) -> Result<Gathered, Cause> {
+    pub(crate) async fn gather(
+        &self,
+        goal: &str,
+        conversation: Option<&ConversationId>,
+    ) -> Result<Gathered, Cause> {
         let (mut long, mut run) = (Blocks::default(), Blocks::default());
         let mut budget = self.inner.context_budget;
         for source in &self.inner.context {
@@ -38,7 +42,7 @@ impl Agent {
                 long.unasked += 1;
                 continue;
             }
-            let ask = ContextAsk::new(budget).for_goal(goal);
+            let ask = ContextAsk::new(budget).for_goal(goal).in_conversation(conversation.cloned());
             for block in source.blocks(&ask).await.map_err(Cause::new)? {
                 let blocks = if block.lasts == Lasts::Long { &mut long } else { &mut run };
                 budget -= blocks.add(block, budget);

@@ -27,7 +27,7 @@ impl ContextSource for Echo {
 
 async fn gather(budget: usize, blocks: Vec<ContextBlock>) -> Gathered {
     let agent = Agent::builder(ScriptedModel::new()).instructions("Be brief.").context(Fixed(blocks));
-    agent.context(Echo).context_budget(budget).build().unwrap().gather("Tidy up").await.unwrap()
+    agent.context(Echo).context_budget(budget).build().unwrap().gather("Tidy up", None).await.unwrap()
 }
 
 #[tokio::test]
@@ -47,10 +47,10 @@ async fn what_lasts_stands_before_the_instructions_and_the_rest_apart() {
 #[tokio::test]
 async fn without_sources_there_are_the_instructions_alone() {
     let agent = Agent::builder(ScriptedModel::new()).instructions("Be brief.").build().unwrap();
-    let gathered = agent.gather("Tidy up").await.unwrap();
+    let gathered = agent.gather("Tidy up", None).await.unwrap();
     assert_eq!((gathered.system.as_deref(), gathered.beside), (Some("Be brief."), None));
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
-    assert_eq!(agent.gather("").await.unwrap(), Gathered::default());
+    assert_eq!(agent.gather("", None).await.unwrap(), Gathered::default());
 }
 
 #[tokio::test]

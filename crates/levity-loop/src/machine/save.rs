@@ -58,6 +58,11 @@ impl Talk {
 }
 
 impl AgentMachine {
+    /// The conversation it is part of, by its id.
+    pub(crate) fn conversation(&self) -> Option<&ConversationId> {
+        self.talk().map(Talk::id)
+    }
+
     /// The conversation it is part of.
     pub(crate) fn talk(&self) -> Option<&Talk> {
         self.state.talk.as_ref()

@@ -65,8 +65,11 @@ impl ContextSource for RecallContext {
         }
         let found = self.recall.recall(&self.scopes, &ask.goal, FACTS).await;
         let found = found.map_err(|error| ContextError::new(self.name.clone(), error))?;
+        // What a conversation is about, it knows itself.
+        let other = |fact: &Recalled| fact.conversation.is_none() || fact.conversation != ask.conversation;
+        let facts: Vec<Recalled> = found.facts.into_iter().filter(other).collect();
         let block = |text| ContextBlock::new(self.name.clone(), text).lasting(Lasts::Run);
-        Ok(within(room, &found.facts).map(block).into_iter().collect())
+        Ok(within(room, &facts).map(block).into_iter().collect())
     }
 }
 
