@@ -12,14 +12,14 @@ use crate::Sessions;
 use crate::kept::align;
 
 mod clean;
+mod open;
+mod patience;
 mod turns;
 
 pub use clean::Cleaned;
+pub use open::Open;
+use patience::Patience;
 use turns::{Turn, Turns};
-
-/// How soon to look again whether another process has let go; longer each time, up to the second.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
-const LAST_LOOK: Duration = Duration::from_millis(200);
 
 /// Conversations over a [`MemoryStore`]: one run at a time on each, and those that nobody uses any more go.
 ///
@@ -267,75 +267,6 @@ impl Conversations {
 /// Whether a conversation is too old. Of one that does not say when it was changed, nobody knows.
 fn is_expired(changed: Timestamp, moment: Timestamp) -> bool {
     changed != Timestamp::default() && changed < moment
-}
-
-/// How long there is still to wait.
-struct Patience<'a> {
-    world: &'a dyn World,
-    left: Duration,
-    next: Duration,
-}
-
-impl<'a> Patience<'a> {
-    fn new(conversations: &'a Conversations) -> Self {
-        Self { world: &*conversations.world, left: conversations.max_wait, next: FIRST_LOOK }
-    }
-
-    /// Waits a little, or fails when the time is up.
-    async fn wait(&mut self, error: MemoryError) -> Result<(), MemoryError> {
-        if self.left.is_zero() {
-            return Err(error);
-        }
-        let time = self.next.min(self.left);
-        self.world.sleep(time).await;
-        self.left -= time;
-        self.next = (self.next * 2).min(LAST_LOOK);
-        Ok(())
-    }
-}
-
-/// A conversation that nobody else has until this is dropped.
-pub struct Open {
-    id: ConversationId,
-    remembered: Remembered,
-    conversations: Conversations,
-    // Others in this process get their turn when the store has been let go of.
-    _hold: Hold,
-    _turn: Turn,
-}
-
-impl Open {
-    /// Which.
-    pub fn id(&self) -> &ConversationId {
-        &self.id
-    }
-
-    /// What was loaded.
-    pub fn remembered(&self) -> &Remembered {
-        &self.remembered
-    }
-
-    /// Takes what was loaded out of it, so that nothing is kept twice.
-    pub fn take(&mut self) -> Remembered {
-        std::mem::take(&mut self.remembered)
-    }
-
-    /// Saves a change; one that does not say when is made now.
-    ///
-    /// # Errors
-    /// What the store fails with.
-    pub async fn save(&self, mut change: levity_core::Change) -> Result<(), MemoryError> {
-        if change.when == Timestamp::default() {
-            change.when = self.conversations.world.now();
-        }
-        self.conversations.store.save(&self.id, &change).await
-    }
-}
-
-impl fmt::Debug for Open {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Conversations {

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ mod cache;
 mod disk;
 mod folder;
 mod format;
+mod list;
 mod name;
 
 use folder::{Folder, What};
@@ -64,7 +65,7 @@ impl FileMemory {
     /// # Errors
     /// When the folder can neither be found nor made.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, MemoryError> {
-        let dir = whole(dir.into())?;
+        let dir = whole(&dir.into())?;
         std::fs::create_dir_all(&dir).map_err(|error| {
             let message = format!("the folder `{}` could not be made", dir.display());
             MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
@@ -78,7 +79,7 @@ impl FileMemory {
     /// # Errors
     /// When that is no path of a file.
     pub fn at(file: impl Into<PathBuf>) -> Result<Self, MemoryError> {
-        let file = whole(file.into())?;
+        let file = whole(&file.into())?;
         if file.file_name().and_then(|name| name.to_str()).is_none() {
             let message = format!("`{}` is no path of a file", file.display());
             return Err(MemoryError::new(MemoryErrorKind::Refused, message));
@@ -114,8 +115,8 @@ impl FileMemory {
 }
 
 /// The path from the root, so that the program may change its folder.
-fn whole(path: PathBuf) -> Result<PathBuf, MemoryError> {
-    std::path::absolute(&path).map_err(|error| {
+fn whole(path: &Path) -> Result<PathBuf, MemoryError> {
+    std::path::absolute(path).map_err(|error| {
         let message = format!("`{}` is no path of a memory", path.display());
         MemoryError::new(MemoryErrorKind::Refused, message).with_source(error)
     })

@@ -12,6 +12,8 @@ use crate::blocking::on_thread;
 use crate::durability::Durability;
 
 mod desk;
+mod holds;
+mod index;
 mod place;
 mod reads;
 mod rows;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{
@@ -11,16 +11,13 @@ use levity_core::{
 };
 
 use super::cache::{Cache, Known};
-use super::{disk, format, name};
+use super::{disk, format, list, name};
 use crate::durability::Durability;
 use crate::kept::{self, Kept};
 use crate::owner::{self, Owner};
 
 /// So many locks there are for all conversations of a folder.
 const LOCKS: u64 = 32;
-
-/// The first line of a file is not longer than this.
-const LONGEST_HEAD: u64 = 8 << 10;
 
 /// An id that no file name limits.
 const LONGEST_ID: usize = 1_000;
@@ -180,7 +177,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes a conversation that nobody holds, if it is `wanted`.
+    /// Removes a conversation that nobody holds, unless it was changed since a moment.
     pub(super) fn remove(
         &self,
         id: &ConversationId,
@@ -207,9 +204,9 @@ impl Folder {
         let infos = match &self.what {
             What::One(path) => {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                info(path, name.into()).into_iter().collect()
+                list::info(path, &name.into()).into_iter().collect()
             }
-            What::Many(dir) => many(dir)?,
+            What::Many(dir) => list::many(dir)?,
         };
         Ok(kept::select(infos.into_iter(), query))
     }
@@ -272,35 +269,6 @@ fn read(id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> 
     };
     let read = format::read(id, &bytes, stamp.modified())?;
     Ok(Some(Known { stamp, id: read.id, kept: Arc::new(read.kept) }))
-}
-
-/// All conversations of a folder. One that has gone meanwhile, or cannot be read, does not hide the others.
-fn many(dir: &Path) -> Result<Vec<ConversationInfo>, MemoryError> {
-    let entries = fs::read_dir(dir).map_err(|error| {
-        MemoryError::new(MemoryErrorKind::Io, "the folder of conversations could not be read")
-            .with_source(error)
-    })?;
-    let mut infos = Vec::new();
-    for entry in entries.flatten() {
-        let file = entry.file_name();
-        let id = file.to_str().and_then(|file| file.strip_suffix(".json")).and_then(name::unescape);
-        let Some(id) = id.map(ConversationId::new) else { continue };
-        infos.extend(info(&entry.path(), id.clone()).filter(|info| info.id == id));
-    }
-    Ok(infos)
-}
-
-/// What is known of a conversation without reading all of it, if it can be read. `name` is what it is called if it
-/// does not say so itself.
-fn info(path: &Path, name: ConversationId) -> Option<ConversationInfo> {
-    let (start, stamp) = disk::read_start(path, LONGEST_HEAD).ok()??;
-    let line = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-    if let Some(info) = format::head(line) {
-        return Some(info);
-    }
-    let (bytes, _) = disk::read(path).ok()??;
-    let read = format::read(&name, &bytes, stamp.modified()).ok()?;
-    Some(read.kept.info(read.id.as_ref().unwrap_or(&name)))
 }
 
 fn another(id: &ConversationId) -> MemoryError {

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use super::place::Place;
 use super::rows::{self, Fault};
 use super::writer::{Held, Reply, Work, Writer, owners};
+use super::{holds, index};
 use crate::durability::Durability;
 use crate::owner::Owner;
 
@@ -90,7 +91,7 @@ impl Desk {
         }
         self.execute("BEGIN IMMEDIATE")?;
         if self.owner.is_none()
-            && let Some(writer) = works.iter().find_map(holds)
+            && let Some(writer) = works.iter().find_map(holder_of)
         {
             self.appear(writer)?;
         }
@@ -101,7 +102,7 @@ impl Desk {
     fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), MemoryError> {
         let owner =
             Owner::new(&self.owners).map_err(|error| self.place.failed_io("locked for holding", error))?;
-        self.write(|connection| rows::forget_the_dead(connection, &self.owners))?;
+        self.write(|connection| holds::forget_the_dead(connection, &self.owners))?;
         owners().push((owner.id, Arc::downgrade(writer)));
         self.owner = Some(owner);
         Ok(())
@@ -148,10 +149,10 @@ impl Desk {
                 answered(reply, done)
             }
             Work::Index { id, reply } => {
-                answered(reply, self.run(failed, |desk| rows::index(desk.open()?, &id)))
+                answered(reply, self.run(failed, |desk| index::index(desk.open()?, &id)))
             }
             Work::Unindex { id, before, reply } => {
-                answered(reply, self.run(failed, |desk| rows::unindex(desk.open()?, &id, before)))
+                answered(reply, self.run(failed, |desk| index::unindex(desk.open()?, &id, before)))
             }
             Work::Hold { id, writer, reply } => {
                 let done = self.run(failed, |desk| desk.hold(&id));
@@ -185,7 +186,7 @@ impl Desk {
     /// Who holds a conversation.
     fn holder(&self, id: &ConversationId) -> Result<Option<i64>, Fault> {
         let mine = self.owner.as_ref().map(|owner| owner.id);
-        rows::holder(self.open()?, id, mine, &self.owners)
+        holds::holder(self.open()?, id, mine, &self.owners)
     }
 
     /// Holds a conversation, or says who does.
@@ -194,12 +195,12 @@ impl Desk {
             return Ok(Err(owner));
         }
         let mine = self.owner.as_ref().map_or(0, |owner| owner.id);
-        rows::hold(self.open()?, id, mine).map(Ok)
+        holds::hold(self.open()?, id, mine).map(Ok)
     }
 
     fn release(&self, connection: &Connection, id: &ConversationId) -> rusqlite::Result<()> {
         let mine = self.owner.as_ref().map_or(0, |owner| owner.id);
-        rows::release(connection, id, mine)
+        holds::release(connection, id, mine)
     }
 
     fn open(&self) -> Result<&Connection, MemoryError> {
@@ -229,7 +230,7 @@ fn must_last(work: &Work) -> bool {
     matches!(work, Work::Save { .. } | Work::Trim { .. } | Work::Remove { .. })
 }
 
-fn holds(work: &Work) -> Option<&Arc<Writer>> {
+fn holder_of(work: &Work) -> Option<&Arc<Writer>> {
     match work {
         Work::Hold { writer, .. } => Some(writer),
         _ => None,

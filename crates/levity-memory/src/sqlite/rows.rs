@@ -1,14 +1,13 @@
 //! What is in the tables, and how it is changed. All of it happens within a transaction.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::index;
+use crate::json;
 use crate::kept::{Verdict, judge};
-use crate::words::searchable;
-use crate::{json, owner};
 
 /// An index of ids has to stay small.
 const LONGEST_ID: usize = 1_000;
@@ -17,17 +16,10 @@ const LONGEST_ID: usize = 1_000;
 const LONGEST: usize = 500_000_000;
 
 /// So many positions a conversation has: its key and a position make up the place of a message.
-const POSITIONS: u64 = 1 << 32;
+pub(super) const POSITIONS: u64 = 1 << 32;
 
 /// And so many conversations a file has.
 const KEYS: i64 = (1 << 31) - 1;
-
-/// So many messages, and about so many bytes of them, are made known to the search in one go.
-const PORTION: i64 = 500;
-const PORTION_BYTES: usize = 4 << 20;
-
-/// So many messages are taken away from the search in one go.
-const FEW: u64 = 100;
 
 /// Why something was not written.
 pub(super) enum Fault {
@@ -265,111 +257,8 @@ pub(super) fn remove(
 
 /// Removes messages up to before a position, and what the search knows of them.
 fn erase(connection: &Connection, id: &ConversationId, row: &Row, before: u64) -> Result<(), Fault> {
-    unknow(connection, id, row, row.words_from + row.indexed_before(before))?;
+    index::unknow(connection, id, row, row.words_from + row.indexed_before(before))?;
     let sql = "DELETE FROM messages WHERE place >= ?1 AND place < ?2";
     connection.prepare_cached(sql)?.execute([place(row.key, row.first), place(row.key, before)])?;
-    Ok(())
-}
-
-/// Takes what the search knows of messages up to before a position away from it. That takes far longer than
-/// removing the messages, since the index is cleaned word by word.
-fn unknow(connection: &Connection, id: &ConversationId, row: &Row, to: u64) -> Result<(), Fault> {
-    let sql = "INSERT INTO words (words, rowid, text) VALUES ('delete', ?1, ?2)";
-    let mut forget = connection.prepare_cached(sql)?;
-    let mut from = row.words_from;
-    while from < to {
-        let end = to.min(from + portion(connection, row.key, from)?);
-        // The index has to be told what it knew of each.
-        for (at, message) in (from..).zip(messages(connection, id, row.key, (from, end))?) {
-            forget.execute(params![place(row.key, at), searchable(&message)])?;
-        }
-        from = end;
-    }
-    Ok(())
-}
-
-/// Takes some of what the search knows of messages before a position away from it, and says whether few are left.
-pub(super) fn unindex(connection: &Connection, id: &ConversationId, before: u64) -> Result<bool, Fault> {
-    let few = |row: &Row| row.indexed_before(before) <= FEW;
-    let Some(row) = find(connection, id)?.filter(|row| !few(row)) else { return Ok(true) };
-    let to = row.words_from + FEW;
-    unknow(connection, id, &row, to)?;
-    let sql = "UPDATE conversations SET words_from = ?2 WHERE key = ?1";
-    connection.prepare_cached(sql)?.execute(params![row.key, signed(to)])?;
-    Ok(few(&Row { words_from: to, ..row }))
-}
-
-/// Makes some messages known to the search, and says whether all are.
-pub(super) fn index(connection: &Connection, id: &ConversationId) -> Result<bool, Fault> {
-    let Some(mut row) = find(connection, id)?.filter(|row| !row.is_indexed()) else { return Ok(true) };
-    let (from, to) = if row.words_from > row.first {
-        // A removal was given up half-way.
-        let from = row.first.max(row.words_from.saturating_sub(FEW));
-        (from, std::mem::replace(&mut row.words_from, from))
-    } else {
-        let to = row.next.min(row.words_to + portion(connection, row.key, row.words_to)?);
-        (std::mem::replace(&mut row.words_to, to), to)
-    };
-    let mut insert = connection.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?;
-    for (at, message) in (from..).zip(messages(connection, id, row.key, (from, to))?) {
-        insert.execute(params![place(row.key, at), searchable(&message)])?;
-    }
-    let sql = "UPDATE conversations SET words_from = ?2, words_to = ?3 WHERE key = ?1";
-    connection.prepare_cached(sql)?.execute(params![
-        row.key,
-        signed(row.words_from),
-        signed(row.words_to)
-    ])?;
-    Ok(row.is_indexed())
-}
-
-/// How many messages from a position on are not too many for one go; one at least.
-fn portion(connection: &Connection, key: i64, from: u64) -> rusqlite::Result<u64> {
-    let sql =
-        "SELECT octet_length(message) FROM messages WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3";
-    let mut select = connection.prepare_cached(sql)?;
-    let mut rows = select.query([place(key, from), place(key, POSITIONS), PORTION])?;
-    let (mut count, mut bytes) = (0, 0);
-    while let Some(row) = rows.next()? {
-        bytes += usize::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
-        count += 1;
-        if bytes > PORTION_BYTES {
-            break;
-        }
-    }
-    Ok(count.max(1))
-}
-
-/// Who holds a conversation, if whoever does is alive.
-pub(super) fn holder(
-    connection: &Connection,
-    id: &ConversationId,
-    mine: Option<i64>,
-    owners: &Path,
-) -> Result<Option<i64>, Fault> {
-    let mut select = connection.prepare_cached("SELECT owner FROM holds WHERE id = ?1")?;
-    let holder: Option<i64> = select.query_row([id.as_str()], |row| row.get(0)).optional()?;
-    Ok(holder.filter(|holder| Some(*holder) == mine || owner::is_alive(owners, *holder)))
-}
-
-pub(super) fn hold(connection: &Connection, id: &ConversationId, mine: i64) -> Result<(), Fault> {
-    check_id(id)?;
-    let sql = "INSERT OR REPLACE INTO holds (id, owner) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine])?;
-    Ok(())
-}
-
-pub(super) fn release(connection: &Connection, id: &ConversationId, mine: i64) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM holds WHERE id = ?1 AND owner = ?2";
-    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine]).map(drop)
-}
-
-/// Takes away what was held by owners who are gone.
-pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
-    let mut select = connection.prepare("SELECT DISTINCT owner FROM holds")?;
-    let all = select.query_map([], |row| row.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
-    for dead in all.into_iter().filter(|owner| !owner::is_alive(owners, *owner)) {
-        connection.execute("DELETE FROM holds WHERE owner = ?1", [dead])?;
-    }
     Ok(())
 }

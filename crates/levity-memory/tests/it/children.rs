@@ -113,7 +113,7 @@ async fn write(store: Arc<dyn MemoryStore>) {
         println!("saved {number}");
         end += BATCH;
         store.trim(&id, end.saturating_sub(BATCH * LEFT)).await.unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             store.search(&id, "message", 1).await.unwrap();
             let at = store.load(&other, 0).await.unwrap().end;
             store.save(&other, &Change::at(at).with_messages(batch(0))).await.unwrap();

@@ -16,10 +16,10 @@ async fn texts(store: &dyn MemoryStore, id: &str) -> Vec<String> {
     read.iter().map(|(_, message)| message.text().into_owned()).collect()
 }
 
-/// Two processes, and this one, each with the same task.
-async fn together(task: &str, kind: Kind, dir: &Path, mine: impl Future<Output = ()>) {
+/// Two processes with the same task, and what this one does meanwhile. All of them find no store at first.
+async fn together(task: &str, kind: Kind, dir: &Path, mine: impl AsyncFnOnce(Arc<dyn MemoryStore>)) {
     let children: Vec<_> = (0..2).map(|_| start(task, kind, dir)).collect();
-    mine.await;
+    mine(kind.open(dir)).await;
     for mut child in children {
         let output = tokio::task::spawn_blocking(move || child.0.wait());
         assert!(output.await.unwrap().unwrap().success());
@@ -28,8 +28,8 @@ async fn together(task: &str, kind: Kind, dir: &Path, mine: impl Future<Output =
 
 async fn two_processes(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
+    together("race", kind, dir.path(), async |store| race(&*store, 40).await).await;
     let store = kind.open(dir.path());
-    together("race", kind, dir.path(), race(&*store, 40)).await;
     let raced = texts(&*store, "raced").await;
     let length = BATCH as usize + 1;
     assert_eq!(raced.len(), 3 * 40 * length);
@@ -42,7 +42,7 @@ async fn two_processes(kind: Kind) {
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [40, 40, 40]);
 
-    together("share", kind, dir.path(), share(store.clone(), 15)).await;
+    together("share", kind, dir.path(), async |store| share(store, 15).await).await;
     let shared = texts(&*store, "shared").await;
     assert_eq!(shared.len(), 3 * 15 * 2);
     assert!(shared.chunks(2).all(|run| run[0] == run[1]), "no run comes between the saves of another");
