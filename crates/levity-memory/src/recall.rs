@@ -136,7 +136,7 @@ impl Recall {
     }
 
     /// Keeps a fact: a short text, and where it comes from. The same text again in the same scope is the same fact,
-    /// with the new source and date.
+    /// with the new source and date. White space around it is no part of it.
     ///
     /// # Errors
     /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its source longer than
@@ -280,7 +280,12 @@ impl Recall {
         work: impl FnOnce(&File) -> Result<T, MemoryError> + Send + 'static,
     ) -> Result<T, MemoryError> {
         let file = self.file.clone();
-        let work = move || work(&file);
+        let turn = file.turn.clone().acquire_owned().await;
+        let work = move || {
+            let done = work(&file);
+            drop(turn);
+            done
+        };
         match tokio::runtime::Handle::try_current() {
             Ok(handle) => handle.spawn_blocking(work).await.unwrap_or_else(|gone| {
                 let message = "the runtime ended before the facts were read or written";

@@ -141,7 +141,7 @@ impl Tokens {
     /// Joins neighbours, those first that come first in the list of pairs.
     fn join(&self, tokens: Vec<u32>) -> Vec<u32> {
         let mut chain = Chain::new(tokens);
-        let mut pairs = BinaryHeap::new();
+        let mut pairs = Pairs::new();
         for at in 0..chain.tokens.len() {
             self.push(&chain, at, &mut pairs);
         }
@@ -160,13 +160,16 @@ impl Tokens {
         chain.tokens.into_iter().flatten().collect()
     }
 
-    fn push(&self, chain: &Chain, left: usize, pairs: &mut BinaryHeap<Reverse<(u32, usize, (u32, u32))>>) {
+    fn push(&self, chain: &Chain, left: usize, pairs: &mut Pairs) {
         let Some(pair) = chain.pair(left) else { return };
         if let Some((rank, _)) = self.merges.get(&pair) {
             pairs.push(Reverse((*rank, left, pair)));
         }
     }
 }
+
+/// Neighbours that can be joined: how early, where, and which they are.
+type Pairs = BinaryHeap<Reverse<(u32, usize, (u32, u32))>>;
 
 /// Tokens of which some were joined to the one before.
 struct Chain {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use levity_core::{MemoryError, MemoryErrorKind};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use tokio::sync::Semaphore;
 
 /// `lvtr`, in the header of every file.
 const APPLICATION: i32 = 0x6c76_7472;
@@ -76,9 +77,16 @@ pub(super) struct File {
     /// Which file that is, whatever else may come to stand there; `None` where nobody can say.
     identity: Option<(u64, u64)>,
     connection: Mutex<Connection>,
+    /// Whose turn it is: those who wait for theirs take up no thread.
+    pub(super) turn: Arc<Semaphore>,
 }
 
 impl File {
+    fn new(path: Option<PathBuf>, connection: Connection) -> Self {
+        let identity = path.as_deref().and_then(identity);
+        Self { path, identity, connection: Mutex::new(connection), turn: Arc::new(Semaphore::new(1)) }
+    }
+
     /// Facts that are gone with the process.
     pub(super) fn in_memory() -> Result<Self, MemoryError> {
         let make = || {
@@ -88,7 +96,7 @@ impl File {
             Ok(connection)
         };
         let connection = make().map_err(|error| failed(None, "made", error))?;
-        Ok(Self { path: None, identity: None, connection: Mutex::new(connection) })
+        Ok(Self::new(None, connection))
     }
 
     /// Opens a file, makes it if there is none, and makes sure that it is one of ours.
@@ -112,8 +120,7 @@ impl File {
         verify(&path, &connection)?;
         // A file is changed only when it is known to be ours, so this comes last.
         use_log(&connection).map_err(|error| failed(Some(&path), "opened", error))?;
-        let identity = identity(&path);
-        let file = Self { path: Some(path), identity, connection: Mutex::new(connection) };
+        let file = Self::new(Some(path), connection);
         // What was forgotten just before a crash may still be in the log.
         let _ = file.settle();
         Ok(file)

@@ -91,9 +91,9 @@ pub(super) fn forget_scope(change: &Connection, scope: i64) -> Result<usize, Fau
     let own = count("SELECT count(*) FROM facts WHERE scope = ?1")?;
     let others = count("SELECT count(*) FROM facts WHERE scope <> ?1")?;
     if own.saturating_mul(DEARER) > others {
-        drop_large(change, scope)?
+        drop_large(change, scope)?;
     } else {
-        drop_small(change, scope)?
+        drop_small(change, scope)?;
     }
     change.execute("DELETE FROM scopes WHERE key = ?1", [scope])?;
     Ok(usize::try_from(own).unwrap_or(0))

@@ -68,9 +68,9 @@ fn cut(word: &str) -> Vec<String> {
         let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         if unspaced {
-            parts.extend(pairs(run))
+            parts.extend(pairs(run));
         } else {
-            parts.push(run.to_owned())
+            parts.push(run.to_owned());
         }
         rest = after;
     }

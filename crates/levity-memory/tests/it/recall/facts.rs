@@ -198,3 +198,18 @@ fn it_works_without_a_runtime() {
     let polled = remember.as_mut().poll(&mut std::task::Context::from_waker(waker));
     assert!(matches!(polled, std::task::Poll::Ready(Ok(_))));
 }
+
+#[test]
+fn many_at_once_take_turns() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let recall = in_memory();
+        let scopes: Vec<_> = (0..500).map(|n| Scope::user(format!("u-{n}"))).collect();
+        let one = async |scope: &Scope| {
+            recall.remember(scope, &format!("Tea of {scope}."), "test").await.unwrap();
+            recall.recall(std::slice::from_ref(scope), "tea", 9).await.unwrap().facts.len()
+        };
+        let found = futures_util::future::join_all(scopes.iter().map(one)).await;
+        assert_eq!(found, vec![1; 500]);
+    });
+}
