@@ -84,7 +84,8 @@ async fn a_long_tool_loop_goes_on_within_its_window() {
 
 #[tokio::test]
 async fn a_summariser_that_fails_does_not_end_the_run() {
-    let failing: [(&str, fn() -> ScriptedModel); 4] = [
+    type Broken = (&'static str, fn() -> ScriptedModel);
+    let failing: [Broken; 4] = [
         ("gave no reply", || ScriptedModel::new().fail(ModelErrorKind::Server)),
         ("empty", || ScriptedModel::new().reply("  \n")),
         ("longer than", || ScriptedModel::new().reply("much ".repeat(20_000))),

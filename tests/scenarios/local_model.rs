@@ -3,9 +3,12 @@
 //! `LEVITY_TEST_BASE_URL` names a llama.cpp server, or another one that speaks chat completions, Responses and
 //! Messages; `LEVITY_TEST_MODEL` its model.
 
+use std::sync::{Arc, Mutex};
+
 use levity::agent::AgentBuilder;
-use levity::core::{Delta, EventKind, Options, Status, ToolChoice};
+use levity::core::{Delta, EventKind, MemoryStore as _, Options, Status, ToolChoice};
 use levity::llm::{ModelExt as _, Models};
+use levity::memory::{InMemory, Window};
 use levity::prelude::*;
 
 /// What a small model needs to be told.
@@ -109,4 +112,37 @@ async fn a_real_model_calls_a_tool_by_schema_alone() {
     let [name, ..] = names(&url, &model);
     let model = Models::new().model(&name).unwrap().text_tools().structured();
     ask(Agent::builder(model).single_tool(), "What is 12*7?", "calculator", "84").await;
+}
+
+#[tokio::test]
+async fn a_real_model_sums_up_what_has_left_its_window() {
+    let Some((url, model)) = server() else { return };
+    let [name, ..] = names(&url, &model);
+    let mut options = Options::new();
+    (options.temperature, options.max_tokens) = (Some(0.0), Some(60));
+    let store = Arc::new(InMemory::new());
+    let agent = Agent::builder(Models::new().model(&name).unwrap())
+        .instructions("Answer in one short sentence.")
+        .options(options)
+        .memory(store.clone())
+        .window(Window::new().messages(4))
+        .build()
+        .unwrap();
+    let compacted = Arc::new(Mutex::new(Vec::new()));
+    for goal in ["My boat is called Kestrel.", "It is green.", "It is nine metres long.", "What is a harbour?"] {
+        let seen = compacted.clone();
+        let run = agent.run(goal).conversation("c").on_event(move |event| {
+            if let EventKind::Compacted(done) = &event.kind {
+                seen.lock().unwrap().push(done.clone());
+            }
+        });
+        let answer = run.await.unwrap_or_else(|error| panic!("{goal}: {error:?}"));
+        assert!(!answer.text().is_empty());
+    }
+    let compacted = compacted.lock().unwrap().clone();
+    assert!(!compacted.is_empty() && compacted.iter().all(|done| done.fell_back.is_none()), "{compacted:?}");
+    let kept = store.load(&"c".into(), 100).await.unwrap();
+    let summary = kept.summary.unwrap();
+    assert!((3..=120).contains(&summary.text.split_whitespace().count()), "{summary:?}");
+    assert!(kept.end == 8 && kept.messages.len() as u64 == 8 - summary.upto, "{}", summary.upto);
 }
