@@ -129,7 +129,9 @@ async fn a_real_model_sums_up_what_has_left_its_window() {
         .build()
         .unwrap();
     let compacted = Arc::new(Mutex::new(Vec::new()));
-    for goal in ["My boat is called Kestrel.", "It is green.", "It is nine metres long.", "What is a harbour?"] {
+    for goal in
+        ["My boat is called Kestrel.", "It is green.", "It is nine metres long.", "What is a harbour?"]
+    {
         let seen = compacted.clone();
         let run = agent.run(goal).conversation("c").on_event(move |event| {
             if let EventKind::Compacted(done) = &event.kind {

@@ -106,10 +106,22 @@ impl Window {
     /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what the conversation
     /// holds.
     pub fn show(&self, messages: &[Arc<Message>], summary: Option<&str>, counter: &Counter) -> Shown {
+        self.show_pinned(messages, &[], summary, counter)
+    }
+
+    /// The same, with those messages in any case that stand at the places `pins`; one that calls tools or answers a call
+    /// cannot be pinned.
+    pub fn show_pinned(
+        &self,
+        messages: &[Arc<Message>],
+        pins: &[usize],
+        summary: Option<&str>,
+        counter: &Counter,
+    ) -> Shown {
         let before = View::new(summary.map(Into::into));
-        let fit = self.fit_to(messages, messages.len(), &[], &before, counter, false);
+        let fit = self.fit_to(messages, messages.len(), pins, &before, counter, false);
         let (view, fits) = fit.map_or((before, true), |fit| (fit.view, fit.fits));
-        let history = view.show(messages, &[], "");
+        let history = view.show(messages, pins, "");
         Shown {
             left_out: view.start(),
             shortened: view.shortened(),

@@ -43,6 +43,14 @@ fn the_last_messages_are_shown_after_the_summary() {
 }
 
 #[test]
+fn what_is_pinned_is_shown_first() {
+    let messages: Vec<Arc<Message>> = (0..30).map(|n| Message::user(format!("m{n}")).into()).collect();
+    let shown = Window::new().messages(2).show_pinned(&messages, &[3, 29], Some("Before."), &Counter::new());
+    let texts: Vec<_> = shown.history.messages().iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!(texts, ["m3", "Previous Summary: Before.", "m28", "m29"]);
+}
+
+#[test]
 fn a_call_and_its_result_leave_together() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..6).for_each(|n| messages.extend(call(n, "x", "y")));
