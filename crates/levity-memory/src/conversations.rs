@@ -149,7 +149,7 @@ impl Conversations {
             let hold = self.hold(id, &mut patience).await?;
             let mut remembered = self.store.load(id, limit).await?;
             let Some(moment) = self.expired(&remembered) else {
-                remembered.first = self.bound(id, &remembered).await?;
+                remembered.first = self.bound(id, &remembered).await;
                 align(&mut remembered.messages);
                 let conversations = self.clone();
                 return Ok(Open { id: id.clone(), remembered, conversations, _hold: hold, _turn: turn });
@@ -193,17 +193,17 @@ impl Conversations {
     }
 
     /// Trims what is too old, and says where the conversation begins then.
-    async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> Result<u64, MemoryError> {
+    async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> u64 {
         let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
         let end = remembered.end;
         let summarised = end.saturating_sub(self.max_messages).min(upto);
         let before = summarised.max(end.saturating_sub(self.max_messages.saturating_mul(2)));
         // A tenth at a time, since wiping costs more than the few messages of a run are worth.
         if before.saturating_sub(remembered.first) < (self.max_messages / 10).max(1) {
-            return Ok(remembered.first);
+            return remembered.first;
         }
-        self.store.trim(id, before).await?;
-        Ok(before)
+        // A conversation that is too long is better than none; it is tried again the next time.
+        self.store.trim(id, before).await.map_or(remembered.first, |()| before)
     }
 
     /// Waits until nobody else has the conversation, removes it, and says whether there was one.

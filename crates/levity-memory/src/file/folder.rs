@@ -188,16 +188,26 @@ impl Folder {
         if self.is_held(&spot) {
             return Err(MemoryError::busy(id));
         }
-        let Some(known) = self.find(id, &spot)? else { return Ok(false) };
-        if unchanged_since.is_some_and(|moment| known.kept.changed >= moment) {
-            return Ok(false);
-        }
+        let Some(known) = self.find(id, &spot)? else {
+            // Somebody may have been killed during the first save.
+            let left = unchanged_since.is_none() && !spot.path.exists();
+            return if left { self.erase(id, &spot) } else { Ok(false) };
+        };
+        let old = unchanged_since.is_none_or(|moment| known.kept.changed < moment);
+        if old { self.erase(id, &spot) } else { Ok(false) }
+    }
+
+    /// Removes all that there is of a conversation, and says whether it was there.
+    fn erase(&self, id: &ConversationId, spot: &Spot) -> Result<bool, MemoryError> {
         self.cache.remove(&spot.name);
-        let removed = disk::remove(&spot.beside).and_then(|_| disk::remove(&spot.path)).and_then(|removed| {
+        let erase = || {
+            disk::remove(&self.hold_path(spot))?;
+            disk::remove(&spot.beside)?;
+            let removed = disk::remove(&spot.path)?;
             disk::sync_name(&spot.path, self.durability)?;
             Ok(removed)
-        });
-        removed.map_err(|error| failed(id, "removed", error))
+        };
+        erase().map_err(|error| failed(id, "removed", error))
     }
 
     pub(super) fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {

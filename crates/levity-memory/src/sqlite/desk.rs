@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{ConversationId, MemoryError, MemoryErrorKind};
+use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use rusqlite::Connection;
 
 use super::place::Place;
@@ -141,12 +141,14 @@ impl Desk {
                 answered(reply, done.map(drop))
             }
             Work::Remove { id, unchanged_since, reply } => {
-                let done = self.run(failed, |desk| match desk.holder(&id)? {
-                    Some(owner) => Ok(Err(owner)),
-                    None => rows::remove(desk.open()?, &id, unchanged_since).map(Ok),
+                let done = self.run(failed, |desk| desk.remove(&id, unchanged_since));
+                let removed = done.map(|done| {
+                    done.map(|(removed, wipe)| {
+                        self.unwiped |= wipe;
+                        removed
+                    })
                 });
-                self.unwiped |= matches!(done, Ok(Ok(true)));
-                answered(reply, done)
+                answered(reply, removed)
             }
             Work::Index { id, reply } => {
                 answered(reply, self.run(failed, |desk| index::index(desk.open()?, &id)))
@@ -187,6 +189,20 @@ impl Desk {
     fn holder(&self, id: &ConversationId) -> Result<Option<i64>, Fault> {
         let mine = self.owner.as_ref().map(|owner| owner.id);
         holds::holder(self.open()?, id, mine, &self.owners)
+    }
+
+    /// Removes a conversation, or says who holds it. It says whether there was one, and whether anything was removed.
+    fn remove(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Option<Timestamp>,
+    ) -> Result<Result<(bool, bool), i64>, Fault> {
+        if let Some(owner) = self.holder(id)? {
+            return Ok(Err(owner));
+        }
+        let removed = rows::remove(self.open()?, id, unchanged_since)?;
+        let cleared = (removed || unchanged_since.is_none()) && holds::clear(self.open()?, id)?;
+        Ok(Ok((removed, removed || cleared)))
     }
 
     /// Holds a conversation, or says who does.

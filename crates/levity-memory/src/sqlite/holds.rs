@@ -41,3 +41,9 @@ pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlit
     }
     Ok(())
 }
+
+/// Takes away what somebody who is gone has left of holding a conversation.
+pub(super) fn clear(connection: &Connection, id: &ConversationId) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM holds WHERE id = ?1";
+    Ok(connection.prepare_cached(sql)?.execute([id.as_str()])? > 0)
+}

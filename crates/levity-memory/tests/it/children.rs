@@ -112,8 +112,10 @@ async fn write(store: Arc<dyn MemoryStore>) {
         store.save(&id, &Change::at(end).with_messages(batch(number)).with_summary(summary)).await.unwrap();
         println!("saved {number}");
         end += BATCH;
-        store.trim(&id, end.saturating_sub(BATCH * LEFT)).await.unwrap();
-        if number.is_multiple_of(3) {
+        if number.is_multiple_of(4) {
+            store.trim(&id, end.saturating_sub(BATCH * LEFT)).await.unwrap();
+        }
+        if number.is_multiple_of(5) {
             store.search(&id, "message", 1).await.unwrap();
             let at = store.load(&other, 0).await.unwrap().end;
             store.save(&other, &Change::at(at).with_messages(batch(0))).await.unwrap();

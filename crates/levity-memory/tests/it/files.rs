@@ -245,3 +245,22 @@ async fn a_change_by_hand_is_seen() {
     store.save(&id, &Change::at(1).with_messages([Message::user("Bye")])).await.unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("Good morning"));
 }
+
+#[tokio::test]
+async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
+    let (dir, store) = folder();
+    let id = ConversationId::new("a");
+    let left = [dir.path().join(".a.json.new"), dir.path().join(".levity/holds/a")];
+    for saved in [false, true] {
+        if saved {
+            store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+        }
+        fs::create_dir_all(dir.path().join(".levity/holds")).unwrap();
+        for path in &left {
+            fs::write(path, "4d").unwrap();
+        }
+        assert!(!store.expire(&id, Timestamp::default()).await.unwrap());
+        assert_eq!(store.forget(&id).await.unwrap(), saved);
+        assert!(left.iter().all(|path| !path.exists()));
+    }
+}

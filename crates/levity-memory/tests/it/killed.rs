@@ -10,7 +10,10 @@ use levity_core::{ConversationId, MemoryErrorKind, MemoryStore};
 
 use crate::children::{BATCH, Kind, LEFT, batch, start};
 
-const KILLS: u64 = 200;
+/// Side by side, since most of the time goes by in waiting for the disk.
+const LANES: u64 = 5;
+/// So many in each lane: 200 in all.
+const KILLS: u64 = 40;
 
 /// The process has come so far that this line is there.
 fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) {
@@ -21,7 +24,15 @@ fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) {
     }
 }
 
-async fn kill_often(kind: Kind) {
+fn kill_often(kind: Kind) {
+    let lane = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(kill_in_turn(kind));
+    };
+    std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
+}
+
+async fn kill_in_turn(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let mut saves = 0;
     for _ in 0..KILLS {
@@ -93,15 +104,15 @@ fn look_into(kind: Kind, dir: &Path) {
     }
 }
 
-#[tokio::test]
-async fn files_survive_being_killed() {
-    kill_often(Kind::Files).await;
+#[test]
+fn files_survive_being_killed() {
+    kill_often(Kind::Files);
 }
 
 #[cfg(feature = "sqlite")]
-#[tokio::test]
-async fn sqlite_survives_being_killed() {
-    kill_often(Kind::Sqlite).await;
+#[test]
+fn sqlite_survives_being_killed() {
+    kill_often(Kind::Sqlite);
 }
 
 async fn hold_elsewhere(kind: Kind) {

@@ -98,6 +98,25 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
 }
 
 #[tokio::test]
+async fn what_somebody_held_who_was_killed_goes_with_the_conversation() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("qfarewellword");
+    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    let by_hand = Connection::open(folder.path()).unwrap();
+    by_hand.execute("INSERT INTO holds (id, owner) VALUES ('qfarewellword', 77)", []).unwrap();
+    assert!(store.forget(&id).await.unwrap());
+    assert!(!folder.has("qfarewellword"));
+    by_hand.execute("INSERT INTO holds (id, owner) VALUES ('qfarewellword', 77)", []).unwrap();
+    drop(store.hold(&id).await.unwrap());
+    by_hand.execute("INSERT INTO holds (id, owner) VALUES ('another', 77)", []).unwrap();
+    drop(folder.store().hold(&id).await.unwrap());
+    let left: i64 =
+        by_hand.query_row("SELECT count(*) FROM holds WHERE owner = 77", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0, "who comes next tidies up");
+}
+
+#[tokio::test]
 async fn a_removal_that_is_given_up_half_way_removes_nothing() {
     let folder = Folder::new();
     let store = folder.store();
