@@ -1,7 +1,7 @@
 """How a conversation in LangGraph's SQLite checkpointer grows, for comparison with `cargo bench --bench memory`.
 
     python3 -m venv peers && peers/bin/pip install langgraph langgraph-checkpoint-sqlite
-    peers/bin/python benches/peers/langgraph.py
+    peers/bin/python benches/peers/langgraph_growth.py
 """
 
 import os
