@@ -213,3 +213,21 @@ fn many_at_once_take_turns() {
         assert_eq!(found, vec![1; 500]);
     });
 }
+
+proptest::proptest! {
+    /// Whatever is kept and whatever is looked for: nothing fails, and a fact with letters in it is found by itself.
+    #[test]
+    fn any_text_is_kept_and_looked_for(text in "\\PC{1,40}|.{1,40}", letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}") {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let recall = in_memory();
+            let fact = format!("{text} {letters}");
+            let kept = recall.remember(&user(), &fact, "test").await.unwrap();
+            recall.recall(&[user()], &text, 5).await.unwrap();
+            let found = recall.recall(&[user()], &letters, 5).await.unwrap();
+            assert_eq!(texts(&found), [fact.trim()], "{letters}");
+            assert!(recall.forget(&[user()], kept.id).await.unwrap());
+            assert_eq!(recall.recall(&[user()], &letters, 5).await.unwrap().facts, []);
+        });
+    }
+}
