@@ -40,6 +40,7 @@
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
 //! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
+//! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
 //! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one; `Recall`, long-term memory.
 //! - `context`: context files and the workspace, for the model to go by.
@@ -71,7 +72,7 @@ pub use levity_loop::{Agent, Answer, Error, Result};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
 #[cfg(feature = "providers")]
-pub use named::{model, model_from_env};
+pub use named::{embedder, model, model_from_env};
 
 pub use {schemars, serde, serde_json};
 

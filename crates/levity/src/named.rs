@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Cause, Model};
+use levity_core::{Cause, Embedder, Model};
 use levity_llm::Chosen;
 
 use crate::{Error, Result};
@@ -42,4 +42,21 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
 /// ```
 pub fn model_from_env() -> Result<Chosen> {
     levity_llm::model_from_env().map_err(|error| Error::NoModel(Cause::new(error)))
+}
+
+/// An embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the environment or a `.env`; for
+/// `Recall::with_embedder`.
+///
+/// # Errors
+/// As [`model`].
+///
+/// ```no_run
+/// # fn main() -> levity::Result<()> {
+/// let embedder = levity::embedder("ollama:nomic-embed-text")?;
+/// # let _ = embedder;
+/// # Ok(())
+/// # }
+/// ```
+pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>> {
+    levity_llm::embedder(name).map_err(|error| Error::NoModel(Cause::new(error)))
 }

@@ -2,7 +2,7 @@ use levity_core::{ContextAsk, ContextSource, Lasts};
 use levity_memory::{Recall, Scope};
 use levity_test::conformance;
 
-use super::{in_memory, user};
+use super::{in_memory, open, user};
 
 async fn filled() -> Recall {
     let recall = in_memory();
@@ -87,4 +87,23 @@ async fn it_keeps_the_contract() {
     let recall = filled().await;
     conformance::context_source(|| recall.context([user()])).await;
     conformance::context_source_for("green tea", || recall.context([user()])).await;
+}
+
+#[tokio::test]
+async fn a_run_can_do_without_facts_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("facts.db");
+    let recall = open(&path);
+    recall.remember(&Scope::user("u"), "Has a boat.", "test").await.unwrap();
+    // More than is kept in memory, so that the file has to be read.
+    for n in 0..400 {
+        let long = format!("{n} {}", "x".repeat(8_000));
+        recall.remember(&Scope::user("u"), &long, "test").await.unwrap();
+    }
+    for file in [path.clone(), folder.path().join("facts.db-wal")] {
+        std::fs::write(file, [7; 100_000]).unwrap();
+    }
+    let ask = ContextAsk::new(1_000).for_goal("boat");
+    let blocks = recall.context([Scope::user("u")]).blocks(&ask).await.unwrap();
+    assert!(blocks[0].text.contains("cannot be read"), "{blocks:?}");
 }
