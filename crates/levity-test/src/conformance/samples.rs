@@ -21,7 +21,8 @@ pub(super) fn messages() -> Vec<Arc<Message>> {
     let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5.25, "deep": {"list": [[], {}]}}));
     let output =
         ToolOutput::value(json!({"sum": 7.25})).with_media(Media::bytes("image/png", vec![0, 255, 7]));
-    let result = ToolResult::new(&call, Ok(output));
+    let mut result = ToolResult::new(&call, Ok(output));
+    result.whole = Some(ODD_TEXT.repeat(3).into());
     let picture = Part::Media(Media::url("image/jpeg", "https://example.org/a.jpg"));
     [
         Message::new(Role::User, [Part::text(ODD_TEXT), picture]),
