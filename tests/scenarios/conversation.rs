@@ -377,7 +377,7 @@ async fn a_conversation_needs_a_memory() {
     let error = agent.run("Hello").conversation("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Memory);
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("add one with `.memory(..)`"), "{source}");
+    assert!(source.contains("give it one (`.memory(..)`"), "{source}");
 }
 
 #[tokio::test]

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use levity::agent::AgentBuilder;
 use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _, Models};
+use levity::memory::Conversations;
 use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
@@ -68,6 +70,13 @@ async fn add(
 impl AgentArgs {
     /// The agent, driven by this runtime.
     pub(crate) fn build(&self, runtime: Runtime) -> Result<Agent, String> {
+        let world = runtime.world().clone();
+        let kept = self.memory.as_deref().map(memory::open).transpose()?;
+        self.build_with(runtime, kept.map(|store| memory::conversations(store, world)))
+    }
+
+    /// The agent, with conversations that are kept there.
+    pub(crate) fn build_with(&self, runtime: Runtime, kept: Option<Conversations>) -> Result<Agent, String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
@@ -78,8 +87,8 @@ impl AgentArgs {
             .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
             .max_turns(self.max_turns)
-            .conversations(memory::conversations(self.memory.as_deref(), runtime.world().clone())?)
             .runtime(runtime);
+        let agent = kept.into_iter().fold(agent, AgentBuilder::conversations);
         let agent = self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))?;
         agent.build().map_err(|error| chain(&error))
     }

@@ -44,7 +44,11 @@ struct Talk {
 
 impl Talk {
     fn open(args: &Chat) -> Result<Self, String> {
-        let agent = args.agent.build(Runtime::new())?;
+        let runtime = Runtime::new();
+        // Without a place, a conversation ends with the program.
+        let store = args.agent.memory.as_deref().map_or_else(|| Ok(memory::in_memory()), memory::open)?;
+        let conversations = memory::conversations(store, runtime.world().clone());
+        let agent = args.agent.build_with(runtime, Some(conversations))?;
         let kept = args.agent.memory.as_deref();
         let id = memory::conversation(kept, args.conversation.as_deref(), &agent);
         if kept.is_some() {

@@ -42,10 +42,14 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
     })
 }
 
-/// Conversations that stay until they are forgotten; without a place, until the program ends.
-pub(crate) fn conversations(path: Option<&Path>, world: Arc<dyn World>) -> Result<Conversations, String> {
-    let store = path.map_or_else(|| Ok(Arc::new(InMemory::new()) as Arc<dyn MemoryStore>), open)?;
-    Ok(Conversations::shared(store, world).never_expire())
+/// Conversations that stay until they are forgotten.
+pub(crate) fn conversations(store: Arc<dyn MemoryStore>, world: Arc<dyn World>) -> Conversations {
+    Conversations::shared(store, world).never_expire()
+}
+
+/// A store that ends with the program.
+pub(crate) fn in_memory() -> Arc<dyn MemoryStore> {
+    Arc::new(InMemory::new())
 }
 
 /// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.

@@ -93,6 +93,7 @@ impl AgentExecutor {
 }
 
 fn no_memory() -> MemoryError {
-    let message = "the agent has no memory to keep conversations in; add one with `.memory(..)`";
+    let message =
+        "the agent has no memory to keep conversations in; give it one (`.memory(..)`, or `--memory`)";
     MemoryError::new(MemoryErrorKind::Refused, message)
 }

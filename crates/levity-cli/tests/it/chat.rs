@@ -19,7 +19,7 @@ fn chat(args: &[&str], lines: &str) -> Output {
     output
 }
 
-fn script(name: &str, steps: &str) -> String {
+pub(crate) fn script(name: &str, steps: &str) -> String {
     file(name, steps).to_str().unwrap().to_owned()
 }
 

@@ -10,6 +10,7 @@ use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use serde_json::json;
 
+use crate::chat::script;
 use crate::{Place, check, levity, text};
 
 fn conversations(place: &Place, args: &[&str]) -> Output {
@@ -70,4 +71,23 @@ async fn conversations_are_listed_shown_and_forgotten() {
         check(&forgot, 1, "forgot many");
         assert_eq!(text(&conversations(&place, &["list"])).lines().count(), 1);
     }
+}
+
+#[test]
+fn a_run_in_a_conversation_is_resumed_with_its_memory() {
+    let (journal, memory) = (Place::new("talk-runs"), Place::new("talk-memory"));
+    let (journal, memory) = (journal.0.to_str().unwrap(), memory.0.to_str().unwrap());
+    let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;
+    let script = script("talk-asks.json", steps);
+    let base = ["--script", &script, "--ask", "add", "--memory", memory];
+    let run =
+        [&["run", "Add.", "--journal", journal, "--id", "r", "--park", "--conversation", "c"], &base[..]];
+    assert_eq!(levity(&run.concat()).status.code(), Some(3), "it waits for an answer");
+    let resume = ["runs", "resume", "r", "--journal", journal, "--script", &script, "--ask", "add"];
+    check(&levity(&resume), 1, "or `--memory`");
+    assert!(levity(&["runs", "approve", "r", "--journal", journal]).status.success());
+    let resumed = levity(&[&resume[..], &["--memory", memory]].concat());
+    assert!(text(&resumed).contains("Three."), "{resumed:?}");
+    let shown = text(&levity(&["conversations", "show", "c", "--memory", memory]));
+    assert_eq!(shown.lines().count(), 4, "{shown}");
 }
