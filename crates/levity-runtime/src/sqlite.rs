@@ -83,14 +83,7 @@ impl SqliteJournal {
     /// When the file cannot be opened or made, and when it is no journal that this version can read:
     /// [`Version`](JournalErrorKind::Version) or [`Damaged`](JournalErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let mut place = Place {
-            path: file::whole(&path.into())?,
-            file: None,
-            durability: Durability::default(),
-            lease: LEASE,
-            world: Arc::new(SystemWorld),
-        };
-        let checked = place.make()?;
+        let (place, checked) = Place::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
         journal.store.readers.keep(checked);
         Ok(journal)
@@ -222,7 +215,7 @@ impl fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = &self.store.place;
         f.debug_struct("SqliteJournal")
-            .field("path", &place.path)
+            .field("path", &place.path())
             .field("durability", &place.durability)
             .field("lease", &place.lease)
             .finish_non_exhaustive()

@@ -1,0 +1,117 @@
+//! What SQLite is told, and what it is asked.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+use crate::Format;
+
+/// How long to wait for another process that writes.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before trying again.
+pub const PAUSE: Duration = Duration::from_millis(1);
+
+/// Tables that are gone with the connection.
+///
+/// # Errors
+/// When SQLite has no memory for them.
+pub fn in_memory(format: &Format) -> rusqlite::Result<Connection> {
+    let mut connection = Connection::open_in_memory()?;
+    set_up(&mut connection, format)?;
+    create(&mut connection, format)?;
+    Ok(connection)
+}
+
+/// Opens what is there, or makes it.
+pub(crate) fn connect(path: &Path, create: bool, format: &Format) -> rusqlite::Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    set_up(&mut connection, format)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(try_again))?;
+    connection.set_prepared_statement_cache_capacity(32);
+    // What a savepoint may have to take back is kept in memory, and in no file of its own.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "wal_autocheckpoint", format.log_pages)?;
+    connection.pragma_update(None, "journal_size_limit", format.log_pages * 4096)?;
+    // A file from elsewhere must not make us run what its tables say.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "secure_delete", format.overwrites)
+}
+
+/// All of it in one transaction, so that a file has either everything or nothing. Only then does it get a log
+/// beside it: what the header says is in the file itself from the start.
+pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let there: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if there == 0 {
+        change.execute_batch(format.tables)?;
+        change.pragma_update(None, "application_id", format.application)?;
+        change.pragma_update(None, "user_version", format.version)?;
+    }
+    change.commit()
+}
+
+/// Lets others read while somebody writes. SQLite does not wait for others by itself here.
+pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
+    let set =
+        || connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
+    for _ in 0..PATIENCE.as_millis() / 10 {
+        match set() {
+            Err(error) if is_busy(&error) => sleep(Duration::from_millis(10)),
+            other => return other.map(drop),
+        }
+    }
+    set().map(drop)
+}
+
+/// The program and the format that the header names. It is read by SQLite, since closing a file takes this process's
+/// locks on it away, and immutably, since even a reader may change a file.
+pub(crate) fn peek(path: &Path) -> rusqlite::Result<(i32, i32)> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(immutable(path), flags)?;
+    // Without this, a file that is just growing is taken for a broken one.
+    connection.pragma_update(None, "writable_schema", true)?;
+    marks(&connection)
+}
+
+/// The program and the format that a file names.
+pub(crate) fn marks(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    let value = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+    Ok((value("application_id")?, value("user_version")?))
+}
+
+/// The name by which SQLite opens a file that nobody changes.
+fn immutable(path: &Path) -> String {
+    let mut name = String::from(if cfg!(windows) { "file:///" } else { "file://" });
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'\\' if cfg!(windows) => name.push('/'),
+            b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
+            byte => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name.push_str("?immutable=1");
+    name
+}
+
+/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
+/// seconds, the moments between the transactions of others who write without a pause.
+pub fn try_again(times: i32) -> bool {
+    sleep(PAUSE);
+    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
+}
+
+/// Whether others keep SQLite from what it was asked for.
+pub fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
