@@ -29,6 +29,8 @@ mod blocking;
 mod conversations;
 mod durability;
 mod file;
+#[cfg(feature = "sqlite")]
+mod flaw;
 mod in_memory;
 mod json;
 mod kept;

@@ -16,6 +16,7 @@ mod rows;
 mod scope;
 mod sessions;
 mod source;
+mod tables;
 mod tools;
 mod vectors;
 mod words;

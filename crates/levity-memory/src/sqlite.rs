@@ -216,7 +216,7 @@ impl fmt::Debug for SqliteMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = &self.store.place;
         f.debug_struct("SqliteMemory")
-            .field("path", &place.path)
+            .field("path", &place.file.path())
             .field("durability", &place.durability)
             .finish_non_exhaustive()
     }

@@ -1,52 +1,43 @@
 //! The file that facts are in: how it is read and changed.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use levity_core::{MemoryError, MemoryErrorKind};
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use levity_sqlite::{PATIENCE, PAUSE, SharedFile, in_memory, is_busy, try_again};
+use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::Semaphore;
 
-mod open;
-
-/// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long to wait before trying again.
-const PAUSE: Duration = Duration::from_millis(2);
+use super::tables::FORMAT;
+use crate::flaw::told;
 
 /// Where facts are.
 pub(super) struct File {
     /// `None` when they are in memory.
-    path: Option<PathBuf>,
-    /// Which file that is, whatever else may come to stand there; `None` where nobody can say.
-    identity: Option<(u64, u64)>,
+    file: Option<SharedFile>,
     connection: Mutex<Connection>,
     /// Whose turn it is: those who wait for theirs take up no thread.
     pub(super) turn: Arc<Semaphore>,
 }
 
 impl File {
-    fn new(path: Option<PathBuf>, connection: Connection) -> Self {
-        let identity = path.as_deref().and_then(identity);
-        Self { path, identity, connection: Mutex::new(connection), turn: Arc::new(Semaphore::new(1)) }
+    fn new(file: Option<SharedFile>, connection: Connection) -> Result<Self, MemoryError> {
+        let full = connection.pragma_update(None, "synchronous", "full");
+        let file = Self { file, connection: Mutex::new(connection), turn: Arc::new(Semaphore::new(1)) };
+        full.map_err(|error| file.failed("opened", error))?;
+        Ok(file)
     }
 
     /// Facts that are gone with the process.
     pub(super) fn in_memory() -> Result<Self, MemoryError> {
-        let connection = open::in_memory().map_err(|error| failed(None, "made", error))?;
-        Ok(Self::new(None, connection))
+        let connection = in_memory(&FORMAT).map_err(|error| failed_in_memory("made", error))?;
+        Self::new(None, connection)
     }
 
     /// Opens a file, makes it if there is none, and makes sure that it is one of ours.
     pub(super) fn open(path: &Path) -> Result<Self, MemoryError> {
-        // The path from the root: so no name means something special to SQLite, and the program may change its folder.
-        let path = std::path::absolute(path).map_err(|error| failed_io(path, error))?;
-        let connection = open::connect(&path)?;
-        let file = Self::new(Some(path), connection);
+        let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
+        let file = Self::new(Some(file), connection)?;
         // What was forgotten just before a crash may still be in the log.
         let _ = file.settle();
         Ok(file)
@@ -86,7 +77,7 @@ impl File {
 
     /// Moves everything from the log into the file and empties the log, so that nothing old is left in it.
     pub(super) fn settle(&self) -> Result<(), MemoryError> {
-        if self.path.is_none() {
+        if self.file.is_none() {
             return Ok(());
         }
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,18 +92,20 @@ impl File {
 
     /// Whether the file is still where it was. What is written to one that was taken away is lost.
     fn check_place(&self) -> Result<(), MemoryError> {
-        let Some(path) = &self.path else { return Ok(()) };
-        if self.identity.is_none() || self.identity == identity(path) {
-            return Ok(());
-        }
-        let message =
-            format!("the facts `{}` were removed or replaced by another file; open them anew", name(path));
-        Err(MemoryError::new(MemoryErrorKind::Io, message))
+        self.file.as_ref().map_or(Ok(()), |file| file.check_place().map_err(told))
     }
 
     fn failed(&self, what: &str, error: rusqlite::Error) -> MemoryError {
-        failed(self.path.as_deref(), what, error)
+        match &self.file {
+            Some(file) => told(file.failed(what, error)),
+            None => failed_in_memory(what, error),
+        }
     }
+}
+
+fn failed_in_memory(what: &str, error: rusqlite::Error) -> MemoryError {
+    MemoryError::new(MemoryErrorKind::Io, format!("the facts in memory could not be {what}"))
+        .with_source(error)
 }
 
 /// Why a change was not made.
@@ -125,55 +118,6 @@ impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
-}
-
-fn failed(path: Option<&Path>, what: &str, error: rusqlite::Error) -> MemoryError {
-    let broken = [Some(ErrorCode::DatabaseCorrupt), Some(ErrorCode::NotADatabase)];
-    match path {
-        Some(path) if broken.contains(&error.sqlite_error_code()) => {
-            return damaged(path, "SQLite finds flaws in the file").with_source(error);
-        }
-        _ => {}
-    }
-    let name = path.map_or_else(|| "in memory".to_owned(), |path| format!("`{}`", name(path)));
-    let (kind, why) = match is_busy(&error) {
-        true => (MemoryErrorKind::Busy, ": another program keeps the file busy"),
-        false => (MemoryErrorKind::Io, ""),
-    };
-    MemoryError::new(kind, format!("the facts {name} could not be {what}{why}")).with_source(error)
-}
-
-fn failed_io(path: &Path, error: io::Error) -> MemoryError {
-    let message = format!("the facts `{}` could not be opened", name(path));
-    MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
-}
-
-fn damaged(path: &Path, what: &str) -> MemoryError {
-    let message = format!("the facts `{}` cannot be read and are left as they are: {what}", name(path));
-    MemoryError::new(MemoryErrorKind::Damaged, message)
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// What tells a file from others.
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<(u64, u64)> {
-    None
-}
-
-/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
-/// seconds, the moments between the transactions of others who write without a pause.
-fn try_again(times: i32) -> bool {
-    std::thread::sleep(PAUSE);
-    u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
 }
 
 /// Moves what is in the log into the file, and says whether the log is empty then. SQLite waits for those who read or
@@ -192,8 +136,4 @@ fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
     };
     connection.busy_handler(Some(try_again))?;
     emptied
-}
-
-fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

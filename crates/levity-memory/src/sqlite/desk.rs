@@ -125,7 +125,7 @@ impl Desk {
         });
         // Somebody may be reading what was there before; then it is tried again.
         self.unwiped = !matches!(wiped, Ok(0));
-        if connection.busy_handler(Some(super::place::try_again)).is_err() {
+        if connection.busy_handler(Some(levity_sqlite::try_again)).is_err() {
             self.connection = None;
         }
     }
