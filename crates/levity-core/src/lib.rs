@@ -23,6 +23,7 @@
 mod approve;
 mod cancel;
 mod context;
+mod durability;
 mod effect;
 mod embed;
 mod error;
@@ -52,6 +53,7 @@ pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
     Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceView,
 };
+pub use durability::Durability;
 pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
     idempotency_key,

@@ -9,8 +9,8 @@ use levity_core::{
 };
 use tokio::sync::Semaphore;
 
+use crate::Durability;
 use crate::blocking::on_thread;
-use crate::durability::Durability;
 
 mod cache;
 mod disk;

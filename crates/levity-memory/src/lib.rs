@@ -27,7 +27,6 @@
 
 mod blocking;
 mod conversations;
-mod durability;
 mod file;
 #[cfg(feature = "sqlite")]
 mod flaw;
@@ -44,9 +43,9 @@ mod window;
 mod words;
 
 pub use conversations::{Cleaned, Conversations, Open};
-pub use durability::Durability;
 pub use file::FileMemory;
 pub use in_memory::InMemory;
+pub use levity_core::Durability;
 #[cfg(feature = "sqlite")]
 pub use recall::{FactId, Filled, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};
 pub use sessions::Sessions;

@@ -8,8 +8,8 @@ use levity_core::{
     Remembered, Timestamp,
 };
 
+use crate::Durability;
 use crate::blocking::on_thread;
-use crate::durability::Durability;
 
 mod desk;
 mod holds;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery,
-    RunSummary,
+    Durability, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
+    RunQuery, RunSummary,
 };
 
 mod bodies;
@@ -47,18 +47,6 @@ pub(crate) use format::{DEEP, depth};
 pub struct FileJournal {
     dir: Arc<Path>,
     durability: Durability,
-}
-
-/// How safe a record is once it was appended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Durability {
-    /// It survives a power cut. What has finished, what the host said, and the start of what must not be
-    /// repeated as it is wait for the disk; the start of what may be repeated does not.
-    #[default]
-    Synced,
-    /// It survives the end of the process, however that comes, and not a power cut.
-    Buffered,
 }
 
 impl FileJournal {
@@ -301,8 +289,8 @@ impl Whole {
         let whole = Self { file: Arc::new(lock(&path, run)?), path };
         let written = whole.file.set_len(0).and_then(|()| (&*whole.file).write_all(bytes));
         let synced = written.and_then(|()| match durability {
-            Durability::Synced => whole.file.sync_data(),
             Durability::Buffered => Ok(()),
+            _ => whole.file.sync_data(),
         });
         synced.map_err(|error| failed(&whole.path, "written", error))?;
         Ok(whole)

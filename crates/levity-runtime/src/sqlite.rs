@@ -8,7 +8,8 @@ use levity_core::{
     Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunQuery, RunSummary, World,
 };
 
-use crate::files::{Durability, on_thread};
+use crate::Durability;
+use crate::files::on_thread;
 use crate::world::SystemWorld;
 
 mod desk;

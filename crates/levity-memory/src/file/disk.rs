@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use levity_core::Timestamp;
 
-use crate::durability::Durability;
+use crate::Durability;
 use crate::owner::is_at;
 
 /// A file larger than this is not read: whoever has so much to say needs another store.

@@ -12,7 +12,7 @@ use levity_core::{
 
 use super::cache::{Cache, Known};
 use super::{disk, format, list, name};
-use crate::durability::Durability;
+use crate::Durability;
 use crate::kept::{self, Kept};
 use crate::owner::{self, Owner};
 

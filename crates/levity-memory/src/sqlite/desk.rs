@@ -11,7 +11,7 @@ use super::place::Place;
 use super::rows::{self, Fault};
 use super::writer::{Held, Reply, Work, Writer, owners};
 use super::{holds, index};
-use crate::durability::Durability;
+use crate::Durability;
 use crate::owner::Owner;
 
 /// When to try again what could not be done.

@@ -7,7 +7,7 @@ use levity_core::MemoryError;
 use levity_sqlite::{Format, SharedFile};
 use rusqlite::Connection;
 
-use crate::durability::Durability;
+use crate::Durability;
 use crate::flaw::told;
 
 /// `docs/memory.md` says what the columns mean. Keys are never used twice.

@@ -9,7 +9,9 @@ use levity_core::__private::sha256;
 use levity_core::{JournalError, JournalErrorKind};
 use serde_json::{Map, Value};
 
-use super::{Durability, failed, read_plain, sync_dir};
+use crate::Durability;
+
+use super::{failed, read_plain, sync_dir};
 
 /// Stands in place of a text that was put aside: `{"$body": "<sha256>"}`.
 const BODY: &str = "$body";

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use levity_core::{JournalError, JournalErrorKind, RunId};
 
 use super::format::check_header;
-use super::{Durability, FileJournal, failed, sync_dir, try_lock};
+use crate::Durability;
+
+use super::{FileJournal, failed, sync_dir, try_lock};
 
 /// How many files are locked at the same time; a process can have only so many open.
 const MOST: usize = 128;

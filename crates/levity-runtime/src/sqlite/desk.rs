@@ -12,7 +12,7 @@ use super::file::Place;
 use super::mailbox::Mailbox;
 use super::owner::Owner;
 use super::writer::{Held, Reply, Work, Writer};
-use crate::files::Durability;
+use crate::Durability;
 
 /// How often to look for what other processes have left.
 const LOOK: Duration = Duration::from_millis(150);

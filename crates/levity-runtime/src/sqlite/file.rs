@@ -10,7 +10,8 @@ use levity_sqlite::{Error, ErrorKind, Format, SharedFile};
 use rusqlite::Connection;
 use serde::Serialize;
 
-use crate::files::{DEEP, Durability, depth};
+use crate::Durability;
+use crate::files::{DEEP, depth};
 
 /// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used twice.
 const TABLES: &str = "
