@@ -156,7 +156,7 @@ impl AgentMachine {
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
             reads: past.history.kept() > 0,
             history: past.history,
-            shown: Shown::new(window, past.summary, tokens.saturating_add(spec.tool_tokens)),
+            shown: Shown::new(window, !spec.summaries, past.summary, tokens.saturating_add(spec.tool_tokens)),
             beside,
             notes: BTreeSet::new(),
             talk: past.talk,

@@ -75,9 +75,9 @@ impl AgentMachine {
     /// What the conversation is about, in a few words.
     pub(crate) fn session(&self) -> String {
         let shown = &self.state.shown;
-        let recent = self.state.history.messages().get(shown.view.start()..).unwrap_or_default();
+        let recent = self.said_between(shown.view.start(), self.state.history.len(), |_| true);
         let window = shown.window.clone().unwrap_or_default();
-        window.digest(shown.view.summary().map(|summary| &**summary), recent)
+        window.digest(shown.view.summary().map(|summary| &**summary), &recent)
     }
 
     /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
@@ -93,11 +93,8 @@ impl AgentMachine {
 
     /// What was said between two places of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
-        let notes = &self.state.notes;
-        let new = self.state.history.messages().iter().enumerate().take(to).skip(from);
-        let new: Vec<Arc<Message>> =
-            new.filter(|(at, _)| !notes.contains(at)).map(|(_, message)| message.clone()).collect();
-        let mut change = Change::at(talk.position(from, notes)).with_messages(new);
+        let new = self.said_between(from, to, |_| true);
+        let mut change = Change::at(talk.position(from, &self.state.notes)).with_messages(new);
         change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }

@@ -15,6 +15,8 @@ use serde_json::json;
 use super::*;
 use crate::Agent;
 
+const BESIDE: &str = "beside the goal";
+
 /// What comes of a save: whether it was made, and whether it is said to be.
 #[derive(Clone, Copy, Debug)]
 enum Saved {
@@ -72,7 +74,7 @@ fn agent(store: &Arc<InMemory>, tokens: u64) -> Agent {
 
 fn machine(agent: &Agent, beside: bool) -> AgentMachine {
     let past = now(agent.past(&id())).unwrap();
-    let beside = beside.then(|| "beside the goal".into());
+    let beside = beside.then(|| BESIDE.into());
     let start = Start { goal: Message::user("Do it"), past, system: None, beside, output: None };
     AgentMachine::new(agent.inner.spec.clone(), start)
 }
@@ -86,6 +88,11 @@ struct Play {
     effects: Vec<Effect>,
     /// What was said while it ran.
     said: usize,
+    /// Summaries since the last call of the model.
+    summaries: usize,
+    /// What there is room for, and what the tools have of it.
+    tokens: u64,
+    beside: u64,
 }
 
 impl Play {
@@ -96,6 +103,13 @@ impl Play {
             if let Effect::Model(call) = &effect {
                 let first = call.request.history.messages().first().map(|message| message.role);
                 assert_eq!(first, Some(Role::User));
+                let is_summary = &*call.slot == "summariser";
+                self.summaries = if is_summary { self.summaries + 1 } else { 0 };
+                assert!(self.summaries < 2, "two summaries for one call");
+                let tokens = call.request.history.tokens() + self.beside;
+                assert!(is_summary || tokens <= self.tokens, "{tokens} of {}", self.tokens);
+                let text = call.request.history.messages().last().map(|message| message.text().into_owned());
+                assert!(!is_summary || !text.is_some_and(|text| text.contains(BESIDE)), "nobody has said it");
             }
             self.effects.push(effect.clone());
             self.open.insert(id, effect);
@@ -121,7 +135,8 @@ impl Play {
             }
             (Effect::Model(_), Happening::Refused) => Outcome::Refused(Limit::Tokens),
             (Effect::Model(_), Happening::Reply(call, words)) => {
-                let text = Part::text("word ".repeat(*words));
+                // Some have no space between their words.
+                let text = Part::text(["word ", "語", "long"][words % 3].repeat(words * 2));
                 let call = call.then(|| Part::ToolCall(ToolCall::new("", "tool", json!({}))));
                 Outcome::Model(Ok(Response::new(Message::new(
                     Role::Assistant,
@@ -175,7 +190,7 @@ fn told(machine: &AgentMachine) -> Vec<Arc<Message>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn a_conversation_has_everything_once_whatever_happens(
@@ -196,7 +211,7 @@ proptest! {
         let begun = machine.save();
         let mut run = Play {
             store: store.clone(), machine, step: Step::new(), open: BTreeMap::new(),
-            inputs: Vec::new(), effects: Vec::new(), said: 0,
+            inputs: Vec::new(), effects: Vec::new(), said: 0, summaries: 0, tokens, beside: agent.inner.spec.tool_tokens,
         };
         play(&mut run, &happenings, stop);
         let ending = run.machine.ending().unwrap().clone();
@@ -206,6 +221,7 @@ proptest! {
         prop_assert!(!internal, "{:?}", ending.status);
         let also = told(&run.machine).iter().filter(|message| message.text() == "Also this.").count();
         prop_assert_eq!(also, run.said, "what was said is kept");
+        prop_assert!(!run.machine.session().contains(BESIDE), "nobody has said it");
         for save in run.machine.unsaved() {
             // What was being saved may be there already, under a newer summary.
             let _ = now(store.save(&save.conversation, &save.change));
@@ -224,4 +240,20 @@ proptest! {
         prop_assert_eq!(effects, run.effects);
         prop_assert_eq!(again.save(), run.machine.save());
     }
+}
+
+#[test]
+fn a_run_from_before_windows_ends_as_it_did() {
+    let agent = agent(&Arc::new(InMemory::new()), 1_000);
+    let mut state = machine(&agent, false).save();
+    state.as_object_mut().unwrap().remove("shown");
+    let mut machine = AgentMachine::restore(agent.inner.spec.clone(), &state, None).unwrap();
+    let mut step = Step::new();
+    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    let (call, _) = step.effects.iter().find(|(_, effect)| matches!(effect, Effect::Model(_))).unwrap();
+    let outcome = Outcome::Model(Err(ModelError::new(ModelErrorKind::ContextTooLong, "too long")));
+    let effect = *call;
+    step.effects.clear();
+    machine.apply(Input::Finished { effect, outcome }, &mut step);
+    assert!(step.effects.iter().all(|(_, effect)| !matches!(effect, Effect::Model(_))));
 }
