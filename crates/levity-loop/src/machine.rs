@@ -237,6 +237,11 @@ impl AgentMachine {
         self.hold = Some(hold);
     }
 
+    /// Whether it keeps others from its conversation.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.hold.is_some()
+    }
+
     /// Goes another way than the run that it began as, with other context.
     pub(crate) fn forked(mut self, gathered: Gathered) -> Self {
         (self.state.system, self.state.beside) = (gathered.system, gathered.beside);

@@ -108,7 +108,8 @@ impl AgentMachine {
             _ => (shown.view.summary()?, start),
         };
         let upto = talk.position(start, &self.state.notes);
-        (upto > talk.upto).then(|| Summary::new(text.clone(), upto))
+        // Before the first message, it is what the run began with.
+        (start > 0 && upto > talk.upto).then(|| Summary::new(text.clone(), upto))
     }
 
     /// Saves what is new, unless something is being saved: then the next save has it.
