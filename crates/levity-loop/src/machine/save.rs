@@ -1,10 +1,9 @@
 //! What was said goes into its conversation, turn by turn.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, Effect, Ending, Failure, MemoryError, Message, Save, Status, Step, Summary,
+    Change, ConversationId, Effect, Ending, Failure, MemoryError, Save, Status, Step, Summary,
 };
 use serde::{Deserialize, Serialize};
 

@@ -80,6 +80,17 @@ fn long_results_are_shortened_before_anything_leaves() {
 }
 
 #[test]
+fn results_stay_whole_where_there_is_room_when_others_leave() {
+    let mut messages: Vec<Arc<Message>> =
+        (0..10).map(|n| Message::user(format!("message {n}")).into()).collect();
+    messages.extend(call(1, "x", &words(2_000)));
+    messages.push(Message::user("and now?").into());
+    let window = Window::new().tokens(50_000).messages(8);
+    let fit = window.fit(&messages, messages.len(), &[], &View::default(), &Counter::new()).unwrap();
+    assert_eq!((fit.view.start(), fit.view.shortened()), (9, 0));
+}
+
+#[test]
 fn a_task_is_pinned_when_it_has_left() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
     (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
