@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Hold,
-    Input, Limit, Machine, MachineKind, Message, ModelError, Outcome, OutputSchema, Part, Phase, Response,
-    Role, RunId, Stats, Status, Step, ToolError, ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
+    Input, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError, Outcome,
+    OutputSchema, Part, Phase, Response, Role, RunId, Stats, Status, Step, ToolError, ToolErrorKind, Usage,
+    WorkspaceView, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -155,7 +156,7 @@ impl AgentMachine {
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
             reads: past.history.kept() > 0,
             history: past.history,
-            shown: Shown::new(window, past.summary, tokens.saturating_add(spec.tool_tokens)),
+            shown: Shown::new(window, !spec.summaries, past.summary, tokens.saturating_add(spec.tool_tokens)),
             beside,
             notes: BTreeSet::new(),
             talk: past.talk,
@@ -234,6 +235,11 @@ impl AgentMachine {
     /// Keeps others from its conversation for as long as it lives.
     pub(crate) fn hold(&mut self, hold: Hold) {
         self.hold = Some(hold);
+    }
+
+    /// Whether it keeps others from its conversation.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.hold.is_some()
     }
 
     /// Goes another way than the run that it began as, with other context.
@@ -317,6 +323,10 @@ impl AgentMachine {
         let Some(waiting) = self.state.waiting.remove(&effect) else { return };
         match (waiting, outcome) {
             (Waiting::Save, Outcome::Saved(done)) => self.saved(done, step),
+            (Waiting::Save, _) => {
+                let lost = MemoryError::new(MemoryErrorKind::Io, "nobody knows whether it was saved");
+                self.saved(Err(lost), step);
+            }
             (Waiting::Summary, outcome) => self.summary_came(outcome, step),
             (
                 waiting @ (Waiting::Plan | Waiting::Reply | Waiting::Reflection),
@@ -458,6 +468,8 @@ impl Machine for AgentMachine {
         match input {
             Input::Begin { run, wrap } if self.state.run.is_none() => self.begin(run, wrap, step),
             Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
+            // Nothing more is asked, and all that was said is kept.
+            Input::Say(message) if self.state.leaving.is_some() => self.add(plain(&message)),
             Input::Say(message) => self.state.said.push(Arc::new(plain(&message))),
             Input::Wrap(limit) => self.state.wrap = self.state.wrap.or(Some(limit)),
             Input::Low(limit) => self.low(limit),
@@ -478,3 +490,6 @@ fn plain(message: &Message) -> Message {
     let keep = |part: &&Part| !matches!(part, Part::ToolCall(_) | Part::ToolResult(_));
     Message::new(role, message.parts.iter().filter(keep).cloned())
 }
+
+#[cfg(test)]
+mod tests;

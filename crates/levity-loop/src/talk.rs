@@ -30,7 +30,13 @@ impl Agent {
             Cause::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
         })?;
         let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
-        let summary = remembered.summary.map(|summary| summary.text);
+        // A conversation that begins in its midst would begin with a reply, which no provider takes.
+        let missing = remembered.end.saturating_sub(loaded as u64).saturating_sub(upto);
+        let mut summary = remembered.summary.map(|summary| summary.text);
+        if missing > 0 {
+            let before = summary.map_or_else(String::new, |text| format!("{text} "));
+            summary = Some(format!("{before}({missing} messages are left out here.)").into());
+        }
         Ok(Past { history, summary, talk: Some(talk), hold: Some(Hold::new(open)) })
     }
 
@@ -47,8 +53,12 @@ impl Agent {
     }
 
     /// What is left to do for the conversation of a run that has ended. There is nobody to tell when that fails: the run's
-    /// own end says more.
+    /// own end says more. One that had ended before, and is only read from its journal, has no hold on the conversation:
+    /// that may have gone on since, or be forgotten. A fork has none, either.
     pub(crate) async fn settle(&self, machine: &AgentMachine) {
+        if !machine.is_holding() {
+            return;
+        }
         self.save_rest(machine).await;
         let sessions = self.conversations().and_then(Conversations::sessions);
         if let (Some(sessions), Some(talk)) = (sessions, machine.talk()) {

@@ -1,10 +1,9 @@
 //! What was said goes into its conversation, turn by turn.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, Effect, Ending, Failure, MemoryError, Message, Save, Status, Step, Summary,
+    Change, ConversationId, Effect, Ending, Failure, MemoryError, Save, Status, Step, Summary,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +24,22 @@ pub(crate) struct Talk {
     saved: usize,
     /// Up to where messages are in the summary that is saved.
     upto: u64,
-    /// What is being saved: how much of the history, and up to where the summary goes.
-    saving: Option<(usize, u64)>,
+    saving: Option<Saving>,
     tries: u32,
     /// Whether nothing more is saved.
-    off: bool,
+    pub(super) off: bool,
     /// Whether the run was forked from another: it saves only as long as the conversation has not gone on without it.
     forked: bool,
+}
+
+/// A save that is not known to be made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Saving {
+    /// It may have been made although it failed, so it is made again as it was, whatever came since.
+    save: Save,
+    /// How much of the history is saved with it.
+    to: usize,
+    under_way: bool,
 }
 
 impl Talk {
@@ -71,9 +79,9 @@ impl AgentMachine {
     /// What the conversation is about, in a few words.
     pub(crate) fn session(&self) -> String {
         let shown = &self.state.shown;
-        let recent = self.state.history.messages().get(shown.view.start()..).unwrap_or_default();
+        let recent = self.said_between(shown.view.start(), self.state.history.len(), |_| true);
         let window = shown.window.clone().unwrap_or_default();
-        window.digest(shown.view.summary().map(|summary| &**summary), recent)
+        window.digest(shown.view.summary().map(|summary| &**summary), &recent)
     }
 
     /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
@@ -81,21 +89,16 @@ impl AgentMachine {
         let Some(talk) = self.state.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
         let all = self.state.history.len();
         let mut saves = Vec::new();
-        if let Some((to, _)) = talk.saving {
-            saves.extend(self.change(talk, talk.saved, to));
-        }
-        let from = talk.saving.map_or(talk.saved, |(to, _)| to);
+        let from = talk.saving.as_ref().map_or(talk.saved, |saving| saving.to);
+        saves.extend(talk.saving.as_ref().map(|saving| saving.save.clone()));
         saves.extend(self.change(talk, from, all));
         saves
     }
 
     /// What was said between two places of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
-        let notes = &self.state.notes;
-        let new = self.state.history.messages().iter().enumerate().take(to).skip(from);
-        let new: Vec<Arc<Message>> =
-            new.filter(|(at, _)| !notes.contains(at)).map(|(_, message)| message.clone()).collect();
-        let mut change = Change::at(talk.position(from, notes)).with_messages(new);
+        let new = self.said_between(from, to, |_| true);
+        let mut change = Change::at(talk.position(from, &self.state.notes)).with_messages(new);
         change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
@@ -109,32 +112,46 @@ impl AgentMachine {
             _ => (shown.view.summary()?, start),
         };
         let upto = talk.position(start, &self.state.notes);
-        (upto > talk.upto).then(|| Summary::new(text.clone(), upto))
+        // Before the first message, it is what the run began with.
+        (start > 0 && upto > talk.upto).then(|| Summary::new(text.clone(), upto))
     }
 
     /// Saves what is new, unless something is being saved: then the next save has it.
     pub(super) fn save(&mut self, step: &mut Step) {
-        let free = self.state.talk.as_ref().filter(|talk| talk.saving.is_none() && !talk.off);
-        let all = self.state.history.len();
-        let Some(save) = free.and_then(|talk| self.change(talk, talk.saved, all)) else { return };
+        let Some(saving) = self.to_save() else { return };
+        let save = saving.save.clone();
         if let Some(talk) = &mut self.state.talk {
-            let upto = save.change.summary.as_ref().map_or(talk.upto, |summary| summary.upto);
-            talk.saving = Some((all, upto));
+            talk.saving = Some(saving);
         }
         self.want(Waiting::Save, |_| Effect::Save(save), step);
     }
 
+    fn to_save(&self) -> Option<Saving> {
+        let talk = self.state.talk.as_ref().filter(|talk| !talk.off)?;
+        match &talk.saving {
+            Some(saving) => (!saving.under_way).then(|| Saving { under_way: true, ..saving.clone() }),
+            None => {
+                let to = self.state.history.len();
+                let save = self.change(talk, talk.saved, to)?;
+                Some(Saving { save, to, under_way: true })
+            }
+        }
+    }
+
     pub(super) fn saved(&mut self, done: Result<(), MemoryError>, step: &mut Step) {
         let Some(talk) = &mut self.state.talk else { return };
-        let saving = talk.saving.take();
+        let Some(mut saving) = talk.saving.take() else { return };
         match done {
             Ok(()) => {
-                if let Some((saved, upto)) = saving {
-                    (talk.saved, talk.upto, talk.tries) = (saved, upto, 0);
-                }
+                let upto = saving.save.change.summary.as_ref().map_or(talk.upto, |summary| summary.upto);
+                (talk.saved, talk.upto, talk.tries) = (saving.to, upto, 0);
             }
             Err(_) if talk.forked => talk.off = true,
-            Err(error) if error.is_retryable() && talk.tries < LAST_TRIES => talk.tries += 1,
+            Err(error) if error.is_retryable() && talk.tries < LAST_TRIES => {
+                talk.tries += 1;
+                saving.under_way = false;
+                talk.saving = Some(saving);
+            }
             Err(error) => return self.not_saved(error, step),
         }
         if self.state.leaving.is_some() {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Step,
+    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Role, Step,
 };
-use levity_memory::{Counter, View, Window};
+use levity_memory::{Counter, Fit, View, Window};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,6 +22,8 @@ const AGAIN: u64 = 3;
 pub(super) struct Shown {
     /// How much there is room for; without it, everything is shown.
     pub(super) window: Option<Window>,
+    /// Whether what has left is listed, and no model is asked to sum it up.
+    lists: bool,
     counter: Counter,
     pub(super) view: View,
     /// What is sent, once that is not simply the history.
@@ -41,9 +43,9 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Shows the past from where its summary ends.
-    pub(super) fn new(window: Window, summary: Option<Arc<str>>, beside: u64) -> Self {
+    pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
         let counter = Counter::new().beside(beside);
-        Self { window: Some(window), counter, view: View::new(summary), ..Self::default() }
+        Self { window: Some(window), lists, counter, view: View::new(summary), ..Self::default() }
     }
 }
 
@@ -132,55 +134,74 @@ impl AgentMachine {
 
     /// Sees to it that what is to be sent fits; returns whether a model has to be asked for a summary first.
     pub(super) fn make_room(&mut self, next: Next, step: &mut Step) -> bool {
-        let Some(window) = self.state.shown.window.clone() else { return false };
-        let shown = &self.state.shown;
-        let past = shown.task.saturating_sub(shown.view.start());
-        if !window.is_over(self.sent().tokens(), past, &shown.counter) {
+        if !self.is_over() {
             return self.ask_again(next, step);
         }
-        let messages = self.state.history.messages();
-        match window.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter) {
-            Some(fit) if fit.view.start() > shown.view.start() => self.fold_to(fit.view, next, step),
-            Some(fit) if fit.view != shown.view => {
-                self.show(fit.view, None, step);
-                false
-            }
-            _ => false,
+        let Some(fit) = self.fit() else { return false };
+        if fit.view.start() > self.state.shown.view.start() {
+            // What does not fit with any summary is not worth one.
+            let why_not = if fit.fits { self.no_summaries() } else { Some("there is no room for one") };
+            let folding = self.folding(fit.view, next);
+            return self.summarise(folding, why_not, step);
         }
+        if fit.view != self.state.shown.view {
+            self.show(fit.view, None, step);
+        }
+        false
     }
 
-    fn fold_to(&mut self, view: View, next: Next, step: &mut Step) -> bool {
+    /// Whether more is to be sent than there is room for; looks at no message.
+    fn is_over(&self) -> bool {
+        let shown = &self.state.shown;
+        let past = shown.task.saturating_sub(shown.view.start());
+        let tokens = self.sent().tokens();
+        shown.window.as_ref().is_some_and(|window| window.is_over(tokens, past, &shown.counter))
+    }
+
+    fn fit(&self) -> Option<Fit> {
+        let shown = &self.state.shown;
+        let messages = self.state.history.messages();
+        shown.window.as_ref()?.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter)
+    }
+
+    /// A summary of all that is not in `view`, from where the last one that a model made ends.
+    fn folding(&self, view: View, next: Next) -> Folding {
         let shown = &self.state.shown;
         let (old, from) = match &shown.owed {
             Some(owed) => (owed.summary.clone(), owed.from),
             None => (shown.view.summary().cloned(), shown.view.start()),
         };
-        self.summarise(Folding { view, old, from, given: 0, next }, step)
+        Folding { view, old, from, given: 0, next }
     }
 
     /// Asks a model again for a summary that it owes, when it is time.
     fn ask_again(&mut self, next: Next, step: &mut Step) -> bool {
         let turn = self.state.stats.turns;
-        let Some(owed) = self.state.shown.owed.as_ref().filter(|owed| owed.turn <= turn) else {
+        let is_time = self.state.shown.owed.as_ref().is_some_and(|owed| owed.turn <= turn);
+        if !is_time || self.no_summaries().is_some() {
             return false;
-        };
-        let (view, old, from) = (self.state.shown.view.clone(), owed.summary.clone(), owed.from);
-        self.summarise(Folding { view, old, from, given: 0, next }, step)
+        }
+        let folding = self.folding(self.state.shown.view.clone(), next);
+        self.summarise(folding, None, step)
     }
 
-    fn summarise(&mut self, mut folding: Folding, step: &mut Step) -> bool {
-        let why_not = match () {
-            () if !self.spec.summaries => Some("no model is asked for summaries"),
+    /// Why no model is asked for summaries, if none is.
+    fn no_summaries(&self) -> Option<&'static str> {
+        match () {
+            () if self.state.shown.lists => Some("no model is asked for summaries"),
             () if self.state.wrap.is_some() => Some("a limit is near"),
             () => None,
-        };
+        }
+    }
+
+    fn summarise(&mut self, mut folding: Folding, why_not: Option<&str>, step: &mut Step) -> bool {
         if let Some(why) = why_not {
             self.fold(folding, Err(why.to_owned()), step);
             return false;
         }
         let Some(window) = &self.state.shown.window else { return false };
-        let request =
-            window.summary_request(folding.old.as_deref(), self.leaving(&folding), self.spec.summary_room);
+        let leaving = self.leaving(&folding);
+        let request = window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
         folding.given = request.history.tokens();
         self.state.shown.folding = Some(folding);
         let slot = self.slot("summariser");
@@ -188,8 +209,21 @@ impl AgentMachine {
         true
     }
 
-    fn leaving(&self, folding: &Folding) -> &[Arc<Message>] {
-        self.state.history.messages().get(folding.from..folding.view.start()).unwrap_or_default()
+    /// What is to be summed up. What stands beside the goal is shown in any case, and nobody has said it.
+    fn leaving(&self, folding: &Folding) -> Vec<Arc<Message>> {
+        self.said_between(folding.from, folding.view.start(), |message| message.role == Role::User)
+    }
+
+    /// The messages between two places, without those of the run's own that `left_out` says.
+    pub(super) fn said_between(
+        &self,
+        from: usize,
+        to: usize,
+        left_out: impl Fn(&Message) -> bool,
+    ) -> Vec<Arc<Message>> {
+        let messages = self.state.history.messages().iter().enumerate().take(to).skip(from);
+        let said = messages.filter(|(at, message)| !(self.state.notes.contains(at) && left_out(message)));
+        said.map(|(_, message)| message.clone()).collect()
     }
 
     /// A model made a summary, or did not; the run goes on either way.
@@ -214,7 +248,7 @@ impl AgentMachine {
             Err(why) => {
                 let wait = self.state.shown.owed.as_ref().map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
                 let turn = self.state.stats.turns.saturating_add(wait);
-                let digest = window.digest(folding.old.as_deref(), self.leaving(&folding));
+                let digest = window.digest(folding.old.as_deref(), &self.leaving(&folding));
                 let (summary, from) = (folding.old.clone(), folding.from);
                 self.state.shown.owed = Some(Owed { summary, from, turn, wait });
                 (digest, Some(why))
@@ -222,7 +256,25 @@ impl AgentMachine {
         };
         let summary = Some(summary.into()).filter(|summary: &Arc<str>| !summary.is_empty());
         self.show(folding.view.with_summary(summary), fell_back, step);
+        self.tighten(step);
         folding.next
+    }
+
+    /// Makes room for a summary that is longer than the one before.
+    fn tighten(&mut self, step: &mut Step) {
+        let fit = if self.is_over() { self.fit() } else { None };
+        match fit.map(|fit| fit.view) {
+            Some(view) if view.start() > self.state.shown.view.start() => {
+                let folding = self.folding(view, Next::Reply);
+                self.fold(
+                    folding,
+                    Err("the summary was too long to be shown with all the rest".to_owned()),
+                    step,
+                );
+            }
+            Some(view) if view != self.state.shown.view => self.show(view, None, step),
+            _ => {}
+        }
     }
 
     /// Shows something else from now on, and says so.
@@ -269,7 +321,8 @@ impl AgentMachine {
             return false;
         }
         shown.too_long += 1;
-        let window = shown.window.take().unwrap_or_else(|| Window::new().all_messages());
+        // A run of a version without windows goes on as it would have.
+        let Some(window) = shown.window.take() else { return false };
         let room = window.max_tokens().unwrap_or(u64::MAX).min(sent);
         shown.window = Some(window.tokens(room / 4 * 3));
         true

@@ -5,3 +5,4 @@
 mod long;
 mod random;
 mod suites;
+mod talk;

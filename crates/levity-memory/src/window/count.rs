@@ -65,7 +65,10 @@ impl Counter {
             Some((then, counted)) if estimate >= then => {
                 counted.saturating_add(self.scale_up(estimate - then))
             }
-            Some((then, counted)) => counted.saturating_sub(self.scale_down(then - estimate)),
+            Some((then, counted)) => {
+                let (theirs, ours) = self.least_ratio(then, counted);
+                counted.saturating_sub(scale(then - estimate, theirs, ours, 0))
+            }
             None => self.scale_up(estimate.saturating_add(self.beside)),
         }
     }
@@ -77,6 +80,7 @@ impl Counter {
         match self.last {
             Some((then, counted)) if tokens >= counted => then.saturating_add(convert(tokens - counted)),
             Some((then, counted)) => {
+                let (theirs, ours) = self.least_ratio(then, counted);
                 then.saturating_sub(scale(counted - tokens, ours, theirs, theirs - 1).saturating_add(1))
             }
             None => convert(tokens).saturating_sub(self.beside),
@@ -88,9 +92,13 @@ impl Counter {
         scale(estimate, theirs, ours, ours - 1)
     }
 
-    fn scale_down(&self, estimate: u64) -> u64 {
+    /// How many of theirs are gone at least when so many of ours are: the messages were no more than all of what was
+    /// counted.
+    fn least_ratio(&self, then: u64, counted: u64) -> (u64, u64) {
         let (theirs, ours) = self.ratio();
-        scale(estimate, theirs, ours, 0)
+        let of_all = (counted.max(1), then.max(1));
+        let is_less = u128::from(of_all.0) * u128::from(ours) < u128::from(theirs) * u128::from(of_all.1);
+        if is_less { of_all } else { (theirs, ours) }
     }
 
     /// How many of theirs are how many of ours; neither is 0.

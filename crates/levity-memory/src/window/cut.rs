@@ -13,13 +13,18 @@ pub(super) fn cut(text: &str, tokens: u64, way: &str) -> Option<String> {
         return None;
     }
     let room = tokens.saturating_sub(NOTE);
-    let head = &text[..within(text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)), room / 3 * 2)];
+    let head = &text[..head(text, room / 3 * 2)];
     let rest = &text[head.len()..];
     let back = rest.char_indices().rev().map(|(at, c)| (rest.len() - at, c));
     let tail = &rest[rest.len() - within(back, room / 3)..];
     let missing = rest.len() - tail.len();
     let way = if way.is_empty() { String::new() } else { format!("; {way}") };
     Some(format!("{head}\n[{missing} of {} bytes are left out here{way}]\n{tail}", text.len()))
+}
+
+/// How many bytes of a text, from its beginning, have no more than so many tokens.
+pub(super) fn head(text: &str, tokens: u64) -> usize {
+    within(text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)), tokens)
 }
 
 /// How many bytes of the characters, each given with where it ends, have no more than so many tokens.

@@ -143,19 +143,23 @@ impl Sight<'_> {
         if total > self.room {
             return None;
         }
-        // Those that need not be shortened, the newest first, get back what they had.
+        self.give_back(view, &mut shorter, total);
+        Some(shorter)
+    }
+
+    /// Gives back what they had to those that need not be shortened, the newest first, when so much is shown.
+    fn give_back(&self, before: &View, shorter: &mut View, mut total: u64) {
         for at in shorter.limits.keys().rev().copied().collect::<Vec<_>>() {
-            if view.limits.contains_key(&at) {
+            if before.limits.contains_key(&at) {
                 continue;
             }
-            let more = self.messages[at].tokens().saturating_sub(self.size(&shorter, at));
+            let more = self.messages[at].tokens().saturating_sub(self.size(shorter, at));
             if total.saturating_add(more) > self.target {
                 break;
             }
             total += more;
             shorter.limits.remove(&at);
         }
-        Some(shorter)
     }
 
     /// Limits the results at a place, if they are long.
@@ -193,6 +197,9 @@ impl Sight<'_> {
         while self.total(&kept).is_none() && self.step_after(kept.start) < self.messages.len() {
             kept.start = self.step_after(kept.start);
             kept.limits = kept.limits.split_off(&kept.start);
+        }
+        if let Some(total) = self.total(&kept) {
+            self.give_back(view, &mut kept, total);
         }
         kept
     }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use levity_core::{Message, Part, Request, Response, Role, estimate_tokens};
 
 use super::Window;
+use super::cut::head;
 
 /// The longest that one message may be in what a summary is made of, in bytes: the first length at which all fit is taken.
 const LENGTHS: [usize; 4] = [4_000, 1_000, 240, 80];
+/// How many tokens a word may have, so that a text in a script without spaces is not taken for one word.
+const WORD: u64 = 8;
 
 impl Window {
     /// Asks a model for a summary: of the old one and of the messages that leave, within about so many tokens.
@@ -154,8 +157,10 @@ fn shortened(text: &str, length: usize) -> String {
     format!("{} […] {}", &text[..head], &text[tail..])
 }
 
+/// How many words a text has. What has no spaces between them is counted by its length.
 fn words(text: &str) -> usize {
-    text.split_whitespace().count()
+    let by_length = usize::try_from(estimate_tokens(text) / WORD).unwrap_or(usize::MAX);
+    text.split_whitespace().count().max(by_length)
 }
 
 /// The text up to the last sentence that ends within so many words, or so many words of it.
@@ -168,7 +173,8 @@ fn first_words(text: &str, most: usize) -> String {
         }
         end += piece.len();
     }
-    if count <= most {
+    let end = head(&text[..end], (most as u64).saturating_mul(WORD));
+    if end == text.len() {
         return text.to_owned();
     }
     let kept = text[..end].trim_end();

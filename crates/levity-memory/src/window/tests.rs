@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use levity_core::{
     History, Message, Opaque, Part, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
+    estimate_tokens,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -87,6 +88,17 @@ fn long_results_are_shortened_before_anything_leaves() {
 }
 
 #[test]
+fn results_stay_whole_where_there_is_room_when_others_leave() {
+    let mut messages: Vec<Arc<Message>> =
+        (0..10).map(|n| Message::user(format!("message {n}")).into()).collect();
+    messages.extend(call(1, "x", &words(2_000)));
+    messages.push(Message::user("and now?").into());
+    let window = Window::new().tokens(50_000).messages(8);
+    let fit = window.fit(&messages, messages.len(), &[], &View::default(), &Counter::new()).unwrap();
+    assert_eq!((fit.view.start(), fit.view.shortened()), (9, 0));
+}
+
+#[test]
 fn a_task_is_pinned_when_it_has_left() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
     (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
@@ -140,6 +152,16 @@ fn a_counter_goes_by_what_the_provider_counted() {
 }
 
 #[test]
+fn what_is_left_of_a_request_is_not_counted_as_nothing() {
+    let mut counter = Counter::new();
+    // Two of ours are one of theirs, and that is all that is known.
+    counter.learn(100_000, 50_000);
+    assert_eq!(counter.count(60_000), 30_000);
+    let room = counter.room(30_000);
+    assert!((59_990..=60_000).contains(&room), "{room}");
+}
+
+#[test]
 fn a_summary_is_as_long_as_it_may_be_or_none() {
     let window = Window::new().summary_words(5);
     let reply = |text: &str| Response::new(Message::assistant(text));
@@ -151,6 +173,19 @@ fn a_summary_is_as_long_as_it_may_be_or_none() {
     );
     assert!(window.take_summary(&reply(" \n"), 100).unwrap_err().contains("empty"));
     assert!(window.take_summary(&reply(&words(50)), 10).unwrap_err().contains("longer"));
+}
+
+#[test]
+fn a_text_without_spaces_is_not_one_word() {
+    let window = Window::new();
+    let long = "夏の午後に".repeat(4_000);
+    let summary = window.take_summary(&Response::new(Message::assistant(&*long)), u64::MAX).unwrap();
+    assert!(estimate_tokens(&summary) <= 1_000, "{}", estimate_tokens(&summary));
+    let leaving: Vec<Arc<Message>> = (0..40).map(|_| Message::user(&*long).into()).collect();
+    let digest = window.digest(Some(&long), &leaving);
+    assert!(estimate_tokens(&digest) <= 1_000, "{}", estimate_tokens(&digest));
+    let data: Vec<Arc<Message>> = vec![Message::user("x".repeat(1 << 20)).into()];
+    assert!(estimate_tokens(&window.digest(None, &data)) <= 200);
 }
 
 #[test]

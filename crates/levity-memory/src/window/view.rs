@@ -118,7 +118,8 @@ impl View {
     /// A message as it is shown, by its place.
     pub(super) fn shown_message(&self, message: &Arc<Message>, at: usize) -> Arc<Message> {
         match message.role {
-            Role::Tool => self.results(message, at, "read_result"),
+            // The longest name that the tool can have.
+            Role::Tool => self.results(message, at, "levity_read_result"),
             _ => self.text(message, at),
         }
     }

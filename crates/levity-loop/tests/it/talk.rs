@@ -1,0 +1,74 @@
+//! Runs that are part of a conversation, and what they leave behind.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use levity_core::{Change, ConversationId, MemoryError, MemoryStore, Message, Role};
+use levity_loop::Agent;
+use levity_memory::{Conversations, InMemory, Sessions, Window};
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_test::ScriptedModel;
+
+/// Notes what it is told, the last one last.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn last(&self) -> String {
+        self.0.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl Sessions for Notes {
+    async fn note(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
+        self.0.lock().unwrap().push(text.to_owned());
+        Ok(())
+    }
+
+    async fn forget(&self, _: &ConversationId) -> Result<(), MemoryError> {
+        self.0.lock().unwrap().push("forgotten".to_owned());
+        Ok(())
+    }
+}
+
+fn agent(notes: &Notes, runtime: &Runtime, store: &Arc<InMemory>, replies: &[&str]) -> Agent {
+    let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
+    let conversations = Conversations::shared(store.clone(), runtime.world().clone()).noted_in(notes.clone());
+    Agent::builder(model).conversations(conversations).runtime(runtime.clone()).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_that_is_only_looked_at_changes_nothing() {
+    let (notes, store) = (Notes::default(), Arc::new(InMemory::new()));
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let agent = agent(&notes, &runtime, &store, &["One.", "Two.", "Three."]);
+    agent.run("First").conversation("c").id("r1").await.unwrap();
+    agent.run("Second").conversation("c").await.unwrap();
+    assert!(notes.last().contains("Two."), "{}", notes.last());
+    assert_eq!(agent.resume("r1").await.unwrap().text(), "One.");
+    assert!(notes.last().contains("Two."), "the older run took the place of the newer one: {}", notes.last());
+    assert_eq!(agent.fork("r1").await.unwrap().text(), "Three.");
+    assert!(!notes.last().contains("Three."), "{}", notes.last());
+    agent.conversations().unwrap().forget(&"c".into()).await.unwrap();
+    agent.resume("r1").await.unwrap();
+    assert_eq!(notes.last(), "forgotten");
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missing() {
+    let store = Arc::new(InMemory::new());
+    let said = (0..400).map(|n| match n % 2 {
+        0 => Message::assistant(format!("answer {n}")),
+        _ => Message::user(format!("question {n}")),
+    });
+    store.save(&"c".into(), &Change::at(0).with_messages(said)).await.unwrap();
+    let model = Arc::new(ScriptedModel::new().reply("Here."));
+    let agent = Agent::builder(model.clone()).memory(store.clone()).window(Window::new().all_messages());
+    agent.build().unwrap().run("Still there?").conversation("c").await.unwrap();
+    let request = &model.requests()[0];
+    assert!(store.load(&"c".into(), 1).await.unwrap().summary.is_none(), "nothing was summed up");
+    let first = &request.history.messages()[0];
+    assert_eq!(first.role, Role::User);
+    assert!(first.text().contains("144 messages are left out"), "{}", first.text());
+}
