@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use levity::agent::AgentBuilder;
 use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _, Models};
 use levity::prelude::*;
@@ -68,20 +69,27 @@ async fn add(
 impl AgentArgs {
     /// The agent, driven by this runtime.
     pub(crate) fn build(&self, runtime: Runtime) -> Result<Agent, String> {
+        self.builder(runtime)?.build().map_err(|error| chain(&error))
+    }
+
+    /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
+    /// were empty.
+    pub(crate) fn builder(&self, runtime: Runtime) -> Result<AgentBuilder, String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let agent = Agent::builder(self.model()?)
+        let mut agent = Agent::builder(self.model()?)
             .instructions(self.instructions.as_str())
             .tool(add)
             .waits(LONGEST_WAIT)
             .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
-            .max_turns(self.max_turns)
-            .conversations(memory::conversations(self.memory.as_deref(), runtime.world().clone())?)
-            .runtime(runtime);
-        let agent = self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))?;
-        agent.build().map_err(|error| chain(&error))
+            .max_turns(self.max_turns);
+        if let Some(path) = &self.memory {
+            agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
+        }
+        let agent = agent.runtime(runtime);
+        self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, String> {
