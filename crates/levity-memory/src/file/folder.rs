@@ -207,7 +207,12 @@ impl Folder {
         let infos = match &self.what {
             What::One(path) => {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                info(path, name.into()).into_iter().collect()
+                let info = info(path, name.as_str().into());
+                // There is no other one that could be listed: what is wrong with it is said.
+                if info.is_none() {
+                    self.look(&name.into(), |_| ())?;
+                }
+                info.into_iter().collect()
             }
             What::Many(dir) => many(dir)?,
         };
