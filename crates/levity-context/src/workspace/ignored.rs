@@ -1,5 +1,6 @@
 //! What `.gitignore` and `.ignore` leave out, by git's rules.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ignore::Match;
@@ -67,8 +68,23 @@ fn read(dir: &Dir, name: &str, left: &mut u64) -> Option<Gitignore> {
     *left = left.saturating_sub(read.bytes.len() as u64);
     let text = String::from_utf8_lossy(&read.bytes[..end]);
     let mut rules = GitignoreBuilder::new("");
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        let _ = rules.add_line(None, line);
+    // A `!` alone says nothing to git, and would take back everything.
+    for line in text.trim_start_matches('\u{feff}').lines().filter(|line| line.trim_end() != "!") {
+        let _ = rules.add_line(None, &plain_braces(line));
     }
     rules.build().ok().filter(|rules| !rules.is_empty())
+}
+
+/// The rule with a backslash before each brace that has none: to git, braces stand for themselves.
+fn plain_braces(line: &str) -> Cow<'_, str> {
+    if !line.contains(['{', '}']) {
+        return line.into();
+    }
+    let mut escaped = false;
+    let plain = |char: char| {
+        let bare = matches!(char, '{' | '}') && !escaped;
+        escaped = char == '\\' && !escaped;
+        bare.then_some('\\').into_iter().chain([char])
+    };
+    line.chars().flat_map(plain).collect()
 }

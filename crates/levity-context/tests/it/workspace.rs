@@ -35,6 +35,20 @@ async fn what_git_ignores_and_what_is_hidden_is_not_listed() {
 }
 
 #[tokio::test]
+async fn braces_are_no_choice_and_a_mark_alone_takes_nothing_back() {
+    let place = Place::with(&[
+        (".gitignore", "*.log\n{a,b}.txt\nd\\{1\\}.txt\n"),
+        ("sub/.gitignore", "!\n! \n"),
+        ("a.txt", ""),
+        ("b.txt", ""),
+        ("{a,b}.txt", ""),
+        ("d{1}.txt", ""),
+        ("sub/c.log", ""),
+    ]);
+    assert_eq!(files(&place).view().await.unwrap().files, ["a.txt", "b.txt"]);
+}
+
+#[tokio::test]
 async fn rules_without_end_are_read_in_part_and_by_whole_lines() {
     // The 64 KiB that are read end in the middle of a rule, of which `x.*` alone would name every file.
     let long = format!("{}x.*keep\n", "first.txt\n".repeat(6_553));
