@@ -9,7 +9,6 @@ use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _, Models};
-use levity::memory::Conversations;
 use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
@@ -70,27 +69,27 @@ async fn add(
 impl AgentArgs {
     /// The agent, driven by this runtime.
     pub(crate) fn build(&self, runtime: Runtime) -> Result<Agent, String> {
-        let world = runtime.world().clone();
-        let kept = self.memory.as_deref().map(memory::open).transpose()?;
-        self.build_with(runtime, kept.map(|store| memory::conversations(store, world)))
+        self.builder(runtime)?.build().map_err(|error| chain(&error))
     }
 
-    /// The agent, with conversations that are kept there.
-    pub(crate) fn build_with(&self, runtime: Runtime, kept: Option<Conversations>) -> Result<Agent, String> {
+    /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
+    /// were empty.
+    pub(crate) fn builder(&self, runtime: Runtime) -> Result<AgentBuilder, String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let agent = Agent::builder(self.model()?)
+        let mut agent = Agent::builder(self.model()?)
             .instructions(self.instructions.as_str())
             .tool(add)
             .waits(LONGEST_WAIT)
             .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
-            .max_turns(self.max_turns)
-            .runtime(runtime);
-        let agent = kept.into_iter().fold(agent, AgentBuilder::conversations);
-        let agent = self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))?;
-        agent.build().map_err(|error| chain(&error))
+            .max_turns(self.max_turns);
+        if let Some(path) = &self.memory {
+            agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
+        }
+        let agent = agent.runtime(runtime);
+        self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, String> {

@@ -1,25 +1,28 @@
 //! A conversation in the terminal.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use levity::core::{ConversationId, Delta, Status};
+use levity::memory::InMemory;
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::follow::{failed, line, watch};
 use crate::input::Input;
 use crate::memory;
-use crate::terminal::{complain, note, say, say_json};
+use crate::terminal::{chain, complain, note, say, say_json};
 
 /// How a conversation that was broken off by Ctrl-C ends.
 const INTERRUPTED: u8 = 130;
 
 /// How `levity chat` is called.
 #[derive(Args)]
+#[command(mut_arg("park", |park| park.hide(true)))]
 pub(crate) struct Chat {
     /// The conversation to go on with, or to begin by this name; a new one by default.
-    #[arg(long, value_name = "ID", requires = "memory")]
+    #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]
     conversation: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
@@ -44,14 +47,15 @@ struct Talk {
 
 impl Talk {
     fn open(args: &Chat) -> Result<Self, String> {
-        let runtime = Runtime::new();
-        // Without a place, a conversation ends with the program.
-        let store = args.agent.memory.as_deref().map_or_else(|| Ok(memory::in_memory()), memory::open)?;
-        let conversations = memory::conversations(store, runtime.world().clone());
-        let agent = args.agent.build_with(runtime, Some(conversations))?;
-        let kept = args.agent.memory.as_deref();
+        let (runtime, kept) = (Runtime::new(), args.agent.memory.as_deref());
+        let mut agent = args.agent.builder(runtime.clone())?;
+        if kept.is_none() {
+            // What is said is known until the program ends.
+            agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
+        }
+        let agent = agent.build().map_err(|error| chain(&error))?;
         let id = memory::conversation(kept, args.conversation.as_deref(), &agent);
-        if kept.is_some() {
+        if kept.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
         Ok(Self { agent, id })

@@ -93,7 +93,9 @@ fn line(known: &ConversationInfo) -> String {
         0 => String::new(),
         first => format!(", the first {first} no longer there"),
     };
-    format!("{}  {}  {} messages{trimmed}\n", known.changed, known.id, known.end)
+    // A name may have several lines.
+    let id = known.id.as_str().replace('\n', "\u{fffd}");
+    format!("{}  {id}  {} messages{trimmed}\n", known.changed, known.end)
 }
 
 impl Show {
@@ -105,7 +107,11 @@ impl Show {
             return Err(unknown(&id));
         }
         if let Some(summary) = known.summary.filter(|_| !self.json) {
-            say(&format!("(a summary of the first {} messages: {})\n", summary.upto, summary.text));
+            let of = match summary.upto {
+                0 => "what came before".to_owned(),
+                upto => format!("the first {upto} messages"),
+            };
+            say(&format!("(a summary of {of}: {})\n", summary.text));
         }
         let mut from = 0;
         loop {

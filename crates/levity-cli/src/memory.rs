@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::{ConversationId, MemoryError, MemoryStore, World};
-use levity::memory::{Conversations, FileMemory, InMemory, SqliteMemory};
+use levity::core::{ConversationId, MemoryError, MemoryStore};
+use levity::memory::{Conversations, FileMemory, SqliteMemory};
 use levity::prelude::*;
 
 use crate::terminal::chain;
@@ -43,13 +43,8 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
 }
 
 /// Conversations that stay until they are forgotten.
-pub(crate) fn conversations(store: Arc<dyn MemoryStore>, world: Arc<dyn World>) -> Conversations {
-    Conversations::shared(store, world).never_expire()
-}
-
-/// A store that ends with the program.
-pub(crate) fn in_memory() -> Arc<dyn MemoryStore> {
-    Arc::new(InMemory::new())
+pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> Conversations {
+    Conversations::shared(store, runtime.world().clone()).never_expire()
 }
 
 /// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.
@@ -58,6 +53,14 @@ pub(crate) fn conversation(path: Option<&Path>, name: Option<&str>, agent: &Agen
     match name.map(Into::into).or_else(|| only.map(|name| name.to_string_lossy())) {
         Some(name) => ConversationId::new(&*name),
         None => ConversationId::random(&**agent.runtime().world()),
+    }
+}
+
+/// The name of a conversation as it is given.
+pub(crate) fn named(name: &str) -> Result<String, String> {
+    match name.is_empty() {
+        true => Err("a conversation without a name would be everybody's".to_owned()),
+        false => Ok(name.to_owned()),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ID", requires = "journal")]
     id: Option<String>,
     /// Go on with this conversation, or begin it.
-    #[arg(long, value_name = "ID", requires = "memory")]
+    #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]
     conversation: Option<String>,
     #[command(flatten)]
     agent: AgentArgs,
@@ -51,6 +51,15 @@ fn runtime(args: &Run) -> Result<Runtime, String> {
 
 /// Begins the run, or goes on with it if the journal has it.
 async fn begin(agent: &Agent, args: &Run) -> AgentRun {
+    if let Some(id) = &args.id {
+        let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
+        if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
+            let resume = agent.resume(id.as_str());
+            let run = if args.agent.park { resume.park() } else { resume }.start();
+            go_on(&run, &records).await;
+            return run;
+        }
+    }
     let mut run = agent.run(args.goal.as_str());
     if args.agent.park {
         run = run.park();
@@ -62,13 +71,8 @@ async fn begin(agent: &Agent, args: &Run) -> AgentRun {
         }
         run = run.conversation(id);
     }
-    let Some(id) = &args.id else { return run.start() };
-    let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
-    if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
-        let resume = agent.resume(id.as_str());
-        let run = if args.agent.park { resume.park() } else { resume }.start();
-        go_on(&run, &records).await;
-        return run;
+    match &args.id {
+        Some(id) => run.id(id.as_str()).start(),
+        None => run.start(),
     }
-    run.id(id.as_str()).start()
 }

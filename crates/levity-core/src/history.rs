@@ -318,6 +318,16 @@ impl Exchange {
         }
     }
 
+    /// Answers the call that had the result's id in the reply as it was `given`.
+    fn answer_to(&mut self, given: &Message, mut result: ToolResult) -> Result<(), HistoryError> {
+        let is_it = |(call, own): (&ToolCall, &Option<ToolResult>)| call.id == result.call && own.is_none();
+        let at = given.calls().zip(&self.results).position(is_it);
+        if let Some(call) = at.and_then(|at| self.reply.calls().nth(at)) {
+            result.call = call.id.clone();
+        }
+        self.answer(result)
+    }
+
     /// Renames calls, and their answers, whose id is empty, taken, or used twice in this reply.
     fn make_unique(&mut self, taken: &HashSet<CallId>) {
         let mut seen = HashSet::new();
@@ -396,6 +406,21 @@ impl TryFrom<Vec<Arc<Message>>> for History {
     type Error = HistoryError;
 
     fn try_from(messages: Vec<Arc<Message>>) -> Result<Self, HistoryError> {
+        Self::of(messages, true)
+    }
+}
+
+impl History {
+    /// As `try_from`, for what several runs have said: a call whose id an earlier one had gets another, and so does its
+    /// answer. Each run knows only the ids of what it was shown, and some servers number the calls of each anew.
+    ///
+    /// # Errors
+    /// When the messages make no history for another reason.
+    pub fn renamed(messages: Vec<Arc<Message>>) -> Result<Self, HistoryError> {
+        Self::of(messages, false)
+    }
+
+    fn of(messages: Vec<Arc<Message>>, strict: bool) -> Result<Self, HistoryError> {
         let mut history = Self::new();
         let mut messages = messages.into_iter().peekable();
         while let Some(message) = messages.next() {
@@ -415,13 +440,13 @@ impl TryFrom<Vec<Arc<Message>>> for History {
             // A call that `open` had to rename has an id that is empty or used twice.
             let renamed =
                 message.calls().zip(exchange.reply.calls()).find(|(call, taken)| call.id != taken.id);
-            if let Some((call, _)) = renamed {
+            if let Some((call, _)) = renamed.filter(|_| strict) {
                 return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
             }
             let answer = messages.next_if(|next| next.role == Role::Tool);
             for part in answer.iter().flat_map(|answer| &answer.parts) {
                 match part {
-                    Part::ToolResult(result) => exchange.answer(result.clone())?,
+                    Part::ToolResult(result) => exchange.answer_to(&message, result.clone())?,
                     _ => return Err(HistoryError::OrphanResult { at: at + 1 }),
                 }
             }

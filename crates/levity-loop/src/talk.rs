@@ -26,7 +26,7 @@ impl Agent {
         let remembered = open.take();
         let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
         let loaded = remembered.messages.len();
-        let history = History::try_from(remembered.messages).map_err(|error| {
+        let history = History::renamed(remembered.messages).map_err(|error| {
             Cause::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
         })?;
         let talk = Talk::new(id.clone(), remembered.end, loaded, upto);

@@ -1,5 +1,6 @@
 //! `levity chat`, as lines through a pipe.
 
+use std::fs;
 use std::io::Write as _;
 use std::process::{Output, Stdio};
 
@@ -85,6 +86,11 @@ fn what_is_asked_through_a_pipe_is_denied() {
 fn what_is_wrong_with_a_call_is_said() {
     check(&levity(&["chat", "--conversation", "a"]), 2, "--memory");
     check(&levity(&["chat", "--park"]), 2, "`levity run --park`");
+    assert!(!text(&levity(&["chat", "--help"])).contains("--park"));
+    for call in [&["chat"][..], &["run", "a"]] {
+        let unnamed = [call, &["--memory", "nowhere", "--conversation", ""]].concat();
+        check(&levity(&unnamed), 2, "without a name");
+    }
     check(&chat(&[], &"x".repeat((1 << 20) + 1)), 1, "longer than 1048576 bytes");
     check(
         &levity(&["conversations", "list", "--memory", "nowhere"]),
@@ -117,4 +123,50 @@ fn a_conversation_goes_on_in_another_process() {
         let listed = text(&levity(&["conversations", "list", "--memory", memory]));
         assert!(listed.contains(&format!("{id}  2 messages")), "{listed}");
     }
+}
+
+#[test]
+fn a_json_file_that_another_program_wrote_is_gone_on_with() {
+    let place = Place::new("one");
+    fs::create_dir(&place.0).unwrap();
+    let path = place.0.join("talk.json");
+    // Two runs that knew nothing of each other have used the same id.
+    let call = r#"{"role": "assistant", "parts": [{"type": "tool_call", "id": "call", "name": "add", "args": {}}]},
+        {"role": "tool", "parts": [{"type": "tool_result", "call": "call", "name": "add", "value": 7}]}"#;
+    let history = format!(r#"{{"role": "user", "content": "Hi"}}, {call}, {call}"#);
+    fs::write(&path, format!(r#"{{"summary": "They met.", "history": [{history}]}}"#)).unwrap();
+    let memory = path.to_str().unwrap();
+    let output = chat(&["-q", "--memory", memory], "Go on.\n");
+    check(&output, 0, "levity: conversation talk\n");
+    let shown = text(&levity(&["conversations", "show", "talk", "--memory", memory]));
+    assert!(shown.starts_with("(a summary of what came before: They met.)\n   0  user   Hi\n"), "{shown}");
+    assert_eq!(shown.lines().count(), 10, "{shown}");
+
+    fs::write(&path, "{").unwrap();
+    check(&levity(&["conversations", "list", "--memory", memory]), 1, "is damaged and was left as it is");
+    check(&chat(&["-q", "--memory", memory], "Go on.\n"), 1, "is damaged and was left as it is");
+    assert_eq!(fs::read(&path).unwrap(), b"{");
+}
+
+#[test]
+fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
+    let (runs, talks) = (Place::new("talk-runs"), Place::new("talk-memory"));
+    let memory = talks.0.to_str().unwrap();
+    let begin = ["run", "Sum.", "--id", "w", "--park", "--ask", "add", "--memory", memory];
+    let parked = runs.levity(&begin);
+    check(&parked, 3, "run w waits");
+    let said = String::from_utf8_lossy(&parked.stderr).into_owned();
+    assert!(said.contains("levity: conversation "), "{said}");
+    check(&runs.levity(&["runs", "approve", "w"]), 0, "");
+    check(&runs.levity(&["runs", "resume", "w"]), 1, "no memory to keep conversations in");
+    check(&runs.levity(&["run", "Sum.", "--id", "w"]), 1, "no memory to keep conversations in");
+
+    let done = runs.levity(&["run", "Sum.", "--id", "w", "--memory", memory]);
+    check(&done, 0, "A scripted stand-in cannot know.");
+    assert!(
+        !String::from_utf8_lossy(&done.stderr).contains("conversation"),
+        "it goes on with the one it had"
+    );
+    let listed = text(&levity(&["conversations", "list", "--memory", memory]));
+    assert!(listed.lines().count() == 1 && listed.ends_with("  4 messages\n"), "{listed}");
 }

@@ -75,7 +75,7 @@ fn place(path: &Path) -> Result<(Place, u64), PathError> {
         return Err(PathError::NotAFile(shown()));
     };
     let space = Workspace::builder(folder).read_only().allow_all().allow_hard_links().build()?;
-    let size = space.metadata(name)?.size();
+    let size = size(&space, name)?;
     Ok((Place::User(space, name.to_owned()), size))
 }
 
@@ -148,9 +148,14 @@ impl Walk<'_> {
 }
 
 fn inside(space: &Workspace, path: String, name: String, rank: usize) -> File {
-    let at = match space.metadata(&path) {
-        Ok(meta) => Ok((Place::Inside(path), meta.size())),
+    let at = match size(space, &path) {
+        Ok(size) => Ok((Place::Inside(path), size)),
         Err(error) => Err(reason(&error)),
     };
     File { name, at, rank }
+}
+
+/// How long a file is. It is opened, so that one that cannot be read gets the room to say why.
+fn size(space: &Workspace, path: &str) -> Result<u64, PathError> {
+    Ok(space.read_start(path, 0)?.size)
 }

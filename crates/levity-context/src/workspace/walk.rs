@@ -6,7 +6,7 @@ use levity_core::WorkspaceView;
 use levity_sandbox::{Entry, Kind, PathError, Workspace};
 
 use super::Listed;
-use super::ignored::Ignored;
+use super::ignored::{Ignored, MAX_RULES};
 
 /// How many entries are looked at.
 const MAX_ENTRIES: usize = 100_000;
@@ -24,7 +24,8 @@ pub(super) fn list(space: &Workspace, max_files: usize) -> Result<Listed, PathEr
     let root = Folder { path: String::new(), ignored: Ignored::default(), depth: 0 };
     let view = WorkspaceView::new(space.root().to_string_lossy(), [""; 0]);
     let listed = Listed { view, ..Listed::default() };
-    let mut walk = Walk { space, max_files, left: MAX_ENTRIES, listed, queue: VecDeque::new() };
+    let mut walk =
+        Walk { space, max_files, left: MAX_ENTRIES, rules: MAX_RULES, listed, queue: VecDeque::new() };
     walk.enter(&root)?;
     while let Some(folder) = walk.queue.pop_front() {
         // A folder may be gone meanwhile, or be closed to us.
@@ -40,6 +41,8 @@ struct Walk<'a> {
     space: &'a Workspace,
     max_files: usize,
     left: usize,
+    /// How many bytes of rules may still be read.
+    rules: u64,
     listed: Listed,
     queue: VecDeque<Folder>,
 }
@@ -56,7 +59,7 @@ impl Walk<'_> {
         self.left -= listing.entries.len().min(self.left);
         self.listed.missing += listing.unreadable;
         self.listed.has_more |= listing.truncated;
-        let ignored = folder.ignored.enter(&dir, &listing.entries);
+        let ignored = folder.ignored.enter(&dir, &listing.entries, &mut self.rules);
         for entry in listing.entries.iter().filter(|entry| !entry.name.starts_with('.')) {
             let path = dir.path_of(&entry.name);
             if !ignored.leaves_out(&path, entry.kind == Kind::Dir) {

@@ -223,6 +223,13 @@ async fn secrets_and_hard_links_are_kept() {
     fs::hard_link(place.path().join(".context/a.md"), place.path().join("b")).unwrap();
     let found = texts(&files(&place), ENOUGH).await;
     assert!(found[0].1.starts_with("[not shown: it has several hard links"), "{found:?}");
+    place.write(".context/b.md", "long ".repeat(2_000));
+    pipe(&place, ".context/c.md");
+    let found = texts(&files(&place), 500).await;
+    assert!(found[0].1.starts_with("[not shown: it has several hard links"), "however little room there is");
+    assert_eq!(found[2].1, "[not shown: it is no regular file]");
+    fs::remove_file(place.path().join(".context/b.md")).unwrap();
+    fs::remove_file(place.path().join(".context/c.md")).unwrap();
     let open = Workspace::builder(place.path()).allow_hard_links().deny("a.md").build().unwrap();
     same(&texts(&ContextFiles::new(&open), ENOUGH).await, &[]);
 }

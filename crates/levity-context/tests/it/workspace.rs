@@ -35,6 +35,37 @@ async fn what_git_ignores_and_what_is_hidden_is_not_listed() {
 }
 
 #[tokio::test]
+async fn braces_are_no_choice_and_a_mark_alone_takes_nothing_back() {
+    let place = Place::with(&[
+        (".gitignore", "*.log\n{a,b}.txt\nd\\{1\\}.txt\n"),
+        ("sub/.gitignore", "!\n! \n"),
+        ("a.txt", ""),
+        ("b.txt", ""),
+        ("{a,b}.txt", ""),
+        ("d{1}.txt", ""),
+        ("sub/c.log", ""),
+    ]);
+    assert_eq!(files(&place).view().await.unwrap().files, ["a.txt", "b.txt"]);
+}
+
+#[tokio::test]
+async fn rules_without_end_are_read_in_part_and_by_whole_lines() {
+    // The 64 KiB that are read end in the middle of a rule, of which `x.*` alone would name every file.
+    let long = format!("{}x.*keep\n", "first.txt\n".repeat(6_553));
+    assert_eq!(&long[..64 << 10].lines().last(), &Some("x.*kee"));
+    let place = Place::with(&[(".gitignore", &long), ("first.txt", ""), ("x.kee", "")]);
+    assert_eq!(files(&place).view().await.unwrap().files, ["x.kee"]);
+
+    // Folders after the eighth of such a length have no say any more.
+    let place = Place::new();
+    for n in 0..10 {
+        place.write(&format!("d{n}/.gitignore"), "y.txt\n".repeat(20_000));
+        place.write(&format!("d{n}/y.txt"), "");
+    }
+    assert_eq!(files(&place).view().await.unwrap().files, ["d8/y.txt", "d9/y.txt"]);
+}
+
+#[tokio::test]
 async fn links_are_listed_only_if_they_stay_inside() {
     let (place, outside) = (Place::with(&[("a/b.txt", "")]), Place::with(&[("c.txt", ""), ("d/e.txt", "")]));
     place.link("in.txt", "a/b.txt");

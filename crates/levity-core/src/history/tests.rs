@@ -213,6 +213,24 @@ fn the_id_that_is_used_twice_is_named() {
     check_refused(&[reply(&["a", ""]), answers(&["a", ""])], duplicate(""));
 }
 
+#[test]
+fn what_several_runs_have_said_is_taken_with_other_ids() {
+    let messages =
+        [reply(&["a", "b"]), answers(&["b", "a"]), Message::user("hi"), reply(&["a"]), answers(&["a"])];
+    let twice = [reply(&["c", "a", "c"]), answers(&["c", "c", "a"])];
+    let all: Vec<Arc<Message>> = messages.into_iter().chain(twice).map(Arc::new).collect();
+    let history = History::renamed(all.clone()).unwrap();
+    let ids: Vec<_> =
+        history.calls().map(|(call, result)| (call.id.as_str(), result.call.as_str())).collect();
+    assert_eq!(ids, ["a", "b", "a-2", "c", "a-3", "c-2"].map(|id| (id, id)));
+    assert_eq!(history.len(), all.len());
+    assert_eq!(History::try_from(history.messages().to_vec()).as_ref(), Ok(&history));
+    let open: Vec<Arc<Message>> = all[..4].to_vec();
+    assert_eq!(History::renamed(open), Err(HistoryError::Unanswered { at: 3 }));
+    let strange = vec![Arc::new(reply(&["a", "a"])), Arc::new(answers(&["a", "a", "a"]))];
+    assert!(matches!(History::renamed(strange), Err(HistoryError::AnsweredTwice { .. })));
+}
+
 #[track_caller]
 fn check_renamed(taken: &[&str], wanted: &[&str], expected: &[&str]) {
     let mut history = History::new();

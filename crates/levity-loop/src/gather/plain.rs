@@ -32,16 +32,18 @@ pub(super) fn text(text: &str) -> String {
 /// Where the dashes of a line begin that looks like `--- name ---`, whatever is not seen of it.
 fn dashes(line: &str) -> Option<usize> {
     let shown = line.trim_matches(is_unseen);
-    let name = shown.trim_matches(is_dash);
     // A line of dashes alone is a rule, and one with a name behind them only is from a list of changes.
-    if name.is_empty() || name.chars().all(is_unseen) {
+    if shown.chars().all(|char| is_dash(char) || is_unseen(char)) {
         return None;
     }
-    let start = shown.len() - shown.trim_start_matches(is_dash).len();
-    let end = shown.len() - shown.trim_end_matches(is_dash).len();
-    let enough = |dashes: &str| dashes.chars().count() >= 3;
-    let is_name = enough(&shown[..start]) && enough(&shown[shown.len() - end..]);
+    let is_name = begins_with_dashes(shown.chars()) && begins_with_dashes(shown.chars().rev());
     is_name.then(|| line.len() - line.trim_start_matches(is_unseen).len())
+}
+
+/// Whether there are three dashes first, with no room between them that is seen.
+fn begins_with_dashes(chars: impl Iterator<Item = char>) -> bool {
+    let seen = chars.filter(|char| matches!(char, ' ' | '\t') || !is_unseen(*char));
+    seen.take(3).filter(|char| is_dash(*char)).count() == 3
 }
 
 /// Whether a character takes no place, or only room.
@@ -50,6 +52,7 @@ fn is_unseen(char: char) -> bool {
         char,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
+            | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
     );
     formats || char.is_whitespace() || char.is_control()
 }
@@ -93,6 +96,8 @@ mod tests {
         check("\u{feff}--- x ---\0", "\u{feff}\\--- x ---\0");
         check("\u{200b}——— x ———", "\u{200b}\\——— x ———");
         check("---- --- x --- ----", "\\---- --- x --- ----");
+        check("-\u{200b}-\u{2060}- x -\u{ad}--", "\\-\u{200b}-\u{2060}- x -\u{ad}--");
+        check("\u{3164}--- x ---\u{2800}", "\u{3164}\\--- x ---\u{2800}");
     }
 
     #[test]

@@ -214,7 +214,13 @@ impl Folder {
         let infos = match &self.what {
             What::One(path) => {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                list::info(path, &name.into()).into_iter().collect()
+                let id = name.into();
+                let info = list::info(path, &id);
+                // There is no other one that could be listed: what is wrong with it is said.
+                if info.is_none() {
+                    self.look(&id, |_| ())?;
+                }
+                info.into_iter().collect()
             }
             What::Many(dir) => list::many(dir)?,
         };

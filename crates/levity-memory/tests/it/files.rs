@@ -230,6 +230,15 @@ async fn one_file_is_one_conversation() {
     assert!(store.forget(&id).await.unwrap());
     assert!(!path.exists());
     store.save(&other, &change).await.unwrap();
+    fs::write(&path, "{}").unwrap();
+    let listed = store.list(&ConversationQuery::new()).await;
+    assert_eq!(
+        listed.unwrap_err().kind(),
+        MemoryErrorKind::Damaged,
+        "nothing is said to be there only if it is not"
+    );
+    fs::remove_file(&path).unwrap();
+    assert!(store.list(&ConversationQuery::new()).await.unwrap().is_empty());
     assert_eq!(FileMemory::at("..").unwrap_err().kind(), MemoryErrorKind::Refused);
 }
 
