@@ -93,6 +93,13 @@ impl Place {
         name.into()
     }
 
+    /// Whether there is anything in the log beside the file.
+    pub(super) fn has_log(&self) -> bool {
+        let mut name = OsString::from(&self.path);
+        name.push("-wal");
+        fs::metadata(name).is_ok_and(|log| log.len() > 0)
+    }
+
     /// A connection to a file that is known to be ours.
     pub(super) fn connect(&self) -> Result<Connection, MemoryError> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
