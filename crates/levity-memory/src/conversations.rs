@@ -150,7 +150,7 @@ impl Conversations {
             let mut remembered = self.store.load(id, limit).await?;
             let Some(moment) = self.expired(&remembered) else {
                 remembered.first = self.bound(id, &remembered).await;
-                align(&mut remembered.messages);
+                shorten(&mut remembered);
                 let conversations = self.clone();
                 return Ok(Open { id: id.clone(), remembered, conversations, _hold: hold, _turn: turn });
             };
@@ -213,15 +213,17 @@ impl Conversations {
     pub async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
         let _turn = Turn::take(&self.turns, id).await;
         let mut patience = Patience::new(self);
+        let there = loop {
+            match self.store.forget(id).await {
+                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
+                other => break other?,
+            }
+        };
+        // Whoever had it until now may have noted it at the end.
         if let Some(sessions) = &self.sessions {
             sessions.forget(id).await?;
         }
-        loop {
-            match self.store.forget(id).await {
-                Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
-                other => return other,
-            }
-        }
+        Ok(there)
     }
 
     /// The conversations there are; those that were changed longest ago first.
@@ -262,6 +264,15 @@ impl Conversations {
             self.world.sleep(every.max(Duration::from_millis(1))).await;
         }
     }
+}
+
+/// Leaves out what was trimmed since it was loaded, and answers whose calls were left out.
+fn shorten(remembered: &mut Remembered) {
+    let there = remembered.end.saturating_sub(remembered.first);
+    let there = usize::try_from(there).unwrap_or(usize::MAX);
+    let gone = remembered.messages.len().saturating_sub(there);
+    remembered.messages.drain(..gone);
+    align(&mut remembered.messages);
 }
 
 /// Whether a conversation is too old. Of one that does not say when it was changed, nobody knows.

@@ -124,12 +124,8 @@ impl SqliteMemory {
             Ok(removed) => return Ok(removed),
             Err(owner) => owner,
         };
-        if settled(owner).await
-            && let Ok(removed) = ask().await?
-        {
-            return Ok(removed);
-        }
-        Err(MemoryError::busy(id))
+        settled(owner).await;
+        ask().await?.map_err(|_| MemoryError::busy(id))
     }
 }
 
@@ -203,12 +199,8 @@ impl MemoryStore for SqliteMemory {
             Ok(held) => return Ok(Hold::new(held)),
             Err(owner) => owner,
         };
-        if settled(owner).await
-            && let Ok(held) = ask().await?
-        {
-            return Ok(Hold::new(held));
-        }
-        Err(MemoryError::busy(id))
+        settled(owner).await;
+        ask().await?.map(Hold::new).map_err(|_| MemoryError::busy(id))
     }
 }
 

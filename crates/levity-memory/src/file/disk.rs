@@ -14,7 +14,7 @@ use crate::owner::is_at;
 pub(super) const LARGEST: u64 = 1 << 30;
 
 /// How long to wait for another program that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5_000 });
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What tells whether a file is as it was.
@@ -108,15 +108,26 @@ pub(super) fn replace(
 ) -> io::Result<Option<Stamp>> {
     // One that was killed may have left its own, and a link there is not followed.
     remove(beside)?;
+    let written = write(path, beside, bytes, durability).and_then(|()| fs::rename(beside, path));
+    if written.is_err() {
+        let _ = remove(beside);
+    }
+    written?;
+    sync_name(path, durability)?;
+    stamp(path)
+}
+
+/// Writes what is to take the place of a file. Whoever may not read the old one may not read the new one.
+fn write(path: &Path, beside: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    if let Ok(there) = fs::symlink_metadata(path) {
+        file.set_permissions(there.permissions())?;
+    }
     file.write_all(bytes)?;
     if durability == Durability::Synced {
         file.sync_all()?;
     }
-    drop(file);
-    fs::rename(beside, path)?;
-    sync_name(path, durability)?;
-    stamp(path)
+    Ok(())
 }
 
 /// Removes a file, and says whether there was one.

@@ -88,19 +88,29 @@ impl Folder {
 
     /// Keeps everybody else who wants to write this conversation waiting.
     fn lock(&self, id: &ConversationId, spot: &Spot) -> Result<fs::File, MemoryError> {
+        self.check_there()?;
         let number = u64::from_str_radix(&Digest::EMPTY.with(spot.name.as_bytes()).to_string(), 16);
         let path = self.side().join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
-        disk::lock(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::ResourceBusy => MemoryError::busy(id).with_source(error),
-            _ => failed(id, "locked", error),
-        })
+        disk::lock(&path).map_err(|error| failed(id, "locked", error))
+    }
+
+    /// Fails when the folder is gone: every conversation would seem to be an empty one.
+    fn check_there(&self) -> Result<(), MemoryError> {
+        match &self.what {
+            What::Many(dir) if !dir.is_dir() => {
+                let message =
+                    format!("the folder `{}` of conversations is not there any more", dir.display());
+                Err(MemoryError::new(MemoryErrorKind::Io, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A conversation as its file has it, read again only if somebody else wrote it. `None` when there is none, or it
     /// is another's.
     fn find(&self, id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
         let Some(stamp) = disk::stamp(&spot.path).map_err(|error| failed(id, "read", error))? else {
-            return Ok(None);
+            return self.check_there().map(|()| None);
         };
         let known = match self.cache.find(&spot.name, stamp) {
             Some(known) => known,
@@ -185,7 +195,7 @@ impl Folder {
     ) -> Result<bool, MemoryError> {
         let Some(spot) = self.spot(id) else { return Ok(false) };
         let _lock = self.lock(id, &spot)?;
-        if self.is_held(&spot) {
+        if self.is_held(id, &spot)? {
             return Err(MemoryError::busy(id));
         }
         let Some(known) = self.find(id, &spot)? else {
@@ -232,16 +242,21 @@ impl Folder {
     }
 
     /// Whether somebody holds a conversation who is alive.
-    fn is_held(&self, spot: &Spot) -> bool {
-        let Ok(text) = fs::read_to_string(self.hold_path(spot)) else { return false };
+    fn is_held(&self, id: &ConversationId, spot: &Spot) -> Result<bool, MemoryError> {
+        let text = match fs::read(self.hold_path(spot)) {
+            Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // Nobody can say who holds it, so nobody gets it.
+            Err(error) => return Err(failed(id, "held", error)),
+        };
         let holder = i64::from_str_radix(text.trim(), 16);
-        holder.is_ok_and(|holder| owner::is_alive(&self.side().join("owners"), holder))
+        Ok(holder.is_ok_and(|holder| owner::is_alive(&self.side().join("owners"), holder)))
     }
 
     pub(super) fn hold(&self, id: &ConversationId) -> Result<Held, MemoryError> {
         let spot = self.must_spot(id)?;
         let _lock = self.lock(id, &spot)?;
-        if self.is_held(&spot) {
+        if self.is_held(id, &spot)? {
             return Err(MemoryError::busy(id));
         }
         if self.find(id, &spot)?.is_none() && spot.path.exists() {
@@ -299,4 +314,22 @@ fn failed(id: &ConversationId, what: &str, error: io::Error) -> MemoryError {
         _ => MemoryErrorKind::Io,
     };
     MemoryError::new(kind, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_stands_still_while_it_writes_is_no_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(What::Many(dir.path().to_owned()), Durability::Buffered);
+        let id = ConversationId::new("a");
+        let lock = folder.lock(&id, &folder.must_spot(&id).unwrap()).unwrap();
+        // Whoever waits for a holder would wait for this, too, again and again.
+        let error = folder.hold(&id).err().unwrap();
+        assert_eq!(error.kind(), MemoryErrorKind::Io, "{error}");
+        drop(lock);
+        folder.hold(&id).unwrap();
+    }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use rusqlite::Connection;
+use tokio::sync::watch;
 
 use super::place::Place;
 use super::rows::{self, Fault};
-use super::writer::{Held, Reply, Work, Writer, owners};
+use super::writer::{Held, Known, Reply, Work, Writer, owners};
 use super::{holds, index};
 use crate::Durability;
 use crate::owner::Owner;
@@ -34,6 +35,8 @@ pub(super) struct Desk {
     unreleased: Vec<ConversationId>,
     /// Whether something that was removed may still be in the log beside the file.
     unwiped: bool,
+    /// Dropped after all else.
+    life: watch::Sender<()>,
 }
 
 impl Desk {
@@ -46,6 +49,7 @@ impl Desk {
             owner: None,
             unreleased: Vec::new(),
             unwiped: false,
+            life: watch::Sender::new(()),
         }
     }
 
@@ -57,6 +61,7 @@ impl Desk {
     /// Does all of this in one transaction.
     pub(super) fn settle(&mut self, works: Vec<Work>) {
         let mut answers = Vec::with_capacity(works.len());
+        let put_off = std::mem::take(&mut self.unwiped);
         let mut failed = self.begin(&works).err();
         for work in works {
             answers.push(self.perform(work, &mut failed));
@@ -68,11 +73,20 @@ impl Desk {
             None => self.unreleased.clear(),
             Some(_) => self.roll_back(),
         }
+        let removed = self.unwiped;
+        self.unwiped |= put_off;
         if self.unwiped && failed.is_none() {
-            self.wipe();
+            self.wipe(removed);
         }
         for answer in answers {
             answer(self, failed.as_ref());
+        }
+    }
+
+    /// Does what was put off, as far as that can be done now.
+    pub(super) fn close(&mut self) {
+        if self.leisure().is_some() {
+            self.settle(Vec::new());
         }
     }
 
@@ -80,6 +94,8 @@ impl Desk {
     fn begin(&mut self, works: &[Work]) -> Result<(), MemoryError> {
         let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
         if self.connection.is_none() {
+            // Whoever removed something may have been killed before the log was cut off.
+            self.unwiped |= self.place.has_log();
             self.connection = Some(self.place.connect()?);
             self.synced = !sync;
         }
@@ -103,7 +119,8 @@ impl Desk {
         let owner =
             Owner::new(&self.owners).map_err(|error| self.place.failed_io("locked for holding", error))?;
         self.write(|connection| holds::forget_the_dead(connection, &self.owners))?;
-        owners().push((owner.id, Arc::downgrade(writer)));
+        let (writer, life) = (Arc::downgrade(writer), self.life.subscribe());
+        owners().push(Known { id: owner.id, writer, life });
         self.owner = Some(owner);
         Ok(())
     }
@@ -118,9 +135,10 @@ impl Desk {
     }
 
     /// Moves all that is in the log into the file, which cuts the log off: pages from before a removal are gone.
-    fn wipe(&mut self) {
+    /// Who only tries once more does not wait for others: somebody who reads for long would slow down every save.
+    fn wipe(&mut self, patient: bool) {
         let Some(connection) = &mut self.connection else { return };
-        let wiped = connection.busy_handler(Some(briefly)).and_then(|()| {
+        let wiped = connection.busy_handler(patient.then_some(briefly as fn(i32) -> bool)).and_then(|()| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         });
         // Somebody may be reading what was there before; then it is tried again.
@@ -236,7 +254,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
-            owners().retain(|(id, _)| *id != owner.id);
+            owners().retain(|known| known.id != owner.id);
         }
     }
 }

@@ -13,9 +13,21 @@ const PORTION_BYTES: usize = 4 << 20;
 /// So many messages are taken away from the search in one go.
 const FEW: u64 = 100;
 
-/// Takes what the search knows of messages up to before a position away from it. That takes far longer than
-/// removing the messages, since the index is cleaned word by word.
+/// Takes what the search knows of messages up to before a position away from it: all of that or, when a message is
+/// damaged, nothing. It takes far longer than removing the messages, since the index is cleaned word by word.
 pub(super) fn unknow(connection: &Connection, id: &ConversationId, row: &Row, to: u64) -> Result<(), Fault> {
+    if row.words_from >= to {
+        return Ok(());
+    }
+    connection.execute_batch("SAVEPOINT known")?;
+    let done = take_away(connection, id, row, to);
+    let end = if done.is_ok() { "RELEASE known" } else { "ROLLBACK TO known; RELEASE known" };
+    let ended = connection.execute_batch(end);
+    done?;
+    Ok(ended?)
+}
+
+fn take_away(connection: &Connection, id: &ConversationId, row: &Row, to: u64) -> Result<(), Fault> {
     let sql = "INSERT INTO words (words, rowid, text) VALUES ('delete', ?1, ?2)";
     let mut forget = connection.prepare_cached(sql)?;
     let mut from = row.words_from;

@@ -65,6 +65,13 @@ impl Place {
         self.file.beside("-owners")
     }
 
+    /// Whether there is anything in the log beside the file.
+    pub(super) fn has_log(&self) -> bool {
+        let mut name = OsString::from(&self.path);
+        name.push("-wal");
+        fs::metadata(name).is_ok_and(|log| log.len() > 0)
+    }
+
     /// A connection to a file that is known to be ours.
     pub(super) fn connect(&self) -> Result<Connection, MemoryError> {
         self.file.connect().map_err(told)

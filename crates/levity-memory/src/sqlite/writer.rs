@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::desk::Desk;
 use super::place::Place;
@@ -122,25 +122,35 @@ fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
         let works = match first {
             Ok(first) => std::iter::once(first).chain(queued.try_iter().take(ROOM)).collect(),
             Err(RecvTimeoutError::Timeout) => Vec::new(),
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return desk.close(),
         };
         desk.settle(works.into_iter().map(|queued: Queued| queued.work).collect());
     }
 }
 
-/// The owners of this process.
-static OWNERS: Mutex<Vec<(i64, Weak<Writer>)>> = Mutex::new(Vec::new());
+/// An owner of this process.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) id: i64,
+    pub(super) writer: Weak<Writer>,
+    /// Closed when its thread has done all it was asked for and let go of everything.
+    pub(super) life: watch::Receiver<()>,
+}
 
-pub(super) fn owners() -> MutexGuard<'static, Vec<(i64, Weak<Writer>)>> {
+static OWNERS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+pub(super) fn owners() -> MutexGuard<'static, Vec<Known>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Another store of this process may have let go of a conversation, and not have come to write that down: waits
 /// until it has.
-pub(super) async fn settled(owner: i64) -> bool {
-    let other = owners().iter().find(|(id, _)| *id == owner).and_then(|(_, writer)| writer.upgrade());
-    match other {
-        Some(writer) => writer.ask(|reply| Work::Settle { reply }).await.is_ok(),
-        None => false,
+pub(super) async fn settled(owner: i64) {
+    let other = owners().iter().find(|known| known.id == owner).cloned();
+    let Some(mut other) = other else { return };
+    match other.writer.upgrade() {
+        Some(writer) => drop(writer.ask(|reply| Work::Settle { reply }).await),
+        // Nobody uses the store any more, and its thread comes to an end.
+        None => while other.life.changed().await.is_ok() {},
     }
 }

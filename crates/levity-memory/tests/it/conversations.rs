@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationQuery, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary,
-    ToolCall, ToolOutput, ToolResult, World,
+    Change, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore, Message, Part,
+    Role, Summary, ToolCall, ToolOutput, ToolResult, World,
 };
-use levity_memory::{Conversations, InMemory};
+use levity_memory::{Conversations, InMemory, Sessions};
 use levity_test::ManualWorld;
 use tokio::sync::Mutex;
 
@@ -167,6 +168,55 @@ async fn a_long_history_is_bounded() {
     assert_eq!(end(1, 4).await, 4, "what is in the summary goes");
     assert_eq!(end(1, 20).await, 12, "and only as far as there are too many");
     assert_eq!(end(40, 20).await, 42, "beyond twice the bound it goes anyway");
+}
+
+#[tokio::test]
+async fn what_is_trimmed_when_it_is_opened_is_not_shown() {
+    let (_, _, conversations) = setup();
+    let conversations = conversations.max_messages(10);
+    let id = conversations.new_id();
+    let open = conversations.open(&id, 0).await.unwrap();
+    open.save(Change::at(0).with_messages(texts(40))).await.unwrap();
+    drop(open);
+    for _ in 0..2 {
+        let open = conversations.open(&id, 100).await.unwrap();
+        let seen = open.remembered();
+        assert_eq!((seen.first, seen.end, seen.messages.len()), (20, 40, 20));
+        assert_eq!(seen.messages[0].text(), "message 20");
+    }
+}
+
+/// Notes, and nothing else.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<ConversationId>>>);
+
+#[async_trait]
+impl Sessions for Notes {
+    async fn note(&self, id: &ConversationId, _: &str) -> Result<(), MemoryError> {
+        self.0.lock().await.push(id.clone());
+        Ok(())
+    }
+
+    async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError> {
+        self.0.lock().await.retain(|noted| noted != id);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_another_process_notes_at_its_end_is_forgotten_too() {
+    let (store, world, notes) = (InMemory::new(), ManualWorld::auto(), Notes::default());
+    let conversations = Conversations::new(store.clone(), world.clone()).noted_in(notes.clone());
+    let id = ConversationId::new("taken");
+    let hold = store.hold(&id).await.unwrap();
+    let end = async {
+        world.sleep(Duration::from_secs(3)).await;
+        notes.note(&id, "They met.").await.unwrap();
+        drop(hold);
+    };
+    let (forgotten, ()) = tokio::join!(conversations.forget(&id), end);
+    forgotten.unwrap();
+    assert_eq!(*notes.0.lock().await, []);
 }
 
 #[tokio::test]

@@ -273,3 +273,52 @@ async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
         assert!(left.iter().all(|path| !path.exists()));
     }
 }
+
+#[tokio::test]
+async fn a_folder_that_is_gone_is_not_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, id) = (dir.path().join("in"), ConversationId::new("a"));
+    let store = FileMemory::new(&folder).unwrap();
+    let change = Change::at(0).with_messages([Message::user("Hello")]);
+    store.save(&id, &change).await.unwrap();
+    fs::rename(&folder, dir.path().join("away")).unwrap();
+    let failed = [
+        store.load(&id, 9).await.map(drop),
+        store.save(&id, &change).await,
+        store.trim(&id, 1).await,
+        store.forget(&id).await.map(drop),
+        store.hold(&id).await.map(drop),
+        store.list(&ConversationQuery::new()).await.map(drop),
+    ];
+    for failed in failed {
+        assert_eq!(failed.unwrap_err().kind(), MemoryErrorKind::Io);
+    }
+    assert!(!folder.exists());
+    fs::rename(dir.path().join("away"), &folder).unwrap();
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_stays_as_private_as_it_was() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, store) = folder();
+    let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
+    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    store.save(&id, &Change::at(1).with_messages([Message::user("Bye")])).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
+    let (dir, store) = folder();
+    let (id, path) = (ConversationId::new("a"), dir.path().join(".levity/holds/a"));
+    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
+    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
+}

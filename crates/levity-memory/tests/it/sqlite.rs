@@ -276,6 +276,64 @@ async fn ids_are_anything_that_is_not_too_long() {
     }
 }
 
+#[tokio::test]
+async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let change = Change::at(0).with_messages(secret("qfarewellword"));
+    store.save(&id, &change).await.unwrap();
+    let reader = Connection::open(folder.path()).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let count = || reader.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count(), 33);
+    store.forget(&id).await.unwrap();
+    let owner = store.hold(&id).await.unwrap();
+    drop((store, owner));
+    // Once this one holds it, the other is gone, and could not cut off the log.
+    let store = folder.store();
+    drop(store.hold(&id).await.unwrap());
+    assert!(folder.has("qfarewellword"));
+    reader.execute_batch("COMMIT").unwrap();
+    drop(store);
+    let store = folder.store();
+    store.save(&id, &Change::at(0).with_messages([Message::user("new")])).await.unwrap();
+    assert!(!folder.has("qfarewellword"));
+}
+
+#[tokio::test]
+async fn a_store_that_was_dropped_holds_nothing() {
+    let folder = Folder::new();
+    let id = ConversationId::new("a");
+    for _ in 0..60 {
+        let store = folder.store();
+        drop(store.hold(&id).await.unwrap());
+        drop(store);
+        assert!(!folder.store().forget(&id).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    // More than is taken away from the search in one go.
+    let long = |word: &str| Message::user(format!("{word} {}", "filler ".repeat(700_000)));
+    let change = Change::at(0).with_messages([long("kestrel"), long("heron"), long("robin")]);
+    store.save(&id, &change).await.unwrap();
+    assert_eq!(store.search(&id, "kestrel", 9).await.unwrap().len(), 1);
+    let by_hand = Connection::open(folder.path()).unwrap();
+    by_hand.execute("UPDATE messages SET message = 'x' || message WHERE place & 4294967295 = 2", []).unwrap();
+    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Damaged);
+    assert_eq!(store.trim(&id, 3).await.unwrap_err().kind(), MemoryErrorKind::Damaged);
+    let right = "UPDATE messages SET message = substr(message, 2) WHERE place & 4294967295 = 2";
+    by_hand.execute(right, []).unwrap();
+    assert_eq!(store.search(&id, "kestrel", 9).await.unwrap().len(), 1);
+    assert!(store.forget(&id).await.unwrap());
+    by_hand.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+}
+
 /// The size of the file once everything is in it.
 fn size(folder: &Folder) -> u64 {
     let connection = Connection::open(folder.path()).unwrap();
