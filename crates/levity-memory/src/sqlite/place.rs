@@ -67,9 +67,7 @@ impl Place {
 
     /// Whether there is anything in the log beside the file.
     pub(super) fn has_log(&self) -> bool {
-        let mut name = OsString::from(&self.path);
-        name.push("-wal");
-        fs::metadata(name).is_ok_and(|log| log.len() > 0)
+        std::fs::metadata(self.file.beside("-wal")).is_ok_and(|log| log.len() > 0)
     }
 
     /// A connection to a file that is known to be ours.
