@@ -138,10 +138,10 @@ impl Play {
                 // Some have no space between their words.
                 let text = Part::text(["word ", "語", "long"][words % 3].repeat(words * 2));
                 let call = call.then(|| Part::ToolCall(ToolCall::new("", "tool", json!({}))));
-                Outcome::Model(Ok(Response::new(Message::new(
-                    Role::Assistant,
-                    call.into_iter().chain([text]),
-                ))))
+                let message = Message::new(Role::Assistant, call.into_iter().chain([text]));
+                // A reply from a cache costs nothing.
+                let usage = if words % 5 == 0 { Usage::new(0, 0) } else { Usage::default() };
+                Outcome::Model(Ok(Response::new(message).with_usage(usage)))
             }
             (Effect::Model(_), _) => Outcome::Model(Err(ModelError::new(ModelErrorKind::Overloaded, "busy"))),
             (Effect::Tool(run), happening) => {

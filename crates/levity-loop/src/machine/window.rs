@@ -305,9 +305,10 @@ impl AgentMachine {
         let shown = &mut self.state.shown;
         shown.too_long = 0;
         let counted = response.usage.input.filter(|_| !response.usage.estimated);
-        // A layer that asked more than once has added its counts up.
-        let likely = shown.counter.count(shown.asked).saturating_mul(3).saturating_add(2_048);
-        if let Some(counted) = counted.filter(|counted| *counted <= likely || shown.window.is_none()) {
+        // A layer that asked more than once has added its counts up, and one that asked nobody has counted nothing.
+        let most = shown.counter.count(shown.asked).saturating_mul(3).saturating_add(2_048);
+        let likely = shown.asked / 8 + 1..=most;
+        if let Some(counted) = counted.filter(|counted| likely.contains(counted) || shown.window.is_none()) {
             shown.counter.learn(shown.asked, counted);
         }
     }
