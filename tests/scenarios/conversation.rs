@@ -394,3 +394,27 @@ async fn who_cannot_have_a_conversation_is_told_so() {
     drop(held);
     assert_eq!(agent.run("Hello").conversation("c").await.unwrap().text(), "Hi.");
 }
+
+#[tokio::test]
+async fn a_resumed_run_that_waits_for_its_conversation_can_be_cancelled() {
+    let (runtime, journal) = runtime();
+    let store = Arc::new(InMemory::new());
+    let model = || ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7.").by_history();
+    let agent = |runtime: Runtime, model: ScriptedModel| {
+        Agent::builder(model).tool(add).memory(store.clone()).runtime(runtime).build().unwrap()
+    };
+    agent(runtime, model()).run("2 + 5?").conversation("c").id("r").await.unwrap();
+    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+    let (runtime, journal) = self::runtime();
+    let mut open = levity::core::Journal::open(&journal, &"r".into()).await.unwrap();
+    open.log.append(&records[..3]).await.unwrap();
+    drop(open);
+    let agent = agent(runtime, model());
+    let other = agent.conversations().unwrap().open(&"c".into(), 0).await.unwrap();
+    let run = agent.resume("r").start();
+    let control = run.control().clone();
+    let (ended, told) = tokio::join!(run, control.cancel("enough"));
+    assert!(ended.is_err() && told.is_ok(), "{ended:?} {told:?}");
+    drop(other);
+    assert_eq!(agent.resume("r").await.unwrap().text(), "7.", "nothing of it was touched");
+}

@@ -162,7 +162,7 @@ impl Runtime {
                 on_its_own(run, &open.records).map_err(|error| (None, error))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
-                let machine = self.join(run, machine, join, &open.records).await?;
+                let machine = self.join(run, machine, join, &open.records, &mut line).await?;
                 return Ok(Ready { machine, open, limits, line, fork: None });
             }
             Origin::Fork(plan) => {
@@ -185,12 +185,18 @@ impl Runtime {
         mut machine: M,
         join: Option<Join<M>>,
         records: &[Record],
+        line: &mut Option<Line>,
     ) -> Result<M, (Option<M>, Error)> {
         let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
         let Some(join) = join.filter(|_| !ended) else { return Ok(machine) };
-        match join(&mut machine).await {
+        let run = run.clone();
+        let joined = tokio::select! {
+            joined = join(&mut machine) => joined.map_err(|cause| Error::Prepare { run, cause }),
+            reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
+        };
+        match joined {
             Ok(()) => Ok(machine),
-            Err(cause) => Err((Some(machine), Error::Prepare { run: run.clone(), cause })),
+            Err(error) => Err((Some(machine), error)),
         }
     }
 
