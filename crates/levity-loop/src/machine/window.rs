@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Step,
+    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Role, Step,
 };
 use levity_memory::{Counter, View, Window};
 use serde::{Deserialize, Serialize};
@@ -123,6 +123,14 @@ impl AgentMachine {
     /// Says that what this run says begins here.
     pub(super) fn task_begins(&mut self) {
         self.state.shown.task = self.state.history.len();
+    }
+
+    /// The last thing the model said in words in this run; what it said before is no part of it.
+    pub(crate) fn last_words(&self) -> String {
+        let own = self.state.history.messages().get(self.state.shown.task..).unwrap_or_default();
+        let replies = own.iter().rev().filter(|message| message.role == Role::Assistant);
+        let text = replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty());
+        text.map(Into::into).unwrap_or_default()
     }
 
     /// Shows the last message in any case.
