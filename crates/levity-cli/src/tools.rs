@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use levity::agent::AgentBuilder;
@@ -112,18 +113,22 @@ impl ToolArgs {
 }
 
 /// What the workspace says about itself, down to the folder in which the command was called. What was taken is said
-/// when it is: a run that goes on from its journal takes nothing.
+/// when it is, and again when it is something else: a run that goes on from its journal takes nothing.
 fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
     let here = std::env::current_dir().ok();
     let here = here.as_deref().and_then(|here| here.strip_prefix(workspace.root()).ok()?.to_str());
     // It may be a folder that nobody may touch.
     let here = here.filter(|here| workspace.dir(here).is_ok()).unwrap_or(".");
+    let told = Mutex::new(String::new());
     ContextFiles::new(workspace).working_dir(here).on_read(move |taken| {
-        if !quiet && !taken.is_empty() {
-            let taken: Vec<_> = taken.iter().map(ToString::to_string).collect();
-            // A name may have several lines.
-            note(&format!("context: {}", taken.join(", ").replace('\n', "\u{fffd}")));
+        let taken: Vec<_> = taken.iter().map(ToString::to_string).collect();
+        // A name may have several lines.
+        let taken = taken.join(", ").replace('\n', "\u{fffd}");
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !quiet && !taken.is_empty() && *told != taken {
+            note(&format!("context: {taken}"));
         }
+        *told = taken;
     })
 }
 

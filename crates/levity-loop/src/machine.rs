@@ -183,7 +183,9 @@ impl AgentMachine {
             finish: None,
             ending: None,
         };
-        Self::with_state(spec, output, state, past.hold)
+        let mut machine = Self::with_state(spec, output, state, past.hold);
+        machine.task_begins();
+        machine
     }
 
     fn with_state(

@@ -395,7 +395,7 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
             let partial = machine.map(|machine| {
                 let (usage, stats) = machine.so_far();
                 let mut ending = Ending::new(Status::Failed(Failure::Internal(error.to_string())));
-                ending.text = machine.history().last_text().unwrap_or_default();
+                ending.text = machine.last_words();
                 (ending.usage, ending.stats) = (usage, stats);
                 Box::new(answer(run, machine, ending))
             });

@@ -65,6 +65,11 @@ fn a_line_without_an_answer_does_not_end_the_conversation() {
     check(&output, 1, "the model gave no reply");
     let errors = String::from_utf8_lossy(&output.stderr).matches("the model gave no reply").count();
     assert_eq!(errors, 2);
+    let script = self::script("chat-ends.json", r#"[{"reply": "One."}]"#);
+    let output = chat(&["-q", "--script", &script], "a\nb\n");
+    check(&output, 1, "the model gave no reply");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!errors.contains("last words"), "what was said to another line are no words of this: {errors}");
 }
 
 #[test]

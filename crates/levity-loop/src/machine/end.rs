@@ -42,7 +42,7 @@ impl AgentMachine {
 
     /// Ends without an answer: open calls are closed, and the last words stand in.
     pub(super) fn stop(&mut self, status: Status, step: &mut Step) {
-        let text = self.last_words();
+        let text = self.close_open();
         self.end(status, text, None, step);
     }
 
@@ -52,7 +52,7 @@ impl AgentMachine {
             // There is an end already.
             Some(ending) => *ending,
             None => {
-                let text = self.last_words();
+                let text = self.close_open();
                 self.conclude(status, text, None, step)
             }
         };
@@ -60,13 +60,14 @@ impl AgentMachine {
         self.state.ending = Some(ending);
     }
 
-    fn last_words(&mut self) -> String {
+    /// Closes what is open, and returns the last words.
+    fn close_open(&mut self) -> String {
         if let Some(exchange) = self.state.exchange.take() {
             let message = "the run ended before the call was answered; it may have taken effect in part";
             let error = ToolError::new(ToolErrorKind::Cancelled, message);
             self.close(exchange, &error);
         }
-        self.state.history.last_text().unwrap_or_default()
+        self.last_words()
     }
 
     fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {

@@ -127,6 +127,14 @@ impl AgentMachine {
         self.state.shown.task = self.state.history.len();
     }
 
+    /// The last thing the model said in words in this run; what it said before is no part of it.
+    pub(crate) fn last_words(&self) -> String {
+        let own = self.state.history.messages().get(self.state.shown.task..).unwrap_or_default();
+        let replies = own.iter().rev().filter(|message| message.role == Role::Assistant);
+        let text = replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty());
+        text.map(Into::into).unwrap_or_default()
+    }
+
     /// Shows the last message in any case.
     pub(super) fn pin_last(&mut self) {
         self.state.shown.pins.extend(self.state.history.len().checked_sub(1));
