@@ -84,7 +84,7 @@ pub(crate) async fn watch(
 /// Asks whoever sits at the terminal.
 async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
-        return Decision::deny("nobody sits at the terminal; `--park` keeps the question for later");
+        return Decision::deny("nobody sits at the terminal; `levity run --park` keeps a question for later");
     }
     let question = match ask.wanted {
         Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),

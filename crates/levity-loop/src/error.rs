@@ -67,7 +67,7 @@ pub enum Error {
         partial: Box<Answer>,
     },
     /// The conversation could not be had, or what was said could not be kept in it.
-    #[error("the conversation could not be kept")]
+    #[error("the conversation could not be read or kept")]
     Memory {
         /// Why.
         #[source]
