@@ -7,7 +7,7 @@ use levity_core::{
     Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind,
     MemoryStore, Message, Remembered, Timestamp,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::blocking::on_thread;
 use crate::durability::Durability;
@@ -186,7 +186,12 @@ impl MemoryStore for FileMemory {
 
     async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.hold(&id)).await.map(Hold::new)
+        let (give, mut given) = oneshot::channel();
+        let hold = move |folder: &Folder| folder.hold(&id, |held| drop(give.send(held)));
+        self.with(hold).await?;
+        given.try_recv().map(Hold::new).map_err(|error| {
+            MemoryError::new(MemoryErrorKind::Io, "what was to be held got lost").with_source(error)
+        })
     }
 }
 

@@ -259,7 +259,9 @@ impl Folder {
         holds.get(&self.spot(id)?.name)?.upgrade()
     }
 
-    pub(super) fn hold(&self, id: &ConversationId) -> Result<Arc<Held>, MemoryError> {
+    /// Holds a conversation and gives that away. If nobody takes it any more, it is let go of before anybody else can
+    /// find it held.
+    pub(super) fn hold(&self, id: &ConversationId, give: impl FnOnce(Arc<Held>)) -> Result<(), MemoryError> {
         let spot = self.must_spot(id)?;
         let _lock = self.lock(id, &spot)?;
         if self.is_held(id, &spot)? {
@@ -280,7 +282,8 @@ impl Folder {
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.insert(held.name.clone(), Arc::downgrade(&held));
         drop(holds);
-        Ok(held)
+        give(held);
+        Ok(())
     }
 
     fn owner(&self) -> io::Result<Arc<Owner>> {
@@ -342,9 +345,9 @@ mod tests {
         let id = ConversationId::new("a");
         let lock = folder.lock(&id, &folder.must_spot(&id).unwrap()).unwrap();
         // Whoever waits for a holder would wait for this, too, again and again.
-        let error = folder.hold(&id).err().unwrap();
+        let error = folder.hold(&id, drop).unwrap_err();
         assert_eq!(error.kind(), MemoryErrorKind::Io, "{error}");
         drop(lock);
-        folder.hold(&id).unwrap();
+        folder.hold(&id, drop).unwrap();
     }
 }
