@@ -334,6 +334,26 @@ async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
     by_hand.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_comes_to_its_end_beside_a_search_that_does_not() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let messages = (0..600).map(|n| Message::user(format!("word{n} and filler")));
+    store.save(&id, &Change::at(0).with_messages(messages)).await.unwrap();
+    let mut searches = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let (store, id) = (store.clone(), id.clone());
+        searches.spawn(async move { while !store.search(&id, "filler", 1).await.unwrap().is_empty() {} });
+    }
+    store.search(&id, "filler", 1).await.unwrap();
+    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(60), store.forget(&id)).await;
+    assert!(forgotten.expect("it ends").unwrap());
+    while let Some(done) = searches.join_next().await {
+        done.unwrap();
+    }
+}
+
 /// The size of the file once everything is in it.
 fn size(folder: &Folder) -> u64 {
     let connection = Connection::open(folder.path()).unwrap();
