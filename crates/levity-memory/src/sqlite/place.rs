@@ -127,6 +127,8 @@ impl Place {
             connection.pragma_update(None, "journal_size_limit", LOG * 4096)?;
             // What is removed is overwritten, not only forgotten.
             connection.pragma_update(None, "secure_delete", true)?;
+            // A file from elsewhere must not make us run what its tables say.
+            connection.pragma_update(None, "trusted_schema", false)?;
             Ok(connection)
         };
         open().map_err(|error| self.failed("opened", error))
