@@ -121,7 +121,12 @@ impl SqliteMemory {
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
         let writer = self.writer()?;
-        unindex(&writer, id, u64::MAX).await?;
+        // Whoever removes it may have held it until now.
+        writer.ask(|reply| Work::Settle { reply }).await?;
+        let wanted = id.clone();
+        if self.look(move |readers| readers.may_go(&wanted, unchanged_since)).await? {
+            unindex(&writer, id, u64::MAX).await?;
+        }
         let ask = || writer.ask(|reply| Work::Remove { id: id.clone(), unchanged_since, reply });
         let owner = match ask().await? {
             Ok(removed) => return Ok(removed),
