@@ -67,7 +67,8 @@ pub trait MemoryStore: Send + Sync {
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError>;
 
     /// Holds the conversation until what is returned is dropped: whoever else wants to hold it, here or in another
-    /// process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends lets go of what it held.
+    /// process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends lets go of what it held. A save or trim of
+    /// whoever held it before is done by then, or never will be, also if its future was dropped.
     async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError>;
 }
 

@@ -7,7 +7,7 @@ use levity_core::{
     Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind,
     MemoryStore, Message, Remembered, Timestamp,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::Durability;
 use crate::blocking::on_thread;
@@ -140,8 +140,13 @@ impl MemoryStore for FileMemory {
     }
 
     async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
-        let (id, change) = (id.clone(), change.clone());
-        self.with(move |folder| folder.save(&id, &change)).await
+        let (id, change, held) = (id.clone(), change.clone(), self.folder.held(id));
+        let saved = self.with(move |folder| {
+            let saved = folder.save(&id, &change);
+            drop(held);
+            saved
+        });
+        saved.await
     }
 
     async fn search(
@@ -155,8 +160,13 @@ impl MemoryStore for FileMemory {
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-        let id = id.clone();
-        self.with(move |folder| folder.trim(&id, before)).await
+        let (id, held) = (id.clone(), self.folder.held(id));
+        let trimmed = self.with(move |folder| {
+            let trimmed = folder.trim(&id, before);
+            drop(held);
+            trimmed
+        });
+        trimmed.await
     }
 
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
@@ -176,7 +186,12 @@ impl MemoryStore for FileMemory {
 
     async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.hold(&id)).await.map(Hold::new)
+        let (give, mut given) = oneshot::channel();
+        let hold = move |folder: &Folder| folder.hold(&id, |held| drop(give.send(held)));
+        self.with(hold).await?;
+        given.try_recv().map(Hold::new).map_err(|error| {
+            MemoryError::new(MemoryErrorKind::Io, "what was to be held got lost").with_source(error)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn told(error: Error) -> MemoryError {
         ErrorKind::Refused | ErrorKind::TooBig => MemoryErrorKind::Refused,
         ErrorKind::Damaged => MemoryErrorKind::Damaged,
         ErrorKind::Version => MemoryErrorKind::Version,
-        ErrorKind::Busy => MemoryErrorKind::Busy,
+        // Whoever is told that a conversation is `Busy` waits for its holder, and here was waited already.
         _ => MemoryErrorKind::Io,
     };
     let told = MemoryError::new(kind, error.to_string());

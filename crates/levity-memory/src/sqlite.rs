@@ -23,6 +23,9 @@ use place::Place;
 use reads::Readers;
 use writer::{Work, Writer, settled};
 
+/// So often it is tried to take messages away from a search that goes on.
+const IN_VAIN: u32 = 10;
+
 /// Keeps any number of conversations in one SQLite file, which other processes may use at the same time.
 ///
 /// - Loading a window costs what the window holds, whatever the conversation holds, and reading waits for nobody.
@@ -118,7 +121,12 @@ impl SqliteMemory {
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
         let writer = self.writer()?;
-        unindex(&writer, id, u64::MAX).await?;
+        // Whoever removes it may have held it until now.
+        writer.ask(|reply| Work::Settle { reply }).await?;
+        let wanted = id.clone();
+        if self.look(move |readers| readers.may_go(&wanted, unchanged_since)).await? {
+            unindex(&writer, id, u64::MAX).await?;
+        }
         let ask = || writer.ask(|reply| Work::Remove { id: id.clone(), unchanged_since, reply });
         let owner = match ask().await? {
             Ok(removed) => return Ok(removed),
@@ -130,9 +138,17 @@ impl SqliteMemory {
 }
 
 /// Takes all but few messages before a position away from the search, a few at a time, so that others get their turn.
-/// They are searched again if it comes no further than that.
+/// They are searched again if it comes no further than that. Whoever searches meanwhile makes them known again; if that
+/// goes on for long, the removal has to do all in one go.
 async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-    while !writer.ask(|reply| Work::Unindex { id: id.clone(), before, reply }).await? {}
+    let (mut least, mut vain) = (u64::MAX, 0);
+    while vain < IN_VAIN {
+        match writer.ask(|reply| Work::Unindex { id: id.clone(), before, reply }).await? {
+            0 => break,
+            left if left < least => least = left,
+            _ => vain += 1,
+        }
+    }
     Ok(())
 }
 

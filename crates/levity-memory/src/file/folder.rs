@@ -1,9 +1,10 @@
 //! Conversations in files, one thing after another: what may block.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use levity_core::{
     Change, ConversationId, ConversationInfo, ConversationQuery, Digest, MemoryError, MemoryErrorKind,
@@ -27,7 +28,11 @@ pub(super) struct Folder {
     pub(super) durability: Durability,
     cache: Cache,
     owner: Mutex<Option<Arc<Owner>>>,
+    holds: Arc<Holds>,
 }
+
+/// What this store holds, by its name.
+type Holds = Mutex<HashMap<String, Weak<Held>>>;
 
 /// What there are files for.
 #[derive(Clone, Debug)]
@@ -48,7 +53,7 @@ struct Spot {
 
 impl Folder {
     pub(super) fn new(what: What, durability: Durability) -> Self {
-        Self { what, durability, cache: Cache::default(), owner: Mutex::new(None) }
+        Self { what, durability, cache: Cache::default(), owner: Mutex::default(), holds: Arc::default() }
     }
 
     /// Where a conversation would be; `None` when it cannot be kept.
@@ -253,7 +258,16 @@ impl Folder {
         Ok(holder.is_ok_and(|holder| owner::is_alive(&self.side().join("owners"), holder)))
     }
 
-    pub(super) fn hold(&self, id: &ConversationId) -> Result<Held, MemoryError> {
+    /// The hold on a conversation, for whoever still changes it: a save is done to its end, also if nobody waits for it
+    /// any more, and whoever holds the conversation next must not come between.
+    pub(super) fn held(&self, id: &ConversationId) -> Option<Arc<Held>> {
+        let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.get(&self.spot(id)?.name)?.upgrade()
+    }
+
+    /// Holds a conversation and gives that away. If nobody takes it any more, it is let go of before anybody else can
+    /// find it held.
+    pub(super) fn hold(&self, id: &ConversationId, give: impl FnOnce(Arc<Held>)) -> Result<(), MemoryError> {
         let spot = self.must_spot(id)?;
         let _lock = self.lock(id, &spot)?;
         if self.is_held(id, &spot)? {
@@ -269,7 +283,13 @@ impl Folder {
             Ok(owner)
         });
         let owner = owner.map_err(|error| failed(id, "held", error))?;
-        Ok(Held { path, _owner: owner })
+        let (name, holds) = (spot.name, self.holds.clone());
+        let held = Arc::new(Held { path, name, holds, _owner: owner });
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.insert(held.name.clone(), Arc::downgrade(&held));
+        drop(holds);
+        give(held);
+        Ok(())
     }
 
     fn owner(&self) -> io::Result<Arc<Owner>> {
@@ -285,11 +305,15 @@ impl Folder {
 /// A conversation that is held. While its owner lives nobody else takes it, so that letting go needs no lock.
 pub(super) struct Held {
     path: PathBuf,
+    name: String,
+    holds: Arc<Holds>,
     _owner: Arc<Owner>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // Before anybody else can hold it.
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -327,9 +351,9 @@ mod tests {
         let id = ConversationId::new("a");
         let lock = folder.lock(&id, &folder.must_spot(&id).unwrap()).unwrap();
         // Whoever waits for a holder would wait for this, too, again and again.
-        let error = folder.hold(&id).err().unwrap();
+        let error = folder.hold(&id, drop).unwrap_err();
         assert_eq!(error.kind(), MemoryErrorKind::Io, "{error}");
         drop(lock);
-        folder.hold(&id).unwrap();
+        folder.hold(&id, drop).unwrap();
     }
 }

@@ -42,15 +42,16 @@ fn take_away(connection: &Connection, id: &ConversationId, row: &Row, to: u64) -
     Ok(())
 }
 
-/// Takes some of what the search knows of messages before a position away from it, and says whether few are left.
-pub(super) fn unindex(connection: &Connection, id: &ConversationId, before: u64) -> Result<bool, Fault> {
-    let few = |row: &Row| row.indexed_before(before) <= FEW;
-    let Some(row) = find(connection, id)?.filter(|row| !few(row)) else { return Ok(true) };
+/// Takes some of what the search knows of messages before a position away from it, and says how many are left; few
+/// count as none.
+pub(super) fn unindex(connection: &Connection, id: &ConversationId, before: u64) -> Result<u64, Fault> {
+    let many = |row: &Row| Some(row.indexed_before(before)).filter(|known| *known > FEW);
+    let Some(row) = find(connection, id)?.filter(|row| many(row).is_some()) else { return Ok(0) };
     let to = row.words_from + FEW;
     unknow(connection, id, &row, to)?;
     let sql = "UPDATE conversations SET words_from = ?2 WHERE key = ?1";
     connection.prepare_cached(sql)?.execute(params![row.key, signed(to)])?;
-    Ok(few(&Row { words_from: to, ..row }))
+    Ok(many(&Row { words_from: to, ..row }).unwrap_or_default())
 }
 
 /// Makes some messages known to the search, and says whether all are.

@@ -85,6 +85,20 @@ impl Readers {
         self.look(|moment| Ok(find(moment, id)?.is_none_or(|row| row.is_indexed())))
     }
 
+    /// Whether a removal would find it old enough and held by nobody, as far as can be seen from here. If not, the search
+    /// had better go on knowing it.
+    pub(super) fn may_go(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Option<Timestamp>,
+    ) -> Result<bool, MemoryError> {
+        self.look(|moment| {
+            let Some(row) = find(moment, id)? else { return Ok(false) };
+            let held = moment.prepare_cached("SELECT 1 FROM holds WHERE id = ?1")?.exists([id.as_str()])?;
+            Ok(!held && row.is_old(unchanged_since))
+        })
+    }
+
     pub(super) fn search(
         &self,
         id: &ConversationId,

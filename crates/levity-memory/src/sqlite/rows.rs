@@ -65,6 +65,11 @@ impl Row {
         self.words_to.min(before).saturating_sub(self.words_from)
     }
 
+    /// Whether it was not changed since a moment, if one is given.
+    pub(super) fn is_old(&self, unchanged_since: Option<Timestamp>) -> bool {
+        unchanged_since.is_none_or(|moment| self.changed < moment.as_millis())
+    }
+
     fn is_sound(&self) -> bool {
         let known = self.words_from <= self.words_to && self.words_to <= self.next;
         known && self.first <= self.words_to && self.next < POSITIONS && (1..=KEYS).contains(&self.key)
@@ -248,8 +253,7 @@ pub(super) fn remove(
     id: &ConversationId,
     unchanged_since: Option<Timestamp>,
 ) -> Result<bool, Fault> {
-    let old = |row: &Row| unchanged_since.is_none_or(|moment| row.changed < moment.as_millis());
-    let Some(row) = find(connection, id)?.filter(old) else { return Ok(false) };
+    let Some(row) = find(connection, id)?.filter(|row| row.is_old(unchanged_since)) else { return Ok(false) };
     erase(connection, id, &row, row.next)?;
     connection.prepare_cached("DELETE FROM conversations WHERE key = ?1")?.execute([row.key])?;
     Ok(true)

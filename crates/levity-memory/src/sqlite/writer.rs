@@ -36,11 +36,11 @@ pub(super) enum Work {
         id: ConversationId,
         reply: Reply<bool>,
     },
-    /// Take some messages before a position away from the search; the answer is whether few are left.
+    /// Take some messages before a position away from the search; the answer is how many are left, 0 for few.
     Unindex {
         id: ConversationId,
         before: u64,
-        reply: Reply<bool>,
+        reply: Reply<u64>,
     },
     /// Hold a conversation; the answer may be who does.
     Hold {

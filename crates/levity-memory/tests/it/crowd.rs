@@ -101,3 +101,35 @@ async fn a_thousand_conversations_in_files() {
 async fn a_thousand_conversations_in_sqlite() {
     thousand(Kind::Sqlite).await;
 }
+
+/// A run that is given up while it saves does not come between the next one.
+async fn given_up(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let conversations = Conversations::shared(kind.open(dir.path()), Arc::new(Real));
+    let id = ConversationId::new("a");
+    for number in 0..100 {
+        let open = conversations.open(&id, 0).await.unwrap();
+        let change = Change::at(open.remembered().end).with_messages(batch(number));
+        {
+            let mut save = std::pin::pin!(open.save(change));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            // It may be done by now, if the store was quick.
+            let _ = Future::poll(save.as_mut(), &mut cx);
+        }
+        drop(open);
+        let open = conversations.open(&id, 0).await.unwrap();
+        let change = Change::at(open.remembered().end).with_messages([Message::user("next")]);
+        open.save(change).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_save_to_a_file_that_is_given_up_comes_before_the_next_run() {
+    given_up(Kind::Files).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_save_to_sqlite_that_is_given_up_comes_before_the_next_run() {
+    given_up(Kind::Sqlite).await;
+}

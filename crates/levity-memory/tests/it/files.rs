@@ -322,3 +322,17 @@ async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
     assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
     assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
 }
+
+#[tokio::test]
+async fn a_hold_that_is_given_up_is_free_at_once() {
+    let (_dir, store) = folder();
+    let id = ConversationId::new("a");
+    for _ in 0..1_000 {
+        {
+            let mut hold = std::pin::pin!(store.hold(&id));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            drop(Future::poll(hold.as_mut(), &mut cx));
+        }
+        drop(store.hold(&id).await.unwrap());
+    }
+}

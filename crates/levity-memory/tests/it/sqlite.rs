@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use levity_core::{
-    Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary, ToolCall, ToolOutput,
-    ToolResult,
+    Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary, Timestamp, ToolCall,
+    ToolOutput, ToolResult,
 };
 use levity_memory::{Durability, SqliteMemory};
 use rusqlite::Connection;
@@ -332,6 +332,44 @@ async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
     assert_eq!(store.search(&id, "kestrel", 9).await.unwrap().len(), 1);
     assert!(store.forget(&id).await.unwrap());
     by_hand.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_comes_to_its_end_beside_a_search_that_does_not() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let messages = (0..600).map(|n| Message::user(format!("word{n} and filler")));
+    store.save(&id, &Change::at(0).with_messages(messages)).await.unwrap();
+    let mut searches = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let (store, id) = (store.clone(), id.clone());
+        searches.spawn(async move { while !store.search(&id, "filler", 1).await.unwrap().is_empty() {} });
+    }
+    store.search(&id, "filler", 1).await.unwrap();
+    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(60), store.forget(&id)).await;
+    assert!(forgotten.expect("it ends").unwrap());
+    while let Some(done) = searches.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_removed_is_still_known_to_the_search() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let id = ConversationId::new("a");
+    let messages = (0..300).map(|n| Message::user(format!("word{n}")));
+    let change = Change::at(0).with_messages(messages).when(Timestamp::from_millis(1_000));
+    store.save(&id, &change).await.unwrap();
+    store.search(&id, "word7", 1).await.unwrap();
+    assert!(!store.expire(&id, Timestamp::from_millis(1_000)).await.unwrap());
+    let _hold = store.hold(&id).await.unwrap();
+    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    let by_hand = Connection::open(folder.path()).unwrap();
+    let sql = "SELECT words_from, words_to FROM conversations";
+    let known: (i64, i64) = by_hand.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(known, (0, 300));
 }
 
 /// The size of the file once everything is in it.

@@ -156,14 +156,15 @@ proptest! {
     #[test]
     fn all_stores_do_the_same(steps in proptest::collection::vec(step(), 1..40)) {
         let dir = tempfile::tempdir().unwrap();
-        let mut stores: Vec<Arc<dyn MemoryStore>> = vec![
+        let stores: Vec<Arc<dyn MemoryStore>> = vec![
             Arc::new(FileMemory::new(dir.path().join("files")).unwrap().with_durability(Durability::Buffered)),
+            #[cfg(feature = "sqlite")]
+            Arc::new(
+                levity_memory::SqliteMemory::new(dir.path().join("memory.db"))
+                    .unwrap()
+                    .with_durability(Durability::Buffered),
+            ),
         ];
-        #[cfg(feature = "sqlite")]
-        {
-            let sqlite = levity_memory::SqliteMemory::new(dir.path().join("memory.db")).unwrap();
-            stores.push(Arc::new(sqlite.with_durability(Durability::Buffered)));
-        }
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let model = InMemory::new();
