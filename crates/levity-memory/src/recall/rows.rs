@@ -1,5 +1,7 @@
 //! The rows of a file: facts, the scopes they belong to, and where their words are.
 
+use std::collections::HashMap;
+
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -135,6 +137,7 @@ fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fa
     drop_vector(change, id, scope)?;
     change.prepare_cached("DELETE FROM facts WHERE id = ?1")?.execute([id])?;
     change.prepare_cached("UPDATE scopes SET facts = facts - 1 WHERE key = ?1")?.execute([scope])?;
+    change.prepare_cached("DELETE FROM scopes WHERE key = ?1 AND facts = 0")?.execute([scope])?;
     Ok(())
 }
 
@@ -171,19 +174,40 @@ pub(super) fn fact(
 }
 
 /// The facts that have some of the words of a question, best first.
+///
+/// How rare a word is counts within these scopes only. SQLite would count the facts of all, so that the order would
+/// tell which words others use: each word is looked for by itself, and weighed here.
 pub(super) fn by_words(
     view: &Connection,
     scopes: &[(i64, Scope)],
     question: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<i64>> {
-    let Some(words) = words::query(question).filter(|_| !scopes.is_empty()) else { return Ok(Vec::new()) };
+    if scopes.is_empty() {
+        return Ok(Vec::new());
+    }
     let marks: Vec<_> = scopes.iter().map(|(key, _)| mark(*key)).collect();
-    let query = format!("scope : ({}) AND text : ({words})", marks.join(" OR "));
-    let mut found = view.prepare_cached(
-        "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?2",
-    )?;
-    found.query_map(params![query, i64::try_from(limit).unwrap_or(i64::MAX)], first)?.collect()
+    let marks = marks.join(" OR ");
+    let mut facts = view.prepare_cached("SELECT facts FROM scopes WHERE key = ?1")?;
+    let facts = scopes.iter().map(|(key, _)| facts.query_row([key], first::<f64>));
+    let facts = facts.sum::<rusqlite::Result<f64>>()?;
+    let mut found =
+        view.prepare_cached("SELECT rowid, -bm25(words, 0.0, 1.0) FROM words WHERE words MATCH ?1")?;
+    let mut scores: HashMap<i64, f64> = HashMap::new();
+    for word in words::query(question) {
+        let query = format!("scope : ({marks}) AND text : {word}");
+        let hits = found.query_map([query], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let hits: Vec<(i64, f64)> = hits.collect::<rusqlite::Result<_>>()?;
+        let best = hits.iter().fold(f64::MIN_POSITIVE, |best, (_, score)| best.max(*score));
+        let count = hits.len() as f64;
+        let rare = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
+        for (id, score) in hits {
+            *scores.entry(id).or_default() += rare * score / best;
+        }
+    }
+    let mut scores: Vec<_> = scores.into_iter().collect();
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    Ok(scores.into_iter().take(limit).map(|(id, _)| id).collect())
 }
 
 fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recalled> {
