@@ -12,6 +12,9 @@ use super::{FactId, Recalled, Scope};
 /// How many times longer it takes to get a fact out of the index than into it.
 const DEARER: i64 = 8;
 
+/// How many facts that have the words of a question are weighed by their length at least.
+const WEIGHED: usize = 1_000;
+
 /// A fact that is to be kept.
 pub(super) struct Fact {
     pub(super) scope: Scope,
@@ -173,10 +176,11 @@ pub(super) fn fact(
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// The facts that have some of the words of a question, best first.
+/// The facts that have some of the words of a question, best first, as bm25 has it: rare words and short texts count
+/// more.
 ///
-/// How rare a word is counts within these scopes only. SQLite would count the facts of all, so that the order would
-/// tell which words others use: each word is looked for by itself, and weighed here.
+/// It is worked out here, since SQLite would count how many facts of all scopes have a word, and the order would tell
+/// which words others use.
 pub(super) fn by_words(
     view: &Connection,
     scopes: &[(i64, Scope)],
@@ -191,23 +195,39 @@ pub(super) fn by_words(
     let mut facts = view.prepare_cached("SELECT facts FROM scopes WHERE key = ?1")?;
     let facts = scopes.iter().map(|(key, _)| facts.query_row([key], first::<f64>));
     let facts = facts.sum::<rusqlite::Result<f64>>()?;
-    let mut found =
-        view.prepare_cached("SELECT rowid, -bm25(words, 0.0, 1.0) FROM words WHERE words MATCH ?1")?;
+    let mut having = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
     let mut scores: HashMap<i64, f64> = HashMap::new();
     for word in words::query(question) {
-        let query = format!("scope : ({marks}) AND text : {word}");
-        let hits = found.query_map([query], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let hits: Vec<(i64, f64)> = hits.collect::<rusqlite::Result<_>>()?;
-        let best = hits.iter().fold(f64::MIN_POSITIVE, |best, (_, score)| best.max(*score));
-        let count = hits.len() as f64;
+        let found = having.query_map([format!("scope : ({marks}) AND text : {word}")], first)?;
+        let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
+        let count = found.len() as f64;
         let rare = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
-        for (id, score) in hits {
-            *scores.entry(id).or_default() += rare * score / best;
+        for id in found {
+            *scores.entry(id).or_default() += rare;
         }
     }
-    let mut scores: Vec<_> = scores.into_iter().collect();
+    let scores = best(scores.into_iter().collect(), limit.max(WEIGHED));
+    let scores = best(by_length(view, scores)?, limit);
+    Ok(scores.into_iter().map(|(id, _)| id).collect())
+}
+
+/// The highest scores first, of equal ones the newest fact.
+fn best(mut scores: Vec<(i64, f64)>, most: usize) -> Vec<(i64, f64)> {
     scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
-    Ok(scores.into_iter().take(limit).map(|(id, _)| id).collect())
+    scores.truncate(most);
+    scores
+}
+
+/// Lets a word count for less in a long text.
+fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let mut length = view.prepare_cached("SELECT octet_length(text) FROM facts WHERE id = ?1")?;
+    let lengths = scores.iter().map(|(id, _)| length.query_row([id], first::<f64>));
+    let lengths: Vec<f64> = lengths.collect::<rusqlite::Result<_>>()?;
+    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+    for ((_, score), length) in scores.iter_mut().zip(lengths) {
+        *score /= 1.3 + 0.9 * length / mean;
+    }
+    Ok(scores)
 }
 
 fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recalled> {
