@@ -176,7 +176,7 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
 }
 
 /// A reply that is not what was asked for: an error of the provider's in disguise, or nothing we understand.
-pub(crate) fn odd(reply: &[u8], error: serde_json::Error) -> ModelError {
+pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
     let value: Option<Value> = serde_json::from_slice(reply).ok();
     match value.as_ref().and_then(plain) {
         Some(failure) => failure.into_error(None),

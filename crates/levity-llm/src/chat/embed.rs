@@ -114,7 +114,7 @@ impl Embeds for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, error))?;
+        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
         let tokens = reply.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
         Ok((in_order(reply.data)?, tokens))
     }
