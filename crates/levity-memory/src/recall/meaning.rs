@@ -96,7 +96,13 @@ impl Meaning {
         texts: &[String],
     ) -> Result<(Vec<Vector>, Usage), ModelError> {
         let (mut vectors, mut usage) = (Vec::with_capacity(texts.len()), Usage::default());
+        let start = world.now();
         for text in texts {
+            if world.now().since(start) >= TIME {
+                let error = late();
+                self.remember_failure(Some((world.now(), error.clone())));
+                return Err(error);
+            }
             match self.embed(world, std::slice::from_ref(text), Purpose::Document).await {
                 Ok(mut embedded) => {
                     add(&mut usage, embedded.usage);
@@ -119,10 +125,7 @@ impl Meaning {
         let work = pin!(self.embedder.embed(texts, purpose));
         let embedded = match select(work, world.sleep(TIME)).await {
             Either::Left((embedded, _)) => embedded.and_then(|embedded| checked(embedded, texts.len())),
-            Either::Right(_) => {
-                let message = format!("the embedder did not answer within {TIME:?}");
-                Err(ModelError::new(ModelErrorKind::Timeout, message))
-            }
+            Either::Right(_) => Err(late()),
         };
         match &embedded {
             Ok(_) => self.remember_failure(None),
@@ -139,6 +142,10 @@ impl Meaning {
 
 /// The vector of a fact, or why it has none.
 type Vector = Result<Vec<f32>, ModelError>;
+
+fn late() -> ModelError {
+    ModelError::new(ModelErrorKind::Timeout, format!("the embedder did not answer within {TIME:?}"))
+}
 
 /// Whether an embedder may fail so because of one text among others.
 fn may_be_one_text(error: &ModelError) -> bool {

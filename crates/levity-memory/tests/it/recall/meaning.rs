@@ -318,6 +318,35 @@ async fn an_embedder_that_never_answers_is_given_up() {
     assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
 }
 
+/// Takes some seconds to say no, whatever it is asked.
+struct Slow(EmbedderCard, ManualWorld, std::sync::atomic::AtomicUsize);
+
+#[async_trait]
+impl Embedder for Slow {
+    fn card(&self) -> &EmbedderCard {
+        &self.0
+    }
+
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+        self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.1.advance(Duration::from_secs(8));
+        Err(ModelError::new(ModelErrorKind::BadRequest, "no"))
+    }
+}
+
+#[tokio::test]
+async fn an_embedder_that_refuses_slowly_is_given_up() {
+    let world = ManualWorld::new();
+    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    for n in 0..30 {
+        recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
+    }
+    let slow = Arc::new(Slow(EmbedderCard::new("test", "slow"), world, Default::default()));
+    let noted = recall.with_embedder(slow.clone()).remember(&user(), FACTS[0], "test").await.unwrap();
+    assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
+    assert_eq!(slow.2.load(std::sync::atomic::Ordering::Relaxed), 4, "all together, and three alone");
+}
+
 #[tokio::test]
 async fn the_context_has_what_is_meant() {
     let (recall, _) = with(&embedder());
