@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose, Usage};
 use serde_json::Value;
 
-use crate::http::{Endpoint, Secret, plain, refused};
+use crate::http::{Endpoint, Secret, plain, refused, scrubbed};
 
 mod vectors;
 
@@ -90,7 +90,7 @@ impl<E: Embeds> Remote<E> {
         if body.len() > LONGEST {
             return Err(malformed(format!("the reply is larger than {LONGEST} bytes")));
         }
-        self.wire.read(&body)
+        self.wire.read(&body).map_err(|error| explain(scrubbed(error, endpoint, &headers)))
     }
 
     /// The vectors of texts that say something.
@@ -176,11 +176,16 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
 }
 
 /// A reply that is not what was asked for: an error of the provider's in disguise, or nothing we understand.
-pub(crate) fn odd(reply: &[u8], error: serde_json::Error) -> ModelError {
+pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
     let value: Option<Value> = serde_json::from_slice(reply).ok();
     match value.as_ref().and_then(plain) {
         Some(failure) => failure.into_error(None),
-        None => malformed("the reply has no vectors in it").with_source(error),
+        // What is wrong there may be anything, also a key; where it is says enough.
+        None => malformed("the reply has no vectors in it").with_source(format!(
+            "line {}, column {}",
+            error.line(),
+            error.column()
+        )),
     }
 }
 

@@ -18,6 +18,6 @@ pub(crate) use lines::{Framing, Lines};
 pub(crate) use provider::provider;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) use reader::fold;
-#[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
-pub(crate) use remote::refused;
 pub(crate) use remote::{Asked, Decode, Remote, Sink, Wire};
+#[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
+pub(crate) use remote::{refused, scrubbed};

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join;
-use levity_core::{ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, Usage, World};
+use levity_core::{
+    ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, ModelErrorKind, Usage, World,
+};
 use rusqlite::Connection;
 
 mod fact;
@@ -40,6 +42,9 @@ const MOST_FACTS: usize = 100_000;
 const MOST_FOUND: usize = 1_000;
 /// How many facts are ranked at least, however few are wanted.
 const POOL: usize = 50;
+/// How large a file is at most, in bytes, that is written anew when a fact is forgotten, and when a scope is.
+const SMALL: u64 = 4 << 20;
+const MIDDLING: u64 = 64 << 20;
 /// How many scopes are searched at once.
 const MOST_SCOPES: usize = 32;
 
@@ -171,7 +176,7 @@ impl Recall {
         if limit == 0 || query.trim().is_empty() {
             return Ok(Found::default());
         }
-        let (near, usage) = self.near(scopes, query).await?;
+        let (near, usage) = self.near(scopes, query).await;
         let (vector, words_only) = match near {
             Some(Ok((card, vector))) => (Some((card, vector, self.least)), None),
             Some(Err(error)) => (None, Some(error)),
@@ -185,21 +190,23 @@ impl Recall {
     }
 
     /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that have none yet.
-    async fn near(&self, scopes: &[Scope], query: &str) -> Result<(Option<Asked>, Usage), MemoryError> {
-        let Some(meaning) = &self.meaning else { return Ok((None, Usage::default())) };
+    async fn near(&self, scopes: &[Scope], query: &str) -> (Option<Asked>, Usage) {
+        let Some(meaning) = &self.meaning else { return (None, Usage::default()) };
         let (asked, some) = join(meaning.query(&*self.world, query), self.embed_some(scopes, None)).await;
-        let some = some?;
+        // A file that cannot be written just now can still be read; if not, the search says so.
+        let some = some.unwrap_or_else(|_| Ok(Usage::default()));
         match asked {
             Ok((vector, mut usage)) => {
                 let more = some.ok().and_then(|usage| usage.input);
                 usage.input = usage.input.map(|input| input.saturating_add(more.unwrap_or(0))).or(more);
-                Ok((Some(Ok((meaning.card.clone(), vector))), usage))
+                (Some(Ok((meaning.card.clone(), vector))), usage)
             }
-            Err(error) => Ok((Some(Err(error)), some.unwrap_or_default())),
+            Err(error) => (Some(Err(error)), some.unwrap_or_default()),
         }
     }
 
-    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is left in the file.
+    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is left in a file of up
+    /// to 4 MiB; in a larger one, SQLite may leave copies of moved rows until it is [wiped](Self::wipe).
     ///
     /// # Errors
     /// When the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also when the fact is gone, but another
@@ -213,12 +220,13 @@ impl Recall {
                     rows::scope_keys(change, &scopes)?.into_iter().map(|(key, _)| key).collect();
                 rows::forget(change, &keys, id)
             })?;
-            file.settle().map(|()| forgotten)
+            file.wipe(SMALL).map(|()| forgotten)
         };
         self.work(forget).await
     }
 
-    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left in the file.
+    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left in a file of up to
+    /// 64 MiB; see [`wipe`](Self::wipe) for larger ones.
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
@@ -229,9 +237,21 @@ impl Recall {
                 let keys = rows::scope_keys(change, std::slice::from_ref(&scope))?;
                 keys.first().map_or(Ok(0), |(key, _)| rows::forget_scope(change, *key))
             })?;
-            file.settle().map(|()| forgotten)
+            file.wipe(MIDDLING).map(|()| forgotten)
         };
         self.work(forget).await
+    }
+
+    /// Writes the file anew, so that nothing is left in it of what was forgotten.
+    ///
+    /// What is forgotten is overwritten at once. But SQLite leaves copies behind when it moves rows from page to page,
+    /// and those go only in this way. Small files are wiped whenever something is forgotten; a large one takes some ten
+    /// milliseconds and as much memory for each MiB, in which nobody else can write.
+    ///
+    /// # Errors
+    /// When the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) when another program uses it for too long.
+    pub async fn wipe(&self) -> Result<(), MemoryError> {
+        self.work(|file| file.wipe(u64::MAX)).await
     }
 
     /// At most `limit` facts of a scope behind the fact `after`, oldest first. 1,000 is the most.
@@ -269,7 +289,12 @@ impl Recall {
         };
         let most = self.most_facts;
         let (id, new) = self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
-        match self.embed_some(std::slice::from_ref(scope), Some(id)).await? {
+        // Whatever comes of its vector, the fact is kept.
+        let embedded = self.embed_some(std::slice::from_ref(scope), Some(id)).await.unwrap_or_else(|error| {
+            let message = "its vector could not be written into the file";
+            Err(ModelError::new(ModelErrorKind::Transport, message).with_source(error))
+        });
+        match embedded {
             Ok(usage) => Ok(Noted { id, new, unembedded: None, usage }),
             Err(error) => Ok(Noted { id, new, unembedded: Some(error), usage: Usage::default() }),
         }

@@ -1,11 +1,14 @@
 //! OpenAI's embeddings, and those of the servers that speak the same.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{EmbedderCard, ModelError, Purpose};
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::body::Body;
 use crate::embed::{Embeds, Remote, Texts, embedder, malformed, odd};
@@ -111,7 +114,7 @@ impl Embeds for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, error))?;
+        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
         let tokens = reply.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
         Ok((in_order(reply.data)?, tokens))
     }
@@ -131,11 +134,34 @@ struct Entry {
     embedding: Numbers,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 enum Numbers {
     Plain(Vec<f32>),
     Bytes(String),
+}
+
+/// Not untagged: that keeps a copy of all numbers that takes eight times their room.
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ReadNumbers)
+    }
+}
+
+struct ReadNumbers;
+
+impl<'de> Visitor<'de> for ReadNumbers {
+    type Value = Numbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers, or base64")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Numbers, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(Numbers::Plain)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Numbers, E> {
+        Ok(Numbers::Bytes(text.to_owned()))
+    }
 }
 
 #[derive(Deserialize)]

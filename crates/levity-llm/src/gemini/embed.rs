@@ -93,7 +93,7 @@ impl Embeds for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, error))?;
+        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
         let vectors = reply.embeddings.into_iter().map(|entry| entry.values).collect();
         Ok((vectors, reply.usage.and_then(|usage| usage.tokens)))
     }

@@ -176,6 +176,15 @@ pub(crate) async fn refused(
 ) -> ModelError {
     let body = reply.rest(LONGEST_ERROR).await.unwrap_or_default();
     let error = Failure::read(&body).into_http_error(reply.status(), reply.headers());
+    scrubbed(error, endpoint, headers)
+}
+
+/// An error without the keys that were sent.
+pub(crate) fn scrubbed(
+    error: ModelError,
+    endpoint: &Endpoint,
+    headers: &[(&'static str, Secret)],
+) -> ModelError {
     Secrets::of(headers, endpoint).scrub(error)
 }
 

@@ -78,7 +78,7 @@ impl Embeds for Wire {
     }
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
-        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, error))?;
+        let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
         Ok((reply.embeddings, reply.prompt_eval_count))
     }
 

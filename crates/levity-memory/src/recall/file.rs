@@ -75,6 +75,25 @@ impl File {
         })
     }
 
+    /// Makes sure that nothing is left of what was removed. A file of at most `largest` bytes is written anew: SQLite
+    /// overwrites rows that are deleted, but not the copies that stay behind when it moves rows from page to page.
+    pub(super) fn wipe(&self, largest: u64) -> Result<(), MemoryError> {
+        if self.path.is_none() {
+            return Ok(());
+        }
+        let anew = || {
+            let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+            let size: i64 = connection.query_row(size, [], |row| row.get(0))?;
+            if u64::try_from(size).is_ok_and(|size| size <= largest) {
+                connection.execute_batch("VACUUM")?;
+            }
+            Ok(())
+        };
+        anew().map_err(|error| self.failed("wiped", error))?;
+        self.settle()
+    }
+
     /// Moves everything from the log into the file and empties the log, so that nothing old is left in it.
     pub(super) fn settle(&self) -> Result<(), MemoryError> {
         if self.file.is_none() {

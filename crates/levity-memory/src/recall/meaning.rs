@@ -10,7 +10,7 @@ use levity_core::{
     Embedded, Embedder, MemoryError, ModelError, ModelErrorKind, Purpose, Timestamp, Usage, World,
 };
 
-use super::{FactId, File, Filled, Recall, Scope, rows, vectors};
+use super::{FactId, File, Filled, Recall, Scope, rows, vectors, words};
 
 /// How long an embedder may take.
 const TIME: Duration = Duration::from_secs(20);
@@ -20,6 +20,8 @@ const REST: Duration = Duration::from_secs(30);
 const BESIDE: usize = 32;
 /// How many facts get their vectors at once when all are to have them.
 const BATCH: usize = 64;
+/// A text that every embedder takes.
+const PLAIN: &str = "fact";
 /// How many components a vector has at most.
 const MOST: usize = 1 << 14;
 
@@ -59,7 +61,8 @@ impl Meaning {
     /// The vector of what is looked for.
     pub(super) async fn query(&self, world: &dyn World, text: &str) -> Result<(Vec<f32>, Usage), ModelError> {
         self.resting(world.now())?;
-        let mut embedded = self.embed(world, &[text.to_owned()], Purpose::Query).await?;
+        let text = words::head(text).to_owned();
+        let mut embedded = self.embed(world, &[text], Purpose::Query).await?;
         Ok((embedded.vectors.pop().unwrap_or_default(), embedded.usage))
     }
 
@@ -71,11 +74,35 @@ impl Meaning {
     ) -> Result<(Vec<Vector>, Usage), ModelError> {
         let error = match self.embed(world, texts, Purpose::Document).await {
             Ok(embedded) => return Ok((embedded.vectors.into_iter().map(Ok).collect(), embedded.usage)),
-            Err(error) if texts.len() > 1 && may_be_one_text(&error) => error,
+            Err(error) if may_be_one_text(&error) => error,
             Err(error) => return Err(error),
         };
+        let (vectors, usage) = match texts {
+            [_] => (vec![Err(error.clone())], Usage::default()),
+            texts => self.one_by_one(world, texts).await?,
+        };
+        // When none is taken, it may be the embedder that is wrong, and not the texts.
+        let plain = [PLAIN.to_owned()];
+        if vectors.iter().all(Result::is_err) && self.embed(world, &plain, Purpose::Document).await.is_err() {
+            self.remember_failure(Some((world.now(), error.clone())));
+            return Err(error);
+        }
+        Ok((vectors, usage))
+    }
+
+    async fn one_by_one(
+        &self,
+        world: &dyn World,
+        texts: &[String],
+    ) -> Result<(Vec<Vector>, Usage), ModelError> {
         let (mut vectors, mut usage) = (Vec::with_capacity(texts.len()), Usage::default());
+        let start = world.now();
         for text in texts {
+            if world.now().since(start) >= TIME {
+                let error = late();
+                self.remember_failure(Some((world.now(), error.clone())));
+                return Err(error);
+            }
             match self.embed(world, std::slice::from_ref(text), Purpose::Document).await {
                 Ok(mut embedded) => {
                     add(&mut usage, embedded.usage);
@@ -85,14 +112,10 @@ impl Meaning {
                 Err(error) => return Err(error),
             }
         }
-        if vectors.iter().all(Result::is_err) {
-            // It is not the texts that are wrong.
-            return Err(error);
-        }
-        self.remember_failure(None);
         Ok((vectors, usage))
     }
 
+    /// Asks it. When it fails, it is left alone for a while, unless that may have been because of the texts.
     async fn embed(
         &self,
         world: &dyn World,
@@ -102,12 +125,13 @@ impl Meaning {
         let work = pin!(self.embedder.embed(texts, purpose));
         let embedded = match select(work, world.sleep(TIME)).await {
             Either::Left((embedded, _)) => embedded.and_then(|embedded| checked(embedded, texts.len())),
-            Either::Right(_) => {
-                let message = format!("the embedder did not answer within {TIME:?}");
-                Err(ModelError::new(ModelErrorKind::Timeout, message))
-            }
+            Either::Right(_) => Err(late()),
         };
-        self.remember_failure(embedded.as_ref().err().map(|error| (world.now(), error.clone())));
+        match &embedded {
+            Ok(_) => self.remember_failure(None),
+            Err(error) if may_be_one_text(error) => {}
+            Err(error) => self.remember_failure(Some((world.now(), error.clone()))),
+        }
         embedded
     }
 
@@ -118,6 +142,10 @@ impl Meaning {
 
 /// The vector of a fact, or why it has none.
 type Vector = Result<Vec<f32>, ModelError>;
+
+fn late() -> ModelError {
+    ModelError::new(ModelErrorKind::Timeout, format!("the embedder did not answer within {TIME:?}"))
+}
 
 /// Whether an embedder may fail so because of one text among others.
 fn may_be_one_text(error: &ModelError) -> bool {

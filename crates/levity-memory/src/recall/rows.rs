@@ -1,5 +1,7 @@
 //! The rows of a file: facts, the scopes they belong to, and where their words are.
 
+use std::collections::HashMap;
+
 use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -9,6 +11,9 @@ use super::{FactId, Recalled, Scope};
 
 /// How many times longer it takes to get a fact out of the index than into it.
 const DEARER: i64 = 8;
+
+/// How many facts that have the words of a question are weighed by their length at least.
+const WEIGHED: usize = 1_000;
 
 /// A fact that is to be kept.
 pub(super) struct Fact {
@@ -135,6 +140,7 @@ fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fa
     drop_vector(change, id, scope)?;
     change.prepare_cached("DELETE FROM facts WHERE id = ?1")?.execute([id])?;
     change.prepare_cached("UPDATE scopes SET facts = facts - 1 WHERE key = ?1")?.execute([scope])?;
+    change.prepare_cached("DELETE FROM scopes WHERE key = ?1 AND facts = 0")?.execute([scope])?;
     Ok(())
 }
 
@@ -170,20 +176,58 @@ pub(super) fn fact(
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// The facts that have some of the words of a question, best first.
+/// The facts that have some of the words of a question, best first, as bm25 has it: rare words and short texts count
+/// more.
+///
+/// It is worked out here, since SQLite would count how many facts of all scopes have a word, and the order would tell
+/// which words others use.
 pub(super) fn by_words(
     view: &Connection,
     scopes: &[(i64, Scope)],
     question: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<i64>> {
-    let Some(words) = words::query(question).filter(|_| !scopes.is_empty()) else { return Ok(Vec::new()) };
+    if scopes.is_empty() {
+        return Ok(Vec::new());
+    }
     let marks: Vec<_> = scopes.iter().map(|(key, _)| mark(*key)).collect();
-    let query = format!("scope : ({}) AND text : ({words})", marks.join(" OR "));
-    let mut found = view.prepare_cached(
-        "SELECT rowid FROM words WHERE words MATCH ?1 ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?2",
-    )?;
-    found.query_map(params![query, i64::try_from(limit).unwrap_or(i64::MAX)], first)?.collect()
+    let marks = marks.join(" OR ");
+    let mut facts = view.prepare_cached("SELECT facts FROM scopes WHERE key = ?1")?;
+    let facts = scopes.iter().map(|(key, _)| facts.query_row([key], first::<f64>));
+    let facts = facts.sum::<rusqlite::Result<f64>>()?;
+    let mut having = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
+    let mut scores: HashMap<i64, f64> = HashMap::new();
+    for word in words::query(question) {
+        let found = having.query_map([format!("scope : ({marks}) AND text : {word}")], first)?;
+        let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
+        let count = found.len() as f64;
+        let rare = (1.0 + (facts - count + 0.5).max(0.0) / (count + 0.5)).ln();
+        for id in found {
+            *scores.entry(id).or_default() += rare;
+        }
+    }
+    let scores = best(scores.into_iter().collect(), limit.max(WEIGHED));
+    let scores = best(by_length(view, scores)?, limit);
+    Ok(scores.into_iter().map(|(id, _)| id).collect())
+}
+
+/// The highest scores first, of equal ones the newest fact.
+fn best(mut scores: Vec<(i64, f64)>, most: usize) -> Vec<(i64, f64)> {
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    scores.truncate(most);
+    scores
+}
+
+/// Lets a word count for less in a long text.
+fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result<Vec<(i64, f64)>> {
+    let mut length = view.prepare_cached("SELECT octet_length(text) FROM facts WHERE id = ?1")?;
+    let lengths = scores.iter().map(|(id, _)| length.query_row([id], first::<f64>));
+    let lengths: Vec<f64> = lengths.collect::<rusqlite::Result<_>>()?;
+    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+    for ((_, score), length) in scores.iter_mut().zip(lengths) {
+        *score /= 1.3 + 0.9 * length / mean;
+    }
+    Ok(scores)
 }
 
 fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recalled> {

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::file::File;
 use super::rows;
-use super::{Recall, Scope};
+use super::{Recall, SMALL, Scope};
 use crate::Sessions;
 
 /// Notes on conversations, kept in a [`Recall`] under one scope; see [`Recall::sessions`].
@@ -23,7 +23,7 @@ impl Recall {
         RecallSessions { recall: self.clone(), scope }
     }
 
-    /// Removes the summary of a session, and says whether there was one. Nothing of it is left in the file.
+    /// Removes the summary of a session, and says whether there was one; see [`forget`](Self::forget).
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
@@ -43,7 +43,7 @@ impl Recall {
                     session.query_row(params![key, conversation.as_str()], |row| row.get(0)).optional()?;
                 id.map_or(Ok(false), |id| rows::forget(change, &[*key], rows::fact_id(id)?))
             })?;
-            file.settle().map(|()| forgotten)
+            file.wipe(SMALL).map(|()| forgotten)
         };
         self.work(forget).await
     }

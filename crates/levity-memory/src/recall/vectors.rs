@@ -153,12 +153,12 @@ impl PartialEq for Close {
 
 impl Eq for Close {}
 
-/// A vector as whole numbers from -127 to 127, and what to multiply them by.
+/// A vector as whole numbers from -127 to 127, and what to multiply them by to give it the length 1.
 fn small(vector: &[f32]) -> (f32, Vec<u8>) {
     let scale = largest(vector) / 127.0;
     #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
     let part = |part: &f32| ((part / scale).round() as i8).cast_unsigned();
-    (scale, vector.iter().map(part).collect())
+    (to_one(scale, vector), vector.iter().map(part).collect())
 }
 
 /// The same in more detail, for the one that is looked for.
@@ -166,7 +166,15 @@ fn wide(vector: &[f32]) -> (f32, Vec<i16>) {
     let scale = largest(vector) / f32::from(i16::MAX);
     #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
     let part = |part: &f32| (part / scale).round() as i16;
-    (scale, vector.iter().map(part).collect())
+    (to_one(scale, vector), vector.iter().map(part).collect())
+}
+
+/// Not every embedder keeps to the length 1, and long vectors must not count for more.
+fn to_one(scale: f32, vector: &[f32]) -> f32 {
+    let length = vector.iter().map(|part| f64::from(*part) * f64::from(*part)).sum::<f64>().sqrt();
+    #[expect(clippy::cast_possible_truncation, reason = "the largest component is no longer than the vector")]
+    let scale = (f64::from(scale) / length.max(f64::from(f32::MIN_POSITIVE))) as f32;
+    scale
 }
 
 fn largest(vector: &[f32]) -> f32 {
@@ -203,7 +211,8 @@ mod tests {
             for seed in 0..20 {
                 let (one, other) = (vector(seed, dimensions), vector(seed + 100, dimensions));
                 let exact: f32 = one.iter().zip(&other).map(|(a, b)| a * b).sum();
-                let (scale, data) = small(&one);
+                let longer: Vec<f32> = one.iter().map(|part| part * 100.0).collect();
+                let (scale, data) = small(if seed % 2 == 0 { &one } else { &longer });
                 let (query_scale, query) = wide(&other);
                 let found = dot(&query, &data) as f32 * scale * query_scale;
                 assert!((found - exact).abs() < 0.01, "{dimensions}: {found} for {exact}");

@@ -25,20 +25,20 @@ pub(super) fn spaced(text: &str) -> Cow<'_, str> {
     spaced.into()
 }
 
-/// Finds texts that have some of the words of `question`, whatever else may stand in it; `None` when it has no words.
+/// What to look for in the index to find texts that have some of the words of `question`, whatever else may stand in it.
 ///
 /// Words that nearly every question has count only where there are no others.
-pub(super) fn query(question: &str) -> Option<String> {
+pub(super) fn query(question: &str) -> Vec<String> {
     let question = head(question);
     let all = phrases(question);
     let telling: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
     let words = if telling.is_empty() { all.iter().collect() } else { telling };
     // Only letters, digits and spaces are left, so quotes end nowhere else.
-    let quoted: Vec<_> = words.into_iter().take(MOST).map(|word| format!("\"{word}\"")).collect();
-    (!quoted.is_empty()).then(|| quoted.join(" OR "))
+    words.into_iter().take(MOST).map(|word| format!("\"{word}\"")).collect()
 }
 
-fn head(text: &str) -> &str {
+/// As much of a question as is looked at.
+pub(super) fn head(text: &str) -> &str {
     let mut end = LONGEST.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -50,8 +50,8 @@ fn head(text: &str) -> &str {
 fn phrases(text: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut phrases = Vec::new();
-    for word in text.split(|c: char| !(c.is_alphanumeric() || is_mark(c))) {
-        for phrase in cut(&word.to_lowercase()) {
+    for word in text.split(|c: char| !(c.is_alphanumeric() || is_mark(c) || is_vowel_sign(c))) {
+        for phrase in cut(&word.to_lowercase().replace(is_vowel_sign, "")) {
             if phrase.contains(char::is_alphanumeric) && seen.insert(phrase.clone()) {
                 phrases.push(phrase);
             }
@@ -91,9 +91,18 @@ fn is_unspaced(c: char) -> bool {
         // Thai, Lao, Burmese, Khmer.
         '\u{0e01}'..='\u{0e33}' | '\u{0e40}'..='\u{0e46}' | '\u{0e81}'..='\u{0eb3}' | '\u{0ec0}'..='\u{0ec6}'
         | '\u{1000}'..='\u{102a}' | '\u{1780}'..='\u{17b3}'
-        // Kana, Chinese characters.
-        | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
-        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+        // Kana and Chinese characters, with the signs that repeat or lengthen them.
+        | '\u{3005}'..='\u{3007}' | '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309e}' | '\u{30a1}'..='\u{30fa}'
+        | '\u{30fc}'..='\u{30fe}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
+        | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Whether it is a vowel or a tone of Thai, Lao, Burmese or Khmer above, below or beside a letter. The index has only
+/// the letters.
+fn is_vowel_sign(c: char) -> bool {
+    matches!(c,
+        '\u{0e31}' | '\u{0e34}'..='\u{0e3a}' | '\u{0e47}'..='\u{0e4e}' | '\u{0eb1}' | '\u{0eb4}'..='\u{0ebc}'
+        | '\u{0ec8}'..='\u{0ece}' | '\u{102b}'..='\u{103e}' | '\u{17b4}'..='\u{17d3}')
 }
 
 /// Whether it changes the letter before it. The index looks through accents, and so takes it for a part of the word.
@@ -125,7 +134,7 @@ mod tests {
 
     #[track_caller]
     fn check(question: &str, expected: Option<&str>) {
-        assert_eq!(query(question).as_deref(), expected);
+        assert_eq!(query(question).join(" OR "), expected.unwrap_or_default());
     }
 
     #[test]
@@ -152,6 +161,10 @@ mod tests {
     fn scripts_without_spaces_are_looked_for_in_pairs() {
         check("東京都のtea", Some(r#""東 京" OR "京 都" OR "都 の" OR "tea""#));
         check("茶", Some(r#""茶""#));
+        check("コーヒー", Some(r#""コ ー" OR "ー ヒ" OR "ヒ ー""#));
+        check("人々", Some(r#""人 々""#));
+        check("น้ำตาล", Some(r#""น ำ" OR "ำ ต" OR "ต า" OR "า ล""#));
+        check("ที่นั่น", Some(r#""ท น" OR "น น""#));
         assert_eq!(spaced("in 東京"), "in  東  京 ");
         assert_eq!(spaced("in Wien"), "in Wien");
     }
@@ -159,8 +172,8 @@ mod tests {
     #[test]
     fn long_questions_are_cut() {
         let words: Vec<_> = (0..10_000).map(|n| format!("wört{n}")).collect();
-        let query = query(&words.join(" ")).unwrap();
-        assert_eq!(query.matches(" OR ").count(), MOST - 1);
+        let query = query(&words.join(" "));
+        assert_eq!(query.len(), MOST);
         check(&"ä".repeat(LONGEST), Some(&format!("\"{}\"", "ä".repeat(LONGEST / 2))));
     }
 }

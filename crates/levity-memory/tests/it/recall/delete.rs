@@ -115,6 +115,48 @@ async fn nothing_is_left_among_many() {
     }
 }
 
+/// Summaries that grow make SQLite move rows from page to page, and it leaves copies behind.
+#[tokio::test]
+async fn nothing_is_left_of_rows_that_were_moved() {
+    const TALKS: u64 = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = open(&path);
+    let words = |talk: u64, round: u64| (0..=round * (talk % 5)).map(move |n| word(talk * 100 + n));
+    for round in 0..6 {
+        for talk in 0..TALKS {
+            let text = format!("Talk of {}", words(talk, round).collect::<Vec<_>>().join(" and "));
+            recall.remember_session(&user(), &format!("c{talk}").into(), &text).await.unwrap();
+        }
+    }
+    for talk in (0..TALKS).filter(|talk| talk % 10 != 3) {
+        assert!(recall.forget_session(&user(), &format!("c{talk}").into()).await.unwrap());
+    }
+    let after = bytes(dir.path());
+    let windows: std::collections::HashSet<&[u8]> = after.windows(9).collect();
+    for talk in (0..TALKS).filter(|talk| talk % 10 != 3) {
+        for word in words(talk, 5) {
+            assert!(!windows.contains(&word.as_bytes()[4..13]), "{word} of {talk} is left");
+        }
+    }
+    check_index(&path);
+    assert_eq!(recall.list(&user(), None, 1_000).await.unwrap().len() as u64, TALKS / 10);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_scope_without_facts() {
+    let dir = tempfile::tempdir().unwrap();
+    let recall = open(&dir.path().join("facts.db"));
+    let gone = Scope::session("RRT8812QQ");
+    let fact = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
+    assert!(has(&bytes(dir.path()), "RT8812Q"));
+    recall.forget(std::slice::from_ref(&gone), fact.id).await.unwrap();
+    assert!(!has(&bytes(dir.path()), "RT8812Q"));
+    let again = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
+    assert_ne!(again.id, fact.id);
+    assert_eq!(recall.list(&gone, None, 9).await.unwrap().len(), 1);
+}
+
 /// Words that have nothing in common.
 fn word(n: u64) -> String {
     let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -98,6 +98,54 @@ async fn scopes_are_kept_apart() {
     assert_eq!(recall.list(&scopes[0], None, 100).await.unwrap().len(), 2);
 }
 
+/// How rare a word is in the scopes of others must not show.
+#[tokio::test]
+async fn the_words_of_others_do_not_change_the_order() {
+    let recall = in_memory();
+    for fact in ["The budget is blue.", "The merger is red."] {
+        recall.remember(&user(), fact, "test").await.unwrap();
+    }
+    let order = || async {
+        let found = recall.recall(&[user()], "budget merger", 9).await.unwrap();
+        texts(&found).join(" ")
+    };
+    let alone = order().await;
+    for word in ["budget", "merger"] {
+        let other = Scope::user(word);
+        for n in 0..20 {
+            recall.remember(&other, &format!("Something {n} about the {word}."), "test").await.unwrap();
+        }
+        assert_eq!(order().await, alone, "with the {word} of others");
+        recall.forget_scope(&other).await.unwrap();
+    }
+}
+
+/// Of two words, the one that fewer facts have says more.
+#[tokio::test]
+async fn rare_words_count_more() {
+    let recall = in_memory();
+    recall.remember(&user(), "The heron was here.", "test").await.unwrap();
+    for n in 0..20 {
+        recall.remember(&user(), &format!("Bird {n} of the lake."), "test").await.unwrap();
+    }
+    let found = recall.recall(&[user()], "bird heron", 3).await.unwrap();
+    assert_eq!(texts(&found)[0], "The heron was here.");
+}
+
+/// Signs above, below and between letters neither part words nor are words.
+#[tokio::test]
+async fn scripts_without_spaces_are_told_apart() {
+    let recall = in_memory();
+    for fact in ["コーヒーが好き。", "スーパーでケーキを買う。", "ชอบน้ำชา", "ที่บ้านมีแมว"]
+    {
+        recall.remember(&user(), fact, "test").await.unwrap();
+    }
+    for (question, fact) in [("コーヒー", "コーヒーが好き。"), ("น้ำชา", "ชอบน้ำชา"), ("แมว", "ที่บ้านมีแมว")]
+    {
+        assert_eq!(texts(&recall.recall(&[user()], question, 9).await.unwrap()), [fact], "{question}");
+    }
+}
+
 #[tokio::test]
 async fn the_same_text_again_is_the_same_fact() {
     let world = ManualWorld::new();

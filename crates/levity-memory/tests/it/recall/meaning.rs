@@ -203,6 +203,63 @@ async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
     assert_eq!(recall.embed_missing().await.unwrap().failed, None);
 }
 
+/// A text that is refused says nothing about the embedder, also when it is the only one.
+#[tokio::test]
+async fn one_text_alone_that_is_refused_does_not_stop_the_embedder() {
+    let words = embedder();
+    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(Picky(words.clone()));
+    keep_all(&recall).await;
+    let noted = recall.remember(&user(), "A poison.", "test").await.unwrap();
+    assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::BadRequest));
+    for _ in 0..2 {
+        let found = recall.recall(&[user()], "car", 1).await.unwrap();
+        assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], None));
+    }
+    assert!(recall.recall(&[user()], "poison", 1).await.unwrap().words_only.is_some());
+    let found = recall.recall(&[user()], "car", 1).await.unwrap();
+    assert_eq!(found.words_only, None, "nor does a question");
+    let asked = words.calls();
+    assert!(asked.iter().flat_map(|(texts, _)| texts).all(|text| !text.contains("poison")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn only_the_beginning_of_a_long_question_is_embedded() {
+    let embedder = embedder();
+    let (recall, _) = with(&embedder);
+    keep_all(&recall).await;
+    recall.recall(&[user()], &"automobile ü ".repeat(100_000), 1).await.unwrap();
+    let (asked, _) = embedder.calls().pop().unwrap();
+    assert!(asked[0].len() <= 8 << 10, "{}", asked[0].len());
+}
+
+/// Takes the file away while it works, so that nothing can be written any more.
+struct Thief(WordEmbedder, std::path::PathBuf);
+
+#[async_trait]
+impl Embedder for Thief {
+    fn card(&self) -> &EmbedderCard {
+        self.0.card()
+    }
+
+    async fn embed(&self, texts: &[String], purpose: Purpose) -> Result<Embedded, ModelError> {
+        let _ = std::fs::rename(&self.1, self.1.with_extension("gone"));
+        self.0.embed(texts, purpose).await
+    }
+}
+
+#[tokio::test]
+async fn vectors_that_cannot_be_written_are_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("facts.db");
+    let recall = super::open(&path);
+    recall.remember(&user(), FACTS[0], "test").await.unwrap();
+    let recall = recall.with_embedder(Thief(embedder(), path.clone()));
+    assert_eq!(texts(&recall.recall(&[user()], "automobile", 1).await.unwrap()), [FACTS[0]]);
+    std::fs::rename(path.with_extension("gone"), &path).unwrap();
+    let noted = recall.remember(&user(), FACTS[1], "test").await.unwrap();
+    assert!(noted.new && noted.unembedded.is_some(), "{noted:?}");
+}
+
 /// Breaks the contract of embedders.
 struct Broken(EmbedderCard, Vec<Vec<f32>>);
 
@@ -259,6 +316,35 @@ async fn an_embedder_that_never_answers_is_given_up() {
     let (noted, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
     assert_eq!(noted.unwrap().unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
     assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
+}
+
+/// Takes some seconds to say no, whatever it is asked.
+struct Slow(EmbedderCard, ManualWorld, std::sync::atomic::AtomicUsize);
+
+#[async_trait]
+impl Embedder for Slow {
+    fn card(&self) -> &EmbedderCard {
+        &self.0
+    }
+
+    async fn embed(&self, _: &[String], _: Purpose) -> Result<Embedded, ModelError> {
+        self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.1.advance(Duration::from_secs(8));
+        Err(ModelError::new(ModelErrorKind::BadRequest, "no"))
+    }
+}
+
+#[tokio::test]
+async fn an_embedder_that_refuses_slowly_is_given_up() {
+    let world = ManualWorld::new();
+    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    for n in 0..30 {
+        recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
+    }
+    let slow = Arc::new(Slow(EmbedderCard::new("test", "slow"), world, Default::default()));
+    let noted = recall.with_embedder(slow.clone()).remember(&user(), FACTS[0], "test").await.unwrap();
+    assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
+    assert_eq!(slow.2.load(std::sync::atomic::Ordering::Relaxed), 4, "all together, and three alone");
 }
 
 #[tokio::test]
