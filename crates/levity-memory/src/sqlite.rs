@@ -91,6 +91,17 @@ impl SqliteMemory {
         Self::at(Place { durability, ..Place::clone(&self.store.place) })
     }
 
+    /// Writes the file anew, so that nothing is left in it of what was trimmed or forgotten: SQLite leaves copies behind when
+    /// it moves rows from page to page. A file of up to 4 MiB is written anew whenever a conversation is forgotten; a
+    /// larger one takes some ten milliseconds per MiB, and others wait meanwhile. If somebody reads the file for long, it is
+    /// tried again every second.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn wipe(&self) -> Result<(), MemoryError> {
+        self.writer()?.ask(|reply| Work::Wipe { reply }).await
+    }
+
     fn writer(&self) -> Result<Arc<Writer>, MemoryError> {
         let mut writer = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*writer {

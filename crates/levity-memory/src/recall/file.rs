@@ -78,7 +78,7 @@ impl File {
     /// Makes sure that nothing is left of what was removed. A file of at most `largest` bytes is written anew: SQLite
     /// overwrites rows that are deleted, but not the copies that stay behind when it moves rows from page to page.
     pub(super) fn wipe(&self, largest: u64) -> Result<(), MemoryError> {
-        if self.path.is_none() {
+        if self.file.is_none() {
             return Ok(());
         }
         let anew = || {

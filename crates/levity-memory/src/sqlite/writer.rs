@@ -51,6 +51,10 @@ pub(super) enum Work {
     Release {
         id: ConversationId,
     },
+    /// Leave nothing of what was removed.
+    Wipe {
+        reply: Reply<()>,
+    },
     /// Only say that all before it is done.
     Settle {
         reply: Reply<()>,

@@ -78,6 +78,47 @@ async fn what_is_forgotten_or_trimmed_is_in_no_file() {
     connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
 }
 
+/// Many conversations that grow side by side, so that SQLite moves their rows from page to page.
+async fn grown_together(store: &SqliteMemory) -> Vec<(ConversationId, String)> {
+    let talks: Vec<_> =
+        (0..60).map(|n| (ConversationId::new(format!("c{n}")), format!("qword{n}x"))).collect();
+    for turn in 0..14 {
+        for (n, (id, word)) in talks.iter().enumerate() {
+            let text = format!("{word} {}", "y".repeat((n * 37 + turn * 101) % 900));
+            store.save(id, &Change::at(turn as u64).with_messages([Message::user(text)])).await.unwrap();
+        }
+    }
+    for (id, word) in &talks {
+        assert_eq!(store.search(id, word, 99).await.unwrap().len(), 14);
+    }
+    talks
+}
+
+#[tokio::test]
+async fn no_copies_of_moved_rows_stay_behind() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let talks = grown_together(&store).await;
+    for (id, word) in &talks[..59] {
+        assert!(store.forget(id).await.unwrap());
+        assert!(!folder.has(word), "{word}");
+    }
+    assert!(folder.has(&talks[59].1));
+}
+
+#[tokio::test]
+async fn wiping_leaves_nothing_of_what_was_trimmed() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let talks = grown_together(&store).await;
+    for (id, _) in &talks {
+        store.trim(id, 14).await.unwrap();
+    }
+    store.wipe().await.unwrap();
+    let left: Vec<_> = talks.iter().filter(|(_, word)| folder.has(word)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 #[tokio::test]
 async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
     let folder = Folder::new();
