@@ -234,21 +234,28 @@ fn load(lengths: &[u64]) {
     println!(
         "Load: the last {WINDOW} messages, of a store that was just opened. Goal: {LOAD} ms, and flat.\n"
     );
-    println!("{:>9} {:>12} {:>12} {:>12}", "messages", "first, ms", "again, ms", "in memory");
+    println!("{:>9} {:>12} {:>9} {:>12} {:>12}", "messages", "first, ms", "least", "again, ms", "in memory");
     for &length in lengths {
         let (folder, tokio, id) = (Folder::new(), one_thread(), ConversationId::new("bench"));
         fill(&folder.sqlite(Durability::Buffered), &id, length);
         let memory = InMemory::new();
         fill(&memory, &id, length);
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (store, opening) = timed(|| folder.sqlite(Durability::Buffered));
-        let first = |store: &dyn MemoryStore| {
+        let load = |store: &dyn MemoryStore| {
             let (loaded, time) = timed(|| tokio.block_on(store.load(&id, WINDOW)).expect("it is loaded"));
             assert_eq!((loaded.messages.len(), loaded.end), (WINDOW, length));
             ms(time)
         };
-        let (cold, again, floor) = (first(&store) + ms(opening), first(&store), first(&memory));
-        println!("{length:>9} {cold:>12.3} {again:>12.3} {floor:>12.4} {}", verdict(cold, LOAD));
+        let mut times: Vec<[f64; 3]> = (0..15)
+            .map(|_| {
+                let (store, opening) = timed(|| folder.sqlite(Durability::Buffered));
+                [ms(opening) + load(&store), load(&store), load(&memory)]
+            })
+            .collect();
+        times.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        let [first, again, floor] = times[times.len() / 2];
+        let (least, goal) = (times[0][0], verdict(first, LOAD));
+        println!("{length:>9} {first:>12.3} {least:>9.3} {again:>12.3} {floor:>12.4} {goal}");
     }
     println!();
 }

@@ -220,8 +220,8 @@ pub struct Opened {
     /// A limit of which little was left from the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<Limit>,
-    /// What the run may use.
-    pub limits: Limits,
+    /// What the run may use; in a box, since every record has room for the largest.
+    pub limits: Box<Limits>,
     /// Which run of its parent a child belongs to, and what it was told to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Digest>,
@@ -236,7 +236,16 @@ pub struct Opened {
 impl Opened {
     /// A run of this machine.
     pub fn new(machine: MachineKind, state: Value, limits: Limits) -> Self {
-        Self { machine, state, wrap: None, low: None, limits, origin: None, setup: Vec::new(), forked: None }
+        Self {
+            machine,
+            state,
+            wrap: None,
+            low: None,
+            limits: Box::new(limits),
+            origin: None,
+            setup: Vec::new(),
+            forked: None,
+        }
     }
 }
 

@@ -71,7 +71,8 @@ struct State {
     typed: bool,
     history: History,
     #[serde(default)]
-    shown: Shown,
+    /// In boxes, since a run that needs neither should not have room for them.
+    shown: Box<Shown>,
     /// What stands beside the goal for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beside: Option<Arc<str>>,
@@ -79,7 +80,7 @@ struct State {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     notes: BTreeSet<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    talk: Option<Talk>,
+    talk: Option<Box<Talk>>,
     /// How it ends, once all is saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     leaving: Option<Box<Ending>>,
@@ -156,10 +157,15 @@ impl AgentMachine {
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
             reads: past.history.kept() > 0,
             history: past.history,
-            shown: Shown::new(window, !spec.summaries, past.summary, tokens.saturating_add(spec.tool_tokens)),
+            shown: Box::new(Shown::new(
+                window,
+                !spec.summaries,
+                past.summary,
+                tokens.saturating_add(spec.tool_tokens),
+            )),
             beside,
             notes: BTreeSet::new(),
-            talk: past.talk,
+            talk: past.talk.map(Box::new),
             leaving: None,
             run: None,
             phase: Phase::Goal,

@@ -46,7 +46,7 @@ impl Fork {
         records: Vec<Record>,
         executor: &dyn Executor,
     ) -> Result<Vec<Record>, Divergence> {
-        let mut opened = Opened::new(state.machine.kind(), state.machine.save(), self.opened.limits);
+        let mut opened = Opened::new(state.machine.kind(), state.machine.save(), *self.opened.limits);
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
         opened.setup = executor.setup();
         opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));

@@ -214,7 +214,7 @@ impl Runtime {
             return Err(Error::NotFound(plan.from));
         };
         let mut opened = opened.clone();
-        opened.limits = limits.map_or(opened.limits, |limits| *limits);
+        opened.limits = limits.unwrap_or(opened.limits);
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
         let restored = restored.map_err(|reason| Error::Restore { run: plan.from.clone(), reason });
         let machine = restored?;
@@ -222,7 +222,7 @@ impl Runtime {
         if !open.records.is_empty() {
             return Err(Error::Exists(run.clone()));
         }
-        let limits = Box::new(opened.limits);
+        let limits = opened.limits.clone();
         let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
         Ok(Ready {
             machine,
@@ -282,7 +282,7 @@ fn on_its_own(run: &RunId, records: &[Record]) -> Result<(), Error> {
 /// What the run was allowed to use when it was made.
 fn limits_of(records: &[Record]) -> Limits {
     match records.first().map(|record| &record.entry) {
-        Some(Entry::Opened(opened)) => opened.limits,
+        Some(Entry::Opened(opened)) => *opened.limits,
         _ => Limits::default(),
     }
 }

@@ -316,7 +316,7 @@ fn records() -> Vec<Entry> {
     full.origin = Some(Digest::EMPTY);
     full.wrap = Some(Limit::Tokens);
     full.low = Some(Limit::Money);
-    full.limits = Limits::new().tokens(5).money(Money::from_dollars(0.5)).low(20);
+    full.limits = Limits::new().tokens(5).money(Money::from_dollars(0.5)).low(20).into();
     full.setup = vec![("tool add".into(), Digest::EMPTY)];
     full.forked = Some(Forked::new(RunId::new("r0"), 3));
     let mut waits = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);

@@ -53,7 +53,7 @@ impl Talk {
         &self.id
     }
 
-    pub(crate) fn forked(mut self) -> Self {
+    pub(crate) fn forked(mut self: Box<Self>) -> Box<Self> {
         self.forked = true;
         self
     }
@@ -73,7 +73,7 @@ impl AgentMachine {
 
     /// The conversation it is part of.
     pub(crate) fn talk(&self) -> Option<&Talk> {
-        self.state.talk.as_ref()
+        self.state.talk.as_deref()
     }
 
     /// What the conversation is about, in a few words.

@@ -35,7 +35,7 @@ pub(super) struct Shown {
     pins: Vec<usize>,
     /// What the messages of the last request were estimated at.
     asked: u64,
-    folding: Option<Folding>,
+    folding: Option<Box<Folding>>,
     pub(super) owed: Option<Owed>,
     /// How often the provider found a request too long in a row.
     too_long: u32,
@@ -211,7 +211,7 @@ impl AgentMachine {
         let leaving = self.leaving(&folding);
         let request = window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
         folding.given = request.history.tokens();
-        self.state.shown.folding = Some(folding);
+        self.state.shown.folding = Some(Box::new(folding));
         let slot = self.slot("summariser");
         self.want(Waiting::Summary, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
         true
@@ -239,7 +239,7 @@ impl AgentMachine {
         let Some(folding) = self.state.shown.folding.take() else { return };
         let window = self.state.shown.window.clone().unwrap_or_default();
         let made = made.and_then(|reply| window.take_summary(&reply, folding.given));
-        match self.fold(folding, made, step) {
+        match self.fold(*folding, made, step) {
             Next::Reply => self.ask(step),
             Next::Plan(prompt) => self.consult(Waiting::Plan, "planner", prompt, step),
             Next::Reflection(prompt) => self.consult(Waiting::Reflection, "reflector", prompt, step),
