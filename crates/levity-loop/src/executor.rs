@@ -348,9 +348,14 @@ fn names_tools(offer: Offer, request: &Request) -> bool {
 
 /// Streams when somebody watches; otherwise the model may have a cheaper way.
 async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
-    if !cx.live.is_watched() {
-        return model.complete(request).await;
+    match cx.live.is_watched() {
+        // In a box: a run that nobody watches needs no room for it.
+        true => Box::pin(streamed(model, request, cx)).await,
+        false => model.complete(request).await,
     }
+}
+
+async fn streamed(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
     while let Some(delta) = deltas.next().await {

@@ -131,7 +131,7 @@ impl Dispatcher {
         let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
         let args = arguments(&entry, call).map_err(|error| cx.stop(error, Some(&entry)))?;
         if cx.again {
-            self.clear(&entry, call, &args, cx).await.map_err(Stop::Unknown)?;
+            Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
         }
         self.permit(&entry, &args, approved)?;
         let output = self.run(&entry, call, &args, cx).await?;

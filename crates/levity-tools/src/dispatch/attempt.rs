@@ -36,7 +36,9 @@ impl Dispatcher {
             match self.attempt(entry, Job::Call, args.clone(), tool_cx(call, cx, attempt)).await {
                 Err(error) if self.may_retry(entry, &error, attempt) => {
                     if entry.spec.hints.class.needs_undo() {
+                        // Seldom needed, so no call has room for it.
                         let undone = self.attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, attempt));
+                        let undone = Box::pin(undone);
                         undone.await.map_err(|undo| not_undone(&counted(error, attempt), &undo))?;
                     }
                     let pause = self.0.backoff.pause(attempt, self.0.world.random());
@@ -90,7 +92,7 @@ impl Dispatcher {
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {
             let turns = hints.class.needs_undo().then_some(&*TURNS);
-            within(world, limit, on_thread(entry.tool.clone(), job, args, cx, turns)).await
+            within(world, limit, Box::pin(on_thread(entry.tool.clone(), job, args, cx, turns))).await
         } else {
             within(world, limit, guarded(&*entry.tool, job, args, &cx)).await
         };
