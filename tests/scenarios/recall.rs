@@ -1,4 +1,7 @@
 //! Facts and past sessions that find their way into later runs.
+//!
+//! What remembers works on a thread of its own, so these runs go by a clock that really runs: one that turns itself would pass
+//! their time limits while the thread is at it.
 
 use std::sync::Arc;
 
@@ -8,15 +11,13 @@ use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
 
-use crate::support::runtime;
-
 fn texts(request: &Request) -> String {
     request.history.messages().iter().map(|message| format!("{}\n", message.text())).collect()
 }
 
 #[tokio::test]
 async fn what_is_remembered_in_one_run_is_recalled_in_another() {
-    let (runtime, _) = runtime();
+    let runtime = Runtime::new();
     let recall = Recall::in_memory(runtime.world().clone()).unwrap();
     let scopes = [Scope::user("u1")];
     let model = ScriptedModel::new()
@@ -52,7 +53,7 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
 
 #[tokio::test]
 async fn a_past_session_is_found_until_it_is_forgotten() {
-    let (runtime, _) = runtime();
+    let runtime = Runtime::new();
     let recall = Recall::in_memory(runtime.world().clone()).unwrap();
     let scope = Scope::user("u1");
     let conversations = Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone());
