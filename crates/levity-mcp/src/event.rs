@@ -1,0 +1,76 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use crate::Error;
+
+/// Something that happened to a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerEvent {
+    /// The server.
+    pub server: Arc<str>,
+    /// What happened.
+    pub kind: ServerEventKind,
+}
+
+/// What happened to a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ServerEventKind {
+    /// It is being started.
+    Starting,
+    /// It answers, and offers this many tools.
+    Ready {
+        /// How many.
+        tools: usize,
+    },
+    /// It is away, and is started again after this time; never, when there is none.
+    Away {
+        /// Why.
+        error: Error,
+        /// How long until it is started again.
+        retry: Option<Duration>,
+    },
+    /// Its tools are other ones now.
+    ToolsChanged {
+        /// How many there are.
+        tools: usize,
+    },
+    /// Its resources, or one of them, have changed.
+    ResourcesChanged {
+        /// The one, when it is one.
+        uri: Option<String>,
+    },
+    /// Its prompts have changed.
+    PromptsChanged,
+    /// It logged something by the protocol.
+    Log {
+        /// How grave it is, in the protocol's words: `debug`, `info`, `warning`, `error` and so on.
+        level: String,
+        /// What it said.
+        text: String,
+    },
+    /// It wrote a line to stderr.
+    Stderr(String),
+    /// It was stopped.
+    Stopped,
+}
+
+/// Where events of servers go; nobody has to listen.
+#[derive(Clone, Debug)]
+pub(crate) struct Events {
+    server: Arc<str>,
+    to: broadcast::Sender<ServerEvent>,
+}
+
+impl Events {
+    pub(crate) fn new(server: Arc<str>, to: broadcast::Sender<ServerEvent>) -> Self {
+        Self { server, to }
+    }
+
+    pub(crate) fn send(&self, kind: ServerEventKind) {
+        let _ = self.to.send(ServerEvent { server: self.server.clone(), kind });
+    }
+}

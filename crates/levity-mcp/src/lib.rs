@@ -1,0 +1,10 @@
+//! MCP servers as tools.
+
+mod config;
+mod error;
+mod event;
+mod link;
+
+pub use config::{Inherit, ServerConfig, Trust};
+pub use error::{Death, Error, ErrorKind, Result};
+pub use event::{ServerEvent, ServerEventKind};

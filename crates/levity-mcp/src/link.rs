@@ -1,0 +1,24 @@
+//! How messages get to a server and back: one module per transport.
+//!
+//! Each opens an [`rmcp::transport::Transport`] for the client. A transport here never keeps a caller waiting for an answer that cannot
+//! come: when the connection ends, `receive` returns `None`; an answer that cannot be read is turned into an error
+//! for the request it belongs to, where that can be told, and ends the connection where it cannot.
+
+#[cfg(feature = "http")]
+pub(crate) mod authorize {
+    use async_trait::async_trait;
+
+    use crate::Result;
+
+    /// What puts a login on HTTP requests, and gets another when the server asks for one.
+    #[async_trait]
+    pub(crate) trait Authorize: Send + Sync {
+        /// The value of the `Authorization` header to send now; none when there is no login yet. A token that is about to end is
+        /// replaced first.
+        async fn header(&self) -> Result<Option<String>>;
+
+        /// The server answered `status` (401 or 403) with this `WWW-Authenticate`. Gets another login and says whether the request
+        /// should be sent again. `attempt` is 1 at first and counts the challenges to one request.
+        async fn challenged(&self, status: u16, challenge: &str, attempt: u32) -> Result<bool>;
+    }
+}
