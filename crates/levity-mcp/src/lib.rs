@@ -1,10 +1,21 @@
 //! MCP servers as tools.
 
+mod client;
 mod config;
+mod convert;
 mod error;
 mod event;
+mod items;
 mod link;
+mod naming;
+mod server;
+mod servers;
+mod text;
+mod tool;
 
 pub use config::{Inherit, ServerConfig, Trust};
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};
+pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};
+pub use server::{Server, ServerState, ServerStatus};
+pub use servers::{ServerEvents, Servers, ServersBuilder, SomeServers, Wait};

@@ -4,6 +4,27 @@
 //! come: when the connection ends, `receive` returns `None`; an answer that cannot be read is turned into an error
 //! for the request it belongs to, where that can be told, and ends the connection where it cannot.
 
+pub(crate) mod stdio;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::Death;
+
+/// What keeps a server alive: its process.
+#[async_trait]
+pub(crate) trait Lifeline: Send + Sync {
+    /// How it ended, or what it last wrote to stderr while it runs. Waits a moment for a process that is about to end.
+    async fn death(&self) -> Option<Death>;
+
+    /// Ends it and everything it started, within `grace` where it goes by itself.
+    async fn end(&self, grace: Duration);
+
+    /// Ends it and everything it started, at once.
+    fn kill(&self);
+}
+
 #[cfg(feature = "http")]
 pub(crate) mod authorize {
     use async_trait::async_trait;

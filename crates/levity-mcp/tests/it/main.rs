@@ -1,1 +1,4 @@
-//! Tests.
+//! Servers of every kind, and what becomes of them.
+
+mod fixture;
+mod servers;

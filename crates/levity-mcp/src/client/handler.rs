@@ -1,0 +1,190 @@
+//! What a server sends without being asked: progress, log lines, word of changes, and questions of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity_core::Progress;
+use rmcp::model::{
+    ClientConfig, ErrorCode, ErrorData, NumberOrString, ProgressNotificationParam, ProgressToken,
+    ResourceUpdatedNotificationParam,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, RoleClient};
+use tokio::sync::Notify;
+
+use crate::event::{Events, ServerEventKind};
+use crate::text::cut;
+
+/// How much of a log line or a word of progress is passed on.
+const MOST_TEXT: usize = 4 << 10;
+
+/// The calls that are under way, by the token that their progress bears.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<Mutex<HashMap<i64, Arc<Call>>>>);
+
+/// A call that is under way.
+pub(crate) struct Call {
+    progress: Progress,
+    /// A sign of life.
+    pub(super) alive: Notify,
+}
+
+impl Calls {
+    /// Listens for the progress of a call until what is returned is dropped.
+    pub(super) fn begin(&self, token: &ProgressToken, progress: Progress) -> UnderWay {
+        let call = Arc::new(Call { progress, alive: Notify::new() });
+        let token = number(token);
+        if let Some(token) = token {
+            self.lock().insert(token, call.clone());
+        }
+        UnderWay { calls: self.clone(), token, call }
+    }
+
+    fn get(&self, token: &ProgressToken) -> Option<Arc<Call>> {
+        self.lock().get(&number(token)?).cloned()
+    }
+
+    /// The call that is under way, when it is the only one.
+    fn only(&self) -> Option<Arc<Call>> {
+        let calls = self.lock();
+        if calls.len() == 1 { calls.values().next().cloned() } else { None }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<Call>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn number(token: &ProgressToken) -> Option<i64> {
+    match &token.0 {
+        NumberOrString::Number(number) => Some(*number),
+        NumberOrString::String(text) => text.parse().ok(),
+    }
+}
+
+/// Takes a call out of the list at its end.
+pub(super) struct UnderWay {
+    calls: Calls,
+    token: Option<i64>,
+    pub(super) call: Arc<Call>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(token) = self.token {
+            self.calls.lock().remove(&token);
+        }
+    }
+}
+
+/// Answers a server on our behalf.
+pub(crate) struct Handler {
+    pub(crate) config: ClientConfig,
+    pub(crate) events: Events,
+    pub(crate) calls: Calls,
+    /// Told when the server says that its tools have changed.
+    pub(crate) tools_changed: Arc<Notify>,
+    pub(crate) asked: super::asked::Asked,
+}
+
+impl Handler {
+    fn progressed(&self, params: &ProgressNotificationParam) {
+        let Some(call) = self.calls.get(&params.progress_token) else { return };
+        call.alive.notify_one();
+        let share = match params.total {
+            Some(total) => format!("{} of {total}", params.progress),
+            None => params.progress.to_string(),
+        };
+        match params.message.as_deref() {
+            Some(message) => call.progress.report(format!("{share}: {}", cut(message, MOST_TEXT))),
+            None => call.progress.report(share),
+        }
+    }
+
+    #[expect(deprecated, reason = "servers of the older protocol log like this")]
+    fn logged(&self, params: &rmcp::model::LoggingMessageNotificationParam) {
+        let text = match &params.data {
+            serde_json::Value::String(text) => cut(text, MOST_TEXT).to_owned(),
+            other => cut(&other.to_string(), MOST_TEXT).to_owned(),
+        };
+        // The protocol does not say which call a line belongs to; with one under way there is no doubt.
+        if let Some(call) = self.calls.only() {
+            call.alive.notify_one();
+            call.progress.report(&text);
+        }
+        let level = serde_json::to_value(params.level).ok();
+        let level = level.as_ref().and_then(|level| level.as_str()).unwrap_or("info").to_owned();
+        self.events.send(ServerEventKind::Log { level, text });
+    }
+}
+
+#[expect(deprecated, reason = "servers of the older protocol ask and log like this")]
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progressed(&params);
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: rmcp::model::LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.logged(&params);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.tools_changed.notify_one();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.events.send(ServerEventKind::ResourcesChanged { uri: None });
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.events.send(ServerEventKind::ResourcesChanged { uri: Some(cut(&params.uri, MOST_TEXT).to_owned()) });
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.events.send(ServerEventKind::PromptsChanged);
+    }
+
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Ok(self.asked.roots())
+    }
+
+    async fn create_message(
+        &self,
+        params: rmcp::model::CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
+        self.asked.sample(params).await
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: rmcp::model::ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ElicitResult, ErrorData> {
+        self.asked.elicit(params).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: rmcp::model::CustomRequest,
+        _: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::CustomResult, ErrorData> {
+        let method = cut(&request.method, 64).to_owned();
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not served here"), None))
+    }
+}

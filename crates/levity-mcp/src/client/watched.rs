@@ -1,0 +1,53 @@
+use std::borrow::Cow;
+
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::watch;
+
+/// A transport that tells when it has ended; rmcp's service keeps that to itself.
+pub(super) struct Watched<T> {
+    inner: T,
+    ended: watch::Sender<bool>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(inner: T, ended: watch::Sender<bool>) -> Self {
+        Self { inner, ended }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Watched<T> {
+    type Error = T::Error;
+
+    fn name() -> Cow<'static, str> {
+        T::name()
+    }
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await;
+        if message.is_none() {
+            self.ended.send_replace(true);
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        let closed = self.inner.close().await;
+        self.ended.send_replace(true);
+        closed
+    }
+}
+
+impl<T> Drop for Watched<T> {
+    fn drop(&mut self) {
+        self.ended.send_replace(true);
+    }
+}

@@ -1,0 +1,96 @@
+//! A tool of a server, as the registry sees it.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec, estimate_tokens};
+use serde_json::Value;
+
+use crate::server::Shared;
+use crate::{Error, ErrorKind};
+
+/// A tool of a server.
+pub(crate) struct McpTool {
+    spec: ToolSpec,
+    original: String,
+    title: Option<String>,
+    as_task: bool,
+    tokens: u64,
+    server: Weak<Shared>,
+    server_name: Arc<str>,
+}
+
+impl McpTool {
+    /// The tool, with what had to be left out of it; or why it cannot be offered.
+    pub(crate) fn new(
+        server: &Arc<Shared>,
+        tool: &rmcp::model::Tool,
+        raw: &Value,
+    ) -> Result<(Self, Option<String>), String> {
+        let config = &server.config;
+        let prefix = config.prefix.as_deref().unwrap_or("mcp_");
+        let name = crate::naming::tool_name(prefix, &config.name, &tool.name);
+        let (mut spec, problem) = crate::convert::spec(tool, name, config.trust)?;
+        // Its own limit speaks first, since it knows more about what happened.
+        spec.hints.timeout = Some(config.call_limit.saturating_add(std::time::Duration::from_secs(5)));
+        let support = raw.get("execution").and_then(|execution| execution.get("taskSupport")?.as_str());
+        let kept = tool.meta.as_ref().and_then(|meta| meta.get("levity/execution")?.get("taskSupport")?.as_str());
+        let tokens = estimate_tokens(&spec.name)
+            + estimate_tokens(&spec.description)
+            + estimate_tokens(&spec.input.to_string());
+        let made = Self {
+            spec,
+            original: tool.name.to_string(),
+            title: tool.title.clone(),
+            as_task: support.or(kept) == Some("required"),
+            tokens,
+            server: Arc::downgrade(server),
+            server_name: config.name.clone(),
+        };
+        Ok((made, problem))
+    }
+
+    /// The name that the server gave it.
+    pub(crate) fn original(&self) -> &str {
+        &self.original
+    }
+
+    /// The name that models know it by.
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(crate) fn title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// How many tokens a model is sent for it, about.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    pub(crate) fn wants_task(&self) -> bool {
+        self.as_task
+    }
+
+    /// Whether nothing about it is different.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.spec == other.spec && self.original == other.original && self.as_task == other.as_task
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let Some(server) = self.server.upgrade() else {
+            return Err(Error::new(ErrorKind::Away, self.server_name.clone(), "it was stopped").into());
+        };
+        let (progress, cancel) = (cx.progress.clone(), Some(&cx.cancel));
+        let result = server.call_raw(&self.original, args, self.as_task, progress, cancel).await?;
+        crate::convert::output(result)
+    }
+}
