@@ -1,6 +1,8 @@
 //! MCP servers as tools.
 
 mod config;
+#[allow(dead_code, unused_imports, reason = "the connection to a server uses it")]
+mod convert;
 mod error;
 mod event;
 mod link;
