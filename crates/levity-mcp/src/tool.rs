@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec, estimate_tokens};
 use serde_json::Value;
 
+use crate::convert::{self, Tasks};
 use crate::server::Shared;
 use crate::{Error, ErrorKind};
 
@@ -21,33 +22,26 @@ pub(crate) struct McpTool {
 }
 
 impl McpTool {
-    /// The tool, with what had to be left out of it; or why it cannot be offered.
-    pub(crate) fn new(
-        server: &Arc<Shared>,
-        tool: &rmcp::model::Tool,
-        raw: &Value,
-    ) -> Result<(Self, Option<String>), String> {
+    /// The tool, with what had to be mended about it; or why it cannot be offered.
+    pub(crate) fn new(server: &Arc<Shared>, entry: Value) -> Result<(Self, Vec<String>), String> {
+        let tool = &convert::tool(entry)?;
         let config = &server.config;
         let prefix = config.prefix.as_deref().unwrap_or("mcp_");
         let name = crate::naming::tool_name(prefix, &config.name, &tool.name);
-        let (mut spec, problem) = crate::convert::spec(tool, name, config.trust)?;
-        // Its own limit speaks first, since it knows more about what happened.
-        spec.hints.timeout = Some(config.call_limit.saturating_add(std::time::Duration::from_secs(5)));
-        let support = raw.get("execution").and_then(|execution| execution.get("taskSupport")?.as_str());
-        let kept = tool.meta.as_ref().and_then(|meta| meta.get("levity/execution")?.get("taskSupport")?.as_str());
+        let (spec, kept) = convert::spec(tool, name, config.trust, config.call_limit)?;
         let tokens = estimate_tokens(&spec.name)
             + estimate_tokens(&spec.description)
             + estimate_tokens(&spec.input.to_string());
         let made = Self {
             spec,
-            original: tool.name.to_string(),
-            title: tool.title.clone(),
-            as_task: support.or(kept) == Some("required"),
+            original: kept.name,
+            title: kept.title,
+            as_task: kept.tasks == Tasks::Required,
             tokens,
             server: Arc::downgrade(server),
             server_name: config.name.clone(),
         };
-        Ok((made, problem))
+        Ok((made, kept.problems))
     }
 
     /// The name that the server gave it.
@@ -91,6 +85,6 @@ impl Tool for McpTool {
         };
         let (progress, cancel) = (cx.progress.clone(), Some(&cx.cancel));
         let result = server.call_raw(&self.original, args, self.as_task, progress, cancel).await?;
-        crate::convert::output(result)
+        convert::output_of_json(result)
     }
 }

@@ -106,7 +106,6 @@ impl Client {
     }
 
     async fn input(&self, key: &str, request: InputRequest) -> Result<Value> {
-        #[expect(deprecated, reason = "the questions have the shape they always had")]
         let request = match request {
             InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
             InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),

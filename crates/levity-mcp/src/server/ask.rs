@@ -1,11 +1,12 @@
 //! What can be asked of a server beside its tools.
 
-use rmcp::model::ServerCapabilities;
+use rmcp::model::{PromptMessage, ServerCapabilities};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Server, Shared};
 use crate::client::{Client, Era, Patience};
+use crate::convert;
 use crate::items::{Prompt, PromptReply, Resource, ResourceContent, ResourceTemplate};
 use crate::{Error, ErrorKind, Result};
 
@@ -98,10 +99,10 @@ impl Server {
     /// When it is away, does not answer in time or has no such prompt.
     pub async fn prompt(&self, name: &str, args: Value) -> Result<PromptReply> {
         let args = if args.is_null() { json!({}) } else { args };
-        let result = self.ask("prompts/get", json!({"name": name, "arguments": args})).await?;
+        let mut result = self.ask("prompts/get", json!({"name": name, "arguments": args})).await?;
         let description = result.get("description").and_then(Value::as_str).map(str::to_owned);
-        let messages = result.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        Ok(PromptReply { description, messages: messages.iter().filter_map(crate::convert::message).collect() })
+        let messages: Vec<PromptMessage> = self.0.typed("prompts/get", result["messages"].take())?;
+        Ok(PromptReply { description, messages: messages.into_iter().map(convert::message).collect() })
     }
 
     /// What an argument of a prompt could be, given how it begins.

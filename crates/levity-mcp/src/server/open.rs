@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientConfig, Implementation, Tool};
+use rmcp::model::{ClientConfig, Implementation};
 use rmcp::transport::Transport as Wire;
 use serde_json::{Value, json};
 
@@ -130,16 +130,9 @@ impl Shared {
             if !self.lets_through(&name) {
                 continue;
             }
-            let tool: Tool = match serde_json::from_value(value.clone()) {
-                Ok(tool) => tool,
-                Err(error) => {
-                    problems.push(format!("the tool `{}` is not described as the protocol says: {error}", crate::text::cut(&name, 128)));
-                    continue;
-                }
-            };
-            match McpTool::new(self, &tool, &value) {
-                Ok((tool, problem)) => {
-                    problems.extend(problem);
+            match McpTool::new(self, value) {
+                Ok((tool, mended)) => {
+                    problems.extend(mended);
                     if tools.iter().any(|known| known.name() == tool.name()) {
                         problems.push(format!("two tools are named `{}`; the first is offered", crate::text::cut(&name, 128)));
                     } else {

@@ -1,0 +1,186 @@
+//! Pieces of content: what a model can be shown is shown, and the rest is told in words.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use levity_core::{Content, Media};
+use rmcp::model::{ContentBlock, Resource, ResourceContents};
+use serde_json::Value;
+
+use super::text::{bytes, cut};
+
+/// How many bytes of images, sounds and documents one result may have; dispatchers refuse more by default.
+const MOST_MEDIA: usize = 10 << 20;
+
+const CONFIG: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+
+/// Collects pieces in their order.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pub(super) content: Vec<Content>,
+    media: usize,
+}
+
+impl Pieces {
+    pub(super) fn block(&mut self, block: ContentBlock) {
+        match block {
+            ContentBlock::Text(text) => self.text(text.text),
+            ContentBlock::Image(image) => self.media("an image", &image.mime_type, &image.data, None),
+            ContentBlock::Audio(audio) => self.media("a sound", &audio.mime_type, &audio.data, None),
+            ContentBlock::Resource(embedded) => self.resource(embedded.resource),
+            ContentBlock::ResourceLink(link) => self.text(linked(&link)),
+            other => self.unknown(&serde_json::to_value(&other).unwrap_or_default()),
+        }
+    }
+
+    /// A piece that may be of a kind that nobody knows.
+    pub(super) fn json(&mut self, piece: Value) {
+        match piece {
+            Value::String(text) => self.text(text),
+            piece => match serde_json::from_value(piece.clone()) {
+                Ok(block) => self.block(block),
+                Err(_) => self.unknown(&piece),
+            },
+        }
+    }
+
+    /// Text, on a line of its own.
+    pub(super) fn text(&mut self, text: String) {
+        let joins = match self.content.last() {
+            Some(Content::Text(before)) => !before.ends_with('\n') && !text.is_empty(),
+            _ => false,
+        };
+        self.content.push(Content::Text(if joins { format!("\n{text}") } else { text }));
+    }
+
+    pub(super) fn resource(&mut self, resource: ResourceContents) {
+        match resource {
+            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                let kind = mime_type.map(|mime| format!(" ({})", cut(&mime, 128))).unwrap_or_default();
+                self.text(format!("[resource {}{kind}]\n{text}", cut(&uri, 2048)));
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let what = format!("the resource {}", cut(&uri, 2048));
+                let mime = mime_type.unwrap_or_default();
+                self.media(&what, &mime, &blob, Some(name_of(&uri)));
+            }
+            other => self.unknown(&serde_json::to_value(&other).unwrap_or_default()),
+        }
+    }
+
+    fn media(&mut self, what: &str, mime: &str, base64: &str, name: Option<String>) {
+        let mime = essence(mime);
+        let Some(data) = decode(base64) else {
+            return self.note(what, &mime, "is left out, as its data is no base64");
+        };
+        let size = bytes(data.len());
+        let mime = if mime.is_empty() { sniff(&data).to_owned() } else { mime };
+        if is_words(&mime)
+            && let Ok(text) = std::str::from_utf8(&data)
+        {
+            return self.text(format!("[{what} ({mime})]\n{text}"));
+        }
+        if !is_shown(&mime) {
+            return self.note(what, &mime, &format!("has {size} that no model can be shown"));
+        }
+        if self.media.saturating_add(data.len()) > MOST_MEDIA {
+            return self.note(what, &mime, &format!("is left out, as its {size} are too many"));
+        }
+        self.media += data.len();
+        let mut media = Media::bytes(mime, data);
+        media.name = name.filter(|name| !name.is_empty());
+        self.content.push(Content::Media(media));
+    }
+
+    fn note(&mut self, what: &str, mime: &str, text: &str) {
+        let kind = if mime.is_empty() { String::new() } else { format!(" ({mime})") };
+        self.text(format!("[{what}{kind} {text}]"));
+    }
+
+    fn unknown(&mut self, piece: &Value) {
+        let kind = piece.get("type").and_then(Value::as_str).unwrap_or("no type");
+        self.text(format!("[content of an unknown kind, `{}`, as JSON]\n{piece}", cut(kind, 64)));
+    }
+}
+
+fn linked(link: &Resource) -> String {
+    let mut text = format!("[link to the resource {}", link.uri);
+    // Writing to a string does not fail.
+    let _ = write!(text, ", `{}`", link.title.as_ref().unwrap_or(&link.name));
+    if let Some(mime) = &link.mime_type {
+        let _ = write!(text, ", {mime}");
+    }
+    if let Some(size) = link.size {
+        let _ = write!(text, ", {size} bytes");
+    }
+    text.push(']');
+    if let Some(about) = link.description.as_ref().filter(|about| !about.trim().is_empty()) {
+        let _ = write!(text, " {about}");
+    }
+    text
+}
+
+/// The bytes of base64 in any of the forms that servers write: with or without padding and line breaks, and with the alphabet of URLs.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let plain: Vec<u8>;
+    let text = match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
+        true => {
+            plain = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            &*plain
+        }
+        false => text.as_bytes(),
+    };
+    let is_url = text.iter().any(|byte| matches!(byte, b'-' | b'_'));
+    let alphabet = if is_url { &URL_SAFE } else { &STANDARD };
+    GeneralPurpose::new(alphabet, CONFIG).decode(text).ok()
+}
+
+/// A media type in lower case and without parameters; empty if it is none.
+fn essence(mime: &str) -> String {
+    let mime = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+    let is_one = mime.len() <= 128
+        && mime.split_once('/').is_some_and(|(kind, of)| {
+            !kind.is_empty() && !of.is_empty() && kind.bytes().chain(of.bytes()).all(is_token)
+        });
+    match &*mime {
+        "image/jpg" => "image/jpeg".to_owned(),
+        _ if is_one => mime,
+        _ => String::new(),
+    }
+}
+
+/// What bytes are whose server does not say it.
+fn sniff(data: &[u8]) -> &'static str {
+    match data {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => "audio/wav",
+        [b'%', b'P', b'D', b'F', ..] => "application/pdf",
+        _ if std::str::from_utf8(data).is_ok() => "text/plain",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Whether bytes of a media type are text.
+fn is_words(mime: &str) -> bool {
+    let ends = ["json", "xml", "yaml", "javascript", "toml", "sql", "x-sh"];
+    mime.starts_with("text/")
+        || mime.strip_prefix("application/").is_some_and(|kind| ends.iter().any(|end| kind.ends_with(end)))
+}
+
+/// Whether some model can be shown a media type.
+fn is_shown(mime: &str) -> bool {
+    ["image/", "audio/", "video/"].iter().any(|kind| mime.starts_with(kind)) || mime == "application/pdf"
+}
+
+/// What a resource is called where a file name is wanted: the end of its address.
+fn name_of(uri: &str) -> String {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    cut(path.rsplit('/').next().unwrap_or_default(), 128).to_owned()
+}

@@ -1,0 +1,35 @@
+//! Messages of prompts, and contents of resources.
+
+use levity_core::{Content, Message, Part, Role};
+use rmcp::model::{PromptMessage, ResourceContents};
+
+use super::content::Pieces;
+
+/// A message of a prompt.
+pub(crate) fn message(message: PromptMessage) -> Message {
+    let role = match message.role {
+        rmcp::model::Role::Assistant => Role::Assistant,
+        rmcp::model::Role::User => Role::User,
+    };
+    let mut pieces = Pieces::default();
+    pieces.block(message.content);
+    Message::new(role, pieces.content.into_iter().filter_map(part))
+}
+
+/// The contents of a resource, in order.
+pub(crate) fn resource(contents: Vec<ResourceContents>) -> Vec<Content> {
+    let mut pieces = Pieces::default();
+    contents.into_iter().for_each(|part| pieces.resource(part));
+    pieces.content
+}
+
+fn part(content: Content) -> Option<Part> {
+    match content {
+        Content::Text(text) => Some(Part::text(text)),
+        Content::Media(media) => Some(Part::Media(media)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
