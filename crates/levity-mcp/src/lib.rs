@@ -5,6 +5,6 @@ mod error;
 mod event;
 mod link;
 
-pub use config::{Inherit, ServerConfig, Trust};
+pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};
