@@ -6,6 +6,23 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+pub use self::all::Config;
+pub use self::problem::Problem;
+
+mod all;
+mod entry;
+mod expand;
+mod file;
+mod good;
+mod keys;
+mod limits;
+mod near;
+mod node;
+mod plain;
+mod problem;
+mod units;
+mod values;
+
 /// The settings of one server.
 ///
 /// ```
@@ -323,3 +340,6 @@ impl fmt::Debug for Connect {
         f.write_str("Connect")
     }
 }
+
+#[cfg(test)]
+mod tests;

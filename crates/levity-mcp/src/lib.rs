@@ -13,7 +13,7 @@ mod servers;
 mod text;
 mod tool;
 
-pub use config::{Inherit, ServerConfig, Trust};
+pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};

@@ -1,0 +1,132 @@
+//! The shapes in which files hold servers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::all::Config;
+use super::entry::Entry;
+use super::expand::Expand;
+use super::keys::{Setting, setting};
+use super::near::{nearest, squeezed};
+use super::node::Node;
+use super::problem::{Problem, below, short};
+
+/// Reads one file.
+pub(super) struct Reading<'a> {
+    config: Config,
+    expand: Expand<'a>,
+    /// The names so far, also of servers that something is wrong with.
+    names: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { config: Config::default(), expand: Expand::new(vars), names: BTreeSet::new() }
+    }
+
+    pub(super) fn root(mut self, root: &Node) -> Config {
+        match root {
+            Node::List(list) => self.list("", list),
+            Node::Map(map) => self.object(map),
+            other => {
+                let kind = other.kind();
+                self.config.note(Problem::new("", format!("it must be an object or a list, and is {kind}")));
+            }
+        }
+        self.config
+    }
+
+    fn object(&mut self, map: &[(String, Node)]) {
+        let mut found = false;
+        for (key, value) in map {
+            match (&*squeezed(key), value) {
+                ("mcpservers" | "servers", _) => {
+                    found = true;
+                    self.servers(&below("", key), value);
+                }
+                ("mcp", Node::Map(inner)) => {
+                    for (name, value) in inner.iter().filter(|(name, _)| squeezed(name) == "servers") {
+                        found = true;
+                        self.servers(&below(&below("", key), name), value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if found || map.is_empty() {
+            return;
+        }
+        let is_server = |(_, value): &(String, Node)| matches!(value, Node::Map(inner) if reached(inner));
+        if map.iter().any(is_server) {
+            return self.map("", map);
+        }
+        let near = nearest_root(map).map(|near| format!("; `{near}` is near")).unwrap_or_default();
+        self.config.note(Problem::new("", format!("it has no `mcpServers` and no `servers`{near}")));
+    }
+
+    fn servers(&mut self, at: &str, value: &Node) {
+        match value {
+            Node::Map(map) => self.map(at, map),
+            Node::List(list) => self.list(at, list),
+            other => {
+                let message = format!("it must be an object or a list of servers, and is {}", other.kind());
+                self.config.note(Problem::new(at, message));
+            }
+        }
+    }
+
+    fn map(&mut self, at: &str, map: &[(String, Node)]) {
+        for (name, value) in map {
+            let at = below(at, name);
+            match value {
+                Node::Map(settings) => self.entry(Entry::new(at, settings), Some(name.as_str().into())),
+                // A remark, or the schema of the file.
+                _ if name.starts_with(['$', '_']) => {}
+                other => self.no_server(at, Some(name.as_str().into()), other),
+            }
+        }
+    }
+
+    fn list(&mut self, at: &str, list: &[Node]) {
+        for (index, value) in list.iter().enumerate() {
+            let at = format!("{at}/{index}");
+            match value {
+                Node::Map(settings) => {
+                    let mut entry = Entry::new(at, settings);
+                    let name = entry.name();
+                    self.entry(entry, name);
+                }
+                other => self.no_server(at, None, other),
+            }
+        }
+    }
+
+    fn no_server(&mut self, at: String, server: Option<Arc<str>>, value: &Node) {
+        let message = format!("it must be an object of settings, and is {}", value.kind());
+        self.config.note(Problem { server, ..Problem::new(at, message) });
+    }
+
+    fn entry(&mut self, mut entry: Entry<'_>, name: Option<Arc<str>>) {
+        if let Some(name) = &name
+            && !self.names.insert(name.clone())
+        {
+            entry.second(name);
+        }
+        let at = entry.at().to_owned();
+        let (server, problems) = entry.read(name, &mut self.expand);
+        problems.into_iter().for_each(|problem| self.config.note(problem));
+        if let Some(server) = server {
+            self.config.add(server, &at);
+        }
+    }
+}
+
+/// Whether these settings say how a server is reached.
+fn reached(settings: &[(String, Node)]) -> bool {
+    settings.iter().any(|(key, _)| matches!(setting(key), Some(Setting::Command | Setting::Url)))
+}
+
+fn nearest_root(map: &[(String, Node)]) -> Option<String> {
+    let mut keys = map.iter().map(|(key, _)| key.as_str()).filter(|key| key.len() < 40);
+    keys.find(|key| nearest(key, ["mcpServers", "servers"]).is_some()).map(short)
+}

@@ -1,0 +1,119 @@
+//! The settings a server may have in a file, under all the names that other programs give them.
+
+use super::near::{nearest, squeezed};
+
+/// What a key sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    Name,
+    Enabled,
+    Disabled,
+    Transport,
+    Command,
+    Args,
+    Env,
+    Inherit,
+    Cwd,
+    Url,
+    Headers,
+    StartLimit,
+    CallLimit,
+    /// A time limit of calls that some programs write in milliseconds and some in seconds.
+    Timeout,
+    CallMillis,
+    IdleLimit,
+    ProbeLimit,
+    PingEvery,
+    Retries,
+    MaxConcurrent,
+    MaxMessage,
+    Allow,
+    Deny,
+    Prefix,
+    Trust,
+    /// For people, or for other programs to read.
+    Note,
+    /// It would change what the agent does, and is set elsewhere.
+    Elsewhere,
+}
+
+use Setting as S;
+
+/// Names without case and marks between words are the same: `startLimit` is also `start_limit`.
+const KEYS: &[(&str, Setting)] = &[
+    ("name", S::Name),
+    ("enabled", S::Enabled),
+    ("disabled", S::Disabled),
+    ("transport", S::Transport),
+    ("type", S::Transport),
+    ("transportType", S::Transport),
+    ("command", S::Command),
+    ("args", S::Args),
+    ("env", S::Env),
+    ("environment", S::Env),
+    ("inherit", S::Inherit),
+    ("envVars", S::Inherit),
+    ("cwd", S::Cwd),
+    ("url", S::Url),
+    ("serverUrl", S::Url),
+    ("httpUrl", S::Url),
+    ("headers", S::Headers),
+    ("httpHeaders", S::Headers),
+    ("startLimit", S::StartLimit),
+    ("startTimeout", S::StartLimit),
+    ("startupTimeout", S::StartLimit),
+    ("startupTimeoutSec", S::StartLimit),
+    ("callLimit", S::CallLimit),
+    ("callTimeout", S::CallLimit),
+    ("toolTimeout", S::CallLimit),
+    ("toolTimeoutSec", S::CallLimit),
+    ("timeout", S::Timeout),
+    ("timeoutMs", S::CallMillis),
+    ("idleLimit", S::IdleLimit),
+    ("idleTimeout", S::IdleLimit),
+    ("probeLimit", S::ProbeLimit),
+    ("pingEvery", S::PingEvery),
+    ("retries", S::Retries),
+    ("maxRetries", S::Retries),
+    ("maxConcurrent", S::MaxConcurrent),
+    ("maxMessage", S::MaxMessage),
+    ("allow", S::Allow),
+    ("includeTools", S::Allow),
+    ("allowedTools", S::Allow),
+    ("enabledTools", S::Allow),
+    ("tools", S::Allow),
+    ("deny", S::Deny),
+    ("excludeTools", S::Deny),
+    ("disabledTools", S::Deny),
+    ("prefix", S::Prefix),
+    ("toolPrefix", S::Prefix),
+    ("trust", S::Trust),
+    ("description", S::Note),
+    ("title", S::Note),
+    ("note", S::Note),
+    ("comment", S::Note),
+    ("_comment", S::Note),
+    ("$schema", S::Note),
+    ("version", S::Note),
+    ("icon", S::Note),
+    ("gallery", S::Note),
+    ("metadata", S::Note),
+    ("tags", S::Note),
+    ("autoApprove", S::Elsewhere),
+    ("alwaysAllow", S::Elsewhere),
+    ("envFile", S::Elsewhere),
+    ("dev", S::Elsewhere),
+    ("oauth", S::Elsewhere),
+    ("authProviderType", S::Elsewhere),
+];
+
+/// What `key` sets.
+pub(super) fn setting(key: &str) -> Option<Setting> {
+    let key = squeezed(key);
+    KEYS.iter().find(|(name, _)| squeezed(name) == key).map(|(_, setting)| *setting)
+}
+
+/// The key that was probably meant.
+pub(super) fn meant(key: &str) -> Option<&'static str> {
+    nearest(key, KEYS.iter().map(|(name, _)| *name))
+}

@@ -1,0 +1,87 @@
+//! The limits of a server, and which of its tools are offered.
+
+use std::time::Duration;
+
+use super::entry::Entry;
+use super::keys::Setting;
+use super::node::Node;
+use super::{ServerConfig, Trust};
+
+impl Entry<'_> {
+    pub(super) fn limits(&mut self, config: &mut ServerConfig) {
+        let times: [(Setting, &mut Duration); 4] = [
+            (Setting::StartLimit, &mut config.start_limit),
+            (Setting::CallLimit, &mut config.call_limit),
+            (Setting::IdleLimit, &mut config.idle_limit),
+            (Setting::ProbeLimit, &mut config.probe_limit),
+        ];
+        for (setting, limit) in times {
+            if let Some(time) = self.time(setting, 1.0) {
+                *limit = time;
+            }
+        }
+        self.foreign_timeout(config);
+        match self.get(Setting::PingEvery) {
+            Some((_, Node::Null | Node::Bool(false))) => config.ping_every = None,
+            Some(_) => config.ping_every = self.time(Setting::PingEvery, 1.0).or(config.ping_every),
+            None => {}
+        }
+        if let Some(retries) = self.count(Setting::Retries, 0.0, 1e6) {
+            config.retries = retries as u32;
+        }
+        if let Some(calls) = self.count(Setting::MaxConcurrent, 1.0, 1e4) {
+            config.max_concurrent = calls as usize;
+        }
+        if let Some(bytes) = self.count(Setting::MaxMessage, 1024.0, f64::from(1 << 30)) {
+            config.max_message = bytes as usize;
+        }
+    }
+
+    /// `timeout`: some programs write milliseconds and some seconds. Nobody means a quarter of an hour and more by seconds, or less than
+    /// a second by milliseconds.
+    fn foreign_timeout(&mut self, config: &mut ServerConfig) {
+        let unit = match self.get(Setting::Timeout) {
+            Some((_, Node::Number(number))) if *number >= 1000.0 => 0.001,
+            _ => 1.0,
+        };
+        let limit = self.time(Setting::Timeout, unit).or_else(|| self.time(Setting::CallMillis, 0.001));
+        let Some(limit) = limit else { return };
+        if let Some((key, _)) = self.get(Setting::CallLimit) {
+            self.tell(key, "it goes before `timeout`");
+            return;
+        }
+        config.call_limit = limit;
+        // In other programs it is the only limit, so a call may be silent for as long.
+        if self.get(Setting::IdleLimit).is_none() {
+            config.idle_limit = limit;
+        }
+    }
+
+    pub(super) fn tools(&mut self, config: &mut ServerConfig) {
+        if let Some((key, value)) = self.get(Setting::Allow) {
+            config.allow = Some(self.words(key, value));
+        }
+        if let Some((key, value)) = self.get(Setting::Deny) {
+            config.deny = self.words(key, value);
+        }
+        if let Some((key, value)) = self.get(Setting::Prefix) {
+            match value {
+                Node::Text(prefix) if prefix.len() <= 32 => config.prefix = Some(prefix.clone()),
+                Node::Text(_) => self.wrong(key, "it is longer than 32 bytes"),
+                _ => self.wrong(key, &format!("it must be a string, and is {}", value.kind())),
+            }
+        }
+        if let Some((key, value)) = self.get(Setting::Trust) {
+            config.trust = match value {
+                Node::Bool(true) => Trust::Full,
+                Node::Bool(false) => Trust::Wary,
+                Node::Text(word) if word.eq_ignore_ascii_case("full") => Trust::Full,
+                Node::Text(word) if word.eq_ignore_ascii_case("wary") => Trust::Wary,
+                _ => {
+                    self.wrong(key, "it must be \"wary\", \"full\", true or false");
+                    Trust::default()
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,415 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn vars(name: &str) -> Option<String> {
+    match name {
+        "TOKEN" => Some("s3cret".to_owned()),
+        "HOME" => Some("/home/me".to_owned()),
+        "BLANK" => Some(" ".to_owned()),
+        _ => None,
+    }
+}
+
+fn parse(text: &str) -> Config {
+    Config::parse(text, vars)
+}
+
+/// The one server of this config, about which there is nothing to say.
+#[track_caller]
+fn one(settings: &str) -> ServerConfig {
+    let config = parse(&format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#));
+    assert!(config.problems().is_empty(), "{config}");
+    config.servers()[0].clone()
+}
+
+#[track_caller]
+fn stdio(server: &ServerConfig) -> &Stdio {
+    let Transport::Stdio(stdio) = &server.transport else { panic!("{server:?}") };
+    stdio
+}
+
+#[track_caller]
+fn http(server: &ServerConfig) -> &Http {
+    let Transport::Http(http) = &server.transport else { panic!("{server:?}") };
+    http
+}
+
+/// The names of the servers, and the problems.
+#[track_caller]
+fn check(text: &str, names: &[&str], problems: &[&str]) {
+    let config = parse(text);
+    let found: Vec<_> = config.servers().iter().map(ServerConfig::name).collect();
+    assert_eq!(found, names, "{config}");
+    let found: Vec<_> = config.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), problems.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(problems) {
+        assert!(found.contains(expected), "{found}\nhas no\n{expected}");
+    }
+    assert!(!format!("{config:?}").contains("s3cret"), "{config:?}");
+}
+
+/// The problems of one server with these settings.
+#[track_caller]
+fn wrong(settings: &str, problems: &[&str]) {
+    check(
+        &format!(r#"{{"mcpServers": {{"x": {settings}, "good": {{"command": "g"}}}}}}"#),
+        &["good"],
+        problems,
+    );
+}
+
+/// What is told of one server with these settings, which is started all the same.
+#[track_caller]
+fn told(settings: &str, problems: &[&str]) {
+    check(&format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#), &["x"], problems);
+}
+
+#[test]
+fn programs_are_read() {
+    let server = one(
+        r#"{"command": "npx", "args": ["-y", "${HOME}/pkg", 8080], "env": {"A": "${TOKEN}", "PORT": 80, "ON": true},
+            "cwd": "${HOME}", "type": "stdio", "disabled": false, "description": "files"}"#,
+    );
+    let stdio = stdio(&server);
+    assert_eq!(stdio.command, "npx");
+    assert_eq!(stdio.args, ["-y", "/home/me/pkg", "8080"]);
+    let env: Vec<_> = stdio.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(env, ["A=s3cret", "ON=true", "PORT=80"]);
+    assert_eq!(stdio.cwd.as_deref(), Some("/home/me".as_ref()));
+    assert_eq!(stdio.inherit, Inherit::Basics);
+    assert!(server.is_enabled());
+}
+
+#[test]
+fn one_list_may_hold_program_and_arguments() {
+    let server =
+        one(r#"{"type": "local", "command": ["npx", "-y"], "args": ["x"], "environment": {"A": "1"}}"#);
+    assert_eq!(
+        (&*stdio(&server).command, &stdio(&server).args[..]),
+        ("npx", &["-y".to_owned(), "x".to_owned()][..])
+    );
+    assert_eq!(stdio(&server).env["A"], "1");
+}
+
+#[test]
+fn addresses_are_read() {
+    for settings in [
+        r#"{"url": "https://h/mcp?k=${TOKEN}"}"#,
+        r#"{"serverUrl": "https://h/mcp?k=${env:TOKEN}"}"#,
+        r#"{"httpUrl": "https://h/mcp?k=s3cret"}"#,
+        r#"{"type": "http", "transport": "http", "url": "https://h/mcp?k=s3cret"}"#,
+        r#"{"transport": "streamable-http", "url": "https://h/mcp?k=s3cret"}"#,
+        r#"{"type": "streamableHttp", "url": "https://h/mcp?k=s3cret"}"#,
+    ] {
+        assert_eq!(http(&one(settings)).url, "https://h/mcp?k=s3cret", "{settings}");
+    }
+    let server = one(r#"{"type": "sse", "url": "HTTP://localhost:1/sse", "headers": {"X-Key": "${TOKEN}"}}"#);
+    let Transport::Sse(sse) = &server.transport else { panic!("{server:?}") };
+    assert_eq!((&*sse.url, &*sse.headers["X-Key"]), ("HTTP://localhost:1/sse", "s3cret"));
+}
+
+#[test]
+fn every_limit_can_be_set() {
+    let server = one(
+        r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": "500ms", "probeLimit": 0.5,
+            "pingEvery": "1m", "retries": 2, "maxConcurrent": 3, "maxMessage": "1MiB", "allow": ["read_*"],
+            "deny": "write", "prefix": "t_", "trust": "full", "inherit": ["SSH_AUTH_SOCK"]}"#,
+    );
+    let millis = Duration::from_millis;
+    assert_eq!((server.start_limit, server.call_limit), (millis(20_000), millis(300_000)));
+    assert_eq!((server.idle_limit, server.probe_limit), (millis(500), millis(500)));
+    assert_eq!((server.ping_every, server.retries), (Some(millis(60_000)), 2));
+    assert_eq!((server.max_concurrent, server.max_message), (3, 1 << 20));
+    assert_eq!(
+        (server.allow.as_deref(), &server.deny[..]),
+        (Some(&["read_*".to_owned()][..]), &["write".to_owned()][..])
+    );
+    assert_eq!((server.prefix.as_deref(), server.trust), (Some("t_"), Trust::Full));
+    assert_eq!(stdio(&server).inherit, Inherit::Named(vec!["SSH_AUTH_SOCK".to_owned()]));
+    assert_eq!(one(r#"{"command": "c", "pingEvery": false}"#).ping_every, None);
+    assert_eq!(stdio(&one(r#"{"command": "c", "inherit": "all"}"#)).inherit, Inherit::All);
+}
+
+#[test]
+fn the_words_of_other_programs_are_known() {
+    let server = one(
+        r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true, "includeTools": ["a"], "excludeTools": ["b"]}"#,
+    );
+    assert_eq!((server.call_limit, server.idle_limit), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert_eq!(
+        (server.trust, server.allow, server.deny),
+        (Trust::Full, Some(vec!["a".to_owned()]), vec!["b".to_owned()])
+    );
+    assert_eq!(one(r#"{"command": "c", "timeout": 120}"#).call_limit, Duration::from_secs(120));
+    assert_eq!(one(r#"{"command": "c", "timeout": "2m"}"#).call_limit, Duration::from_secs(120));
+    assert_eq!(one(r#"{"command": "c", "timeoutMs": 90000}"#).call_limit, Duration::from_secs(90));
+    assert_eq!(one(r#"{"command": "c", "disabledTools": ["b"]}"#).deny, ["b"]);
+    assert_eq!(one(r#"{"command": "c", "startup_timeout_sec": 7}"#).start_limit, Duration::from_secs(7));
+    assert!(!one(r#"{"command": "c", "disabled": true}"#).is_enabled());
+    assert!(!one(r#"{"command": "c", "enabled": false}"#).is_enabled());
+}
+
+#[test]
+fn many_shapes_hold_servers() {
+    for text in [
+        r#"{"mcpServers": {"a": {"command": "c"}, "b": {"url": "http://h"}}}"#,
+        r#"{"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}, "inputs": []}"#,
+        r#"{"mcp": {"servers": {"a": {"command": "c"}, "b": {"url": "http://h"}}}, "editor.tabSize": 4}"#,
+        r#"{"mcp_servers": [{"name": "a", "command": "c"}, {"name": "b", "transport": "sse", "url": "http://h"}]}"#,
+        r#"{"servers": [{"name": "a", "command": "c", "enabled": true}, {"name": "b", "url": "http://h"}]}"#,
+        r#"[{"name": "a", "transport": "stdio", "command": "c"}, {"name": "b", "url": "http://h"}]"#,
+        r#"{"a": {"command": "c"}, "b": {"url": "http://h"}}"#,
+        r#"{"mcpServers": {"a": {"command": "c"}}, "servers": {"b": {"url": "http://h"}}}"#,
+        "\u{feff}{ // both\n\"mcpServers\": {\"a\": {\"command\": \"c\",}, /* x */ \"b\": {\"url\": \"http://h\"},},}",
+    ] {
+        check(text, &["a", "b"], &[]);
+    }
+    for text in ["{}", "[]", r#"{"mcpServers": {}}"#, r#"{"servers": []}"#] {
+        check(text, &[], &[]);
+    }
+}
+
+#[test]
+fn what_is_no_config_is_named() {
+    check("", &[], &["line 1, column 0: it is no JSON: EOF"]);
+    check(
+        "{\n  \"mcpServers\": {\n    oops",
+        &[],
+        &["line 3, column 5: it is no JSON: key must be a string"],
+    );
+    check("7", &[], &["it must be an object or a list, and is a number"]);
+    check(r#"{"mcpServer": {}}"#, &[], &["it has no `mcpServers` and no `servers`; `mcpServer` is near"]);
+    check(r#"{"editor": {}}"#, &[], &["it has no `mcpServers` and no `servers`"]);
+    check(
+        r#"{"mcpServers": "x"}"#,
+        &[],
+        &["`/mcpServers`: it must be an object or a list of servers, and is a string"],
+    );
+    check(&"[".repeat(1000), &[], &["recursion limit"]);
+    check(&" ".repeat((1 << 20) + 1), &[], &["larger than 1048576 bytes"]);
+}
+
+#[test]
+fn every_problem_is_named_and_good_servers_stay() {
+    check(
+        r#"{"mcpServers": {
+            "a": {"command": 7.5, "args": "x", "env": ["A"], "retries": -1, "startLimit": "soon", "cwd": null},
+            "b": {"url": "ftp://h", "headers": {"X Y": "1", "Z": "a\nb", "W": {}}},
+            "c/d": {},
+            "e": [],
+            "good": {"command": "g"},
+            "f": {"command": "f", "args": ["${NOPE}", "${TOKEN}${ALSO}"]}
+        }}"#,
+        &["good"],
+        &[
+            "`/mcpServers/a/args`: it must be a list of strings, and is a string",
+            "`/mcpServers/a/env`: it must be an object of strings, and is a list",
+            "`/mcpServers/a/cwd`: it must be a string, and is null",
+            "`/mcpServers/a/startLimit`: it must be a number of seconds",
+            "`/mcpServers/a/retries`: it must be a whole number from 0 to 1000000",
+            "`/mcpServers/b/headers/X Y`: no header can have this name",
+            "`/mcpServers/b/headers/Z`: its value holds a control character",
+            "`/mcpServers/b/headers/W`: it must be a string, and is an object",
+            "`/mcpServers/b/url`: it must begin with `https://` or `http://`",
+            "`/mcpServers/c~1d`: it has neither a `command` nor a `url`",
+            "`/mcpServers/e`: it must be an object of settings, and is a list",
+            "`/mcpServers/f/args/0`: `NOPE` is not set",
+            "`/mcpServers/f/args/1`: `ALSO` is not set",
+        ],
+    );
+}
+
+#[test]
+fn a_list_names_its_places() {
+    check(
+        r#"[{"command": "a"}, {"name": 3, "command": "a"}, 5, {"name": "", "command": "a"}, {"name": "ok", "command": "a"}]"#,
+        &["ok"],
+        &[
+            "`/0`: it has no `name`",
+            "`/1/name`: it must be a string, and is a number",
+            "`/2`: it must be an object of settings, and is a number",
+            "`/3`: its name is empty",
+        ],
+    );
+}
+
+#[test]
+fn what_stands_there_twice_is_a_problem() {
+    check(
+        r#"{"mcpServers": {"a": {"command": "1"}, "a": {"command": "2"}}, "servers": [{"name": "a", "command": "3"}]}"#,
+        &["a"],
+        &["`/mcpServers/a`: another server before it is named `a`", "`/servers/0`: another server before it"],
+    );
+    // Also when nothing else is right about the first.
+    check(r#"{"mcpServers": {"a": {}, "a": {"command": "2"}}}"#, &[], &["neither", "another server"]);
+    wrong(r#"{"command": "a", "command": "b"}"#, &["`/mcpServers/x/command`: it stands there twice"]);
+    wrong(
+        r#"{"command": "a", "env": {"A": "1", "A": "2"}}"#,
+        &["`/mcpServers/x/env/A`: it stands there twice"],
+    );
+    wrong(
+        r#"{"url": "http://a", "httpUrl": "http://b"}"#,
+        &["`/mcpServers/x/httpUrl`: it says something else than `url`"],
+    );
+}
+
+#[test]
+fn contradictions_are_problems() {
+    wrong(r#"{"command": "a", "url": "http://h"}"#, &["say by `transport` which one counts"]);
+    wrong(r#"{"transport": "stdio", "url": "http://h"}"#, &["it has no effect", "it has no `command`"]);
+    wrong(r#"{"transport": "http", "command": "c"}"#, &["it has no effect", "it has no `url`"]);
+    wrong(
+        r#"{"transport": "websocket", "url": "http://h"}"#,
+        &["`websocket` is no transport; there are `stdio`, `http` and `sse`"],
+    );
+    wrong(r#"{"command": "a", "enabled": true, "disabled": true}"#, &["contradict"]);
+    wrong(r#"{"command": " "}"#, &["it is empty"]);
+    wrong(r#"{"command": "${BLANK}"}"#, &["nothing is left of it"]);
+    wrong(r#"{"command": []}"#, &["it is empty"]);
+    wrong(r#"{"command": "a\u0000b"}"#, &["a zero byte"]);
+    wrong(r#"{"command": "a", "env": {"A=B": "1"}}"#, &["no environment variable can have this name"]);
+    wrong(r#"{"url": "https://"}"#, &["it is no URL"]);
+    wrong(r#"{"url": "https://a b"}"#, &["it is no URL"]);
+    wrong(r#"{"command": "a", "inherit": "some"}"#, &["\"basics\", \"all\" or a list"]);
+    wrong(r#"{"command": "a", "trust": "blind"}"#, &["\"wary\", \"full\""]);
+    wrong(r#"{"command": "a", "allow": ["x", 1]}"#, &["`/mcpServers/x/allow/1`: it must be a string"]);
+    wrong(r#"{"command": "a", "maxConcurrent": 1.5}"#, &["a whole number from 1 to 10000"]);
+}
+
+#[test]
+fn what_has_no_effect_is_told_and_stops_nothing() {
+    told(r#"{"comand": "a", "command": "a"}"#, &["`comand` is no setting of a server; `command` is near"]);
+    told(r#"{"command": "a", "weather": "good"}"#, &["`weather` is no setting of a server"]);
+    told(r#"{"command": "a", "alwaysAllow": []}"#, &["`/mcpServers/x/alwaysAllow`: it has no effect here"]);
+    told(r#"{"transport": "stdio", "command": "a", "url": "http://h"}"#, &["no effect on a program"]);
+    told(
+        r#"{"transport": "http", "command": "a", "url": "http://h"}"#,
+        &["no effect on a server at an address"],
+    );
+    told(r#"{"command": "npx -y x"}"#, &["arguments belong into `args`"]);
+    told(r#"{"command": "a", "env": {"K": "$GITHUB_TOKEN"}}"#, &["only `${NAME}` is replaced"]);
+    told(r#"{"command": "a", "timeout": 5, "callLimit": 6}"#, &["`/mcpServers/x/callLimit`: it goes before"]);
+}
+
+#[test]
+fn what_is_disabled_is_in_nobodys_way() {
+    let config = parse(r#"{"mcpServers": {"x": {"command": "${NOPE}", "disabled": true}}}"#);
+    assert!(config.is_good() && config.servers().is_empty());
+    assert_eq!(config.problems().len(), 1);
+    assert!(!parse(r#"{"mcpServers": {"x": {"command": "${NOPE}"}}}"#).is_good());
+}
+
+#[test]
+fn problems_are_counted_when_they_are_many() {
+    let text = format!("[{}]", vec!["1"; 5_000].join(","));
+    let config = parse(&text);
+    assert_eq!(config.problems().len(), 1_000);
+    assert_eq!(config.problems()[999].to_string(), "there are 4001 more problems");
+}
+
+#[test]
+fn code_adds_servers_too() {
+    let config =
+        Config::new().server(ServerConfig::stdio("a", "c")).server(ServerConfig::http("a", "http://h"));
+    assert_eq!((config.servers().len(), config.problems().len()), (1, 1));
+    assert_eq!(Config::from(vec![ServerConfig::stdio("b", "c")]).into_servers()[0].name(), "b");
+}
+
+#[test]
+fn the_environment_names_a_config_or_holds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("servers.json");
+    std::fs::write(
+        &file,
+        r#"[{"name": "f", "command": "${TOKEN}"}, {"name": "p", "command": "c", "prefix": ""}]"#,
+    )
+    .unwrap();
+    let path = file.to_str().unwrap();
+    let names = |set: &[(&str, &str)]| {
+        let own = |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let config = Config::from_vars(|name| own(name).or_else(|| vars(name)));
+        let prefix = |server: &ServerConfig| server.prefix.clone().unwrap_or_else(|| "-".to_owned());
+        let servers = config.servers().iter().map(|server| format!("{} {}", server.name(), prefix(server)));
+        (servers.collect::<Vec<_>>().join(","), config.problems().len())
+    };
+    let check =
+        |set: &[(&str, &str)], expected: &str| assert_eq!(names(set), (expected.to_owned(), 0), "{set:?}");
+    check(&[], "");
+    check(&[("LEVITY_MCP_SERVERS", path)], "f -,p ");
+    check(&[("LEVITY_MCP_SERVERS", r#" {"servers": {"i": {"command": "${HOME}"}}}"#)], "i -");
+    check(&[("LEVITY_MCP_SERVERS", "[]"), ("MCP_SERVERS_CONFIG", path)], "");
+    check(&[("LEVITY_MCP_SERVERS", " "), ("MCP_SERVERS_CONFIG", path)], "f -,p ");
+    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_TOOL_PREFIX", "t_")], "f t_,p ");
+    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "False")], "");
+    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "true")], "f -,p ");
+    assert_eq!(names(&[("MCP_ENABLED", "1")]).1, 1, "there is no `mcp_servers.json` here");
+    assert_eq!(names(&[("LEVITY_MCP_SERVERS", "/no/such/file")]).1, 1);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Config::load(&path, vars).problems()[0].to_string()
+    };
+    assert!(problem("large", &vec![b' '; (1 << 20) + 1]).contains("larger than 1048576 bytes"));
+    assert!(problem("latin", b"{\"a\": \"\xff\"}").contains("not UTF-8 from byte 7 on"));
+    assert!(Config::load(folder.path(), vars).problems()[0].to_string().contains("it is no file"));
+    let missing = Config::load(folder.path().join("none"), vars);
+    assert!(missing.problems()[0].to_string().contains("cannot be read"), "{missing}");
+}
+
+fn json() -> impl Strategy<Value = String> {
+    let keys = "(command|args|env|url|headers|type|timeout|name|disabled|allow|pingEvery|mcpServers|servers|[a-z$/~]{0,6})";
+    let texts = prop_oneof![
+        "[ -~]{0,12}",
+        Just("${A}".to_owned()),
+        Just("${".to_owned()),
+        Just("30s".to_owned()),
+        any::<String>()
+    ];
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        any::<bool>().prop_map(|truth| truth.to_string()),
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<f64>()
+            .prop_filter("JSON has no others", |number| number.is_finite())
+            .prop_map(|number| format!("{number:e}")),
+        texts.prop_map(|text| serde_json::to_string(&text).unwrap()),
+    ];
+    leaf.prop_recursive(5, 64, 6, move |inner| {
+        let pair = (keys, inner.clone())
+            .prop_map(|(key, value)| format!("{}: {value}", serde_json::to_string(&key).unwrap()));
+        prop_oneof![
+            prop::collection::vec(inner, 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec(pair, 0..6).prop_map(|items| format!("{{{}}}", items.join(","))),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_json_makes_it_panic(text in json()) {
+        let config = Config::parse(&text, vars);
+        let named = Config::parse(&format!(r#"{{"mcpServers": {{"s": {text}}}}}"#), vars);
+        let listed = Config::parse(&format!(r#"[{{"name": "s", "command": "c", "env": {text}}}]"#), vars);
+        for config in [config, named, listed] {
+            // What is left out has a reason.
+            prop_assert!(!config.servers().is_empty() || config.problems().iter().all(|problem| !problem.message.is_empty()));
+            let shown = format!("{config:?}{config}");
+            prop_assert!(!shown.contains("s3cret"));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>(), cut in 0_usize..80) {
+        let _ = Config::parse(&text, vars);
+        let whole = r#"{"mcpServers": {"ä": {"command": "c", /* x */ "args": ["${A:-b}"], // y"#;
+        let _ = Config::parse(whole.get(..cut).unwrap_or(whole), vars);
+    }
+}
