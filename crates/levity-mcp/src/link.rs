@@ -43,3 +43,10 @@ pub(crate) mod authorize {
         async fn challenged(&self, status: u16, challenge: &str, attempt: u32) -> Result<bool>;
     }
 }
+
+#[cfg(feature = "http")]
+pub(crate) mod failure;
+#[cfg(feature = "http")]
+pub(crate) mod http;
+#[cfg(feature = "http")]
+pub(crate) mod sse;
