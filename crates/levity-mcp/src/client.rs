@@ -12,8 +12,8 @@ use std::time::Duration;
 use levity_core::{CancelToken, Progress, Timestamp, World};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode, RequestId,
-    ServerPeerInfo, ServerResult,
+    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode,
+    RequestId, ServerPeerInfo, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError, serve_directly};
 use rmcp::transport::Transport;

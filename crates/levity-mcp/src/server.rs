@@ -1,4 +1,6 @@
 mod ask;
+#[cfg(feature = "http")]
+mod http;
 mod listen;
 mod open;
 mod supervise;
@@ -51,6 +53,9 @@ pub(crate) struct Shared {
     /// A call went without an answer: it may hang.
     doubt: Notify,
     starts: AtomicU32,
+    /// The login, which is kept over restarts.
+    #[cfg(feature = "http")]
+    login: Mutex<Option<Arc<dyn crate::link::authorize::Authorize>>>,
     /// The resources that somebody wants word about.
     subscribed: Mutex<BTreeSet<String>>,
     /// What is wanted of the stream of changes is something else now.
@@ -204,6 +209,8 @@ impl Shared {
             restarted: Notify::new(),
             doubt: Notify::new(),
             starts: AtomicU32::new(0),
+            #[cfg(feature = "http")]
+            login: Mutex::default(),
             subscribed: Mutex::default(),
             relisten: Notify::new(),
         }
@@ -278,7 +285,10 @@ impl Shared {
             Some(at) => format!("it is away and starts again in {:?}: {why}", at.since(self.world.now())),
             None => {
                 self.revive.notify_one();
-                format!("it was given up after {} starts and is tried once more now: {why}", self.config.retries + 1)
+                format!(
+                    "it was given up after {} starts and is tried once more now: {why}",
+                    self.config.retries + 1
+                )
             }
         };
         let told = Error::new(ErrorKind::Away, self.config.name.clone(), words);
@@ -294,7 +304,11 @@ impl Shared {
         let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
         crate::convert::output_of_json(result).map_err(|error| {
-            Error::new(ErrorKind::Refused(0), self.config.name.clone(), format!("`{tool}` failed: {}", error.explain()))
+            Error::new(
+                ErrorKind::Refused(0),
+                self.config.name.clone(),
+                format!("`{tool}` failed: {}", error.explain()),
+            )
         })
     }
 

@@ -113,7 +113,8 @@ impl Servers {
 
     /// Ends all servers in order, side by side, within some seconds; what does not go is killed. Calls that are under way fail.
     pub async fn stop(&self) {
-        let tasks = std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let tasks =
+            std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let mut tasks = tasks;
         tasks.shutdown().await;
         futures_util::future::join_all(self.0.list.iter().map(|server| server.stop())).await;
@@ -283,4 +284,3 @@ impl fmt::Debug for ServersBuilder {
         f.debug_struct("ServersBuilder").field("servers", &self.configs).finish_non_exhaustive()
     }
 }
-

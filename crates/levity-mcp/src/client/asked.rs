@@ -25,7 +25,10 @@ impl Asked {
         ListRootsResult::new(self.roots.iter().map(Root::new).collect())
     }
 
-    pub(super) async fn sample(&self, _: CreateMessageRequestParams) -> Result<CreateMessageResult, ErrorData> {
+    pub(super) async fn sample(
+        &self,
+        _: CreateMessageRequestParams,
+    ) -> Result<CreateMessageResult, ErrorData> {
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no model is offered to servers", None))
     }
 

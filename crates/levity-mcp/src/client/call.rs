@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ClientResult, InputRequest, InputRequests, JsonObject,
-    ServerRequest,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ClientResult, InputRequest, InputRequests,
+    JsonObject, ServerRequest,
 };
 use rmcp::service::{RequestContext, Service};
 use serde_json::{Value, json};
@@ -49,7 +49,9 @@ impl Client {
                 Some("task") => return self.task(result, patience).await,
                 _ => return Ok(result),
             }
-            let Some(kept) = kept else { return Err(self.odd("it asks for more input than the protocol lets it")) };
+            let Some(kept) = kept else {
+                return Err(self.odd("it asks for more input than the protocol lets it"));
+            };
             params = kept;
             (params.input_responses, params.request_state) = self.inputs(&result, round, patience).await?;
         }
@@ -57,7 +59,12 @@ impl Client {
     }
 
     /// Asks for something that may come back with questions before it is answered.
-    pub(crate) async fn ask_in_rounds(&self, method: &str, params: Value, patience: &Patience<'_>) -> Result<Value> {
+    pub(crate) async fn ask_in_rounds(
+        &self,
+        method: &str,
+        params: Value,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
         let mut next = params.clone();
         for round in 0..MOST_ROUNDS {
             let result = self.ask(method, next, patience).await?;
@@ -114,10 +121,11 @@ impl Client {
         };
         let id = rmcp::model::RequestId::String(key.into());
         let cx = RequestContext::new(id, self.peer().clone());
-        let answer: ClientResult = self.service.service().handle_request(request, cx).await.map_err(|error| {
-            let words = format!("its question was refused: {}", cut(&error.message, 1024));
-            Error::new(ErrorKind::Refused(error.code.0), self.server.clone(), words)
-        })?;
+        let answer: ClientResult =
+            self.service.service().handle_request(request, cx).await.map_err(|error| {
+                let words = format!("its question was refused: {}", cut(&error.message, 1024));
+                Error::new(ErrorKind::Refused(error.code.0), self.server.clone(), words)
+            })?;
         Ok(serde_json::to_value(answer).unwrap_or_default())
     }
 
@@ -127,7 +135,9 @@ impl Client {
         let started = self.world.now();
         let mut task = created;
         // A server may do without a task after all.
-        let Some(id) = field(&task, "taskId").and_then(Value::as_str).map(str::to_owned) else { return Ok(task) };
+        let Some(id) = field(&task, "taskId").and_then(Value::as_str).map(str::to_owned) else {
+            return Ok(task);
+        };
         let mut guard = EndTask { client: self, id: Some(id.clone()) };
         loop {
             let word = field(&task, "statusMessage").and_then(Value::as_str);
@@ -173,7 +183,8 @@ impl Client {
 
     fn task_failed(&self, task: &Value, word: Option<&str>) -> Error {
         let told = task.get("error").and_then(|error| error.get("message")?.as_str()).or(word);
-        let words = format!("the task did not succeed: {}", cut(told.unwrap_or("it does not say why"), 8 << 10));
+        let words =
+            format!("the task did not succeed: {}", cut(told.unwrap_or("it does not say why"), 8 << 10));
         Error::new(ErrorKind::Refused(0), self.server.clone(), words)
     }
 

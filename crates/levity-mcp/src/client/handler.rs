@@ -149,7 +149,8 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.events.send(ServerEventKind::ResourcesChanged { uri: Some(cut(&params.uri, MOST_TEXT).to_owned()) });
+        self.events
+            .send(ServerEventKind::ResourcesChanged { uri: Some(cut(&params.uri, MOST_TEXT).to_owned()) });
     }
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {

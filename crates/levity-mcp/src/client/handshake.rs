@@ -11,8 +11,8 @@ use rmcp::RoleClient;
 use rmcp::model::{
     ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, DiscoverRequest,
     DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData, InitializeRequest, InitializeResult,
-    InitializedNotification, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerPeerInfo,
-    ServerRequest, ServerResult,
+    InitializedNotification, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
+    ServerPeerInfo, ServerRequest, ServerResult,
 };
 use rmcp::transport::Transport;
 use serde::de::DeserializeOwned;

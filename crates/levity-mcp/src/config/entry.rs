@@ -236,7 +236,7 @@ impl<'a> Entry<'a> {
             self.wrong(key, problem);
             return None;
         }
-        Some(Http { url, headers: headers.into_iter().collect() })
+        Some(Http { url, headers: headers.into_iter().collect(), ..Http::default() })
     }
 
     fn inherit(&mut self) -> Inherit {

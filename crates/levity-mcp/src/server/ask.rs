@@ -117,7 +117,12 @@ impl Server {
     ///
     /// # Errors
     /// When it is away, does not answer in time or completes nothing.
-    pub async fn complete_resource(&self, template: &str, argument: &str, begins: &str) -> Result<Vec<String>> {
+    pub async fn complete_resource(
+        &self,
+        template: &str,
+        argument: &str,
+        begins: &str,
+    ) -> Result<Vec<String>> {
         self.complete(json!({"type": "ref/resource", "uri": template}), argument, begins).await
     }
 
@@ -165,14 +170,20 @@ impl Shared {
     }
 
     fn patience(&self) -> Patience<'static> {
-        Patience { total: self.config.call_limit, idle: self.config.idle_limit, ..Patience::of(self.config.call_limit) }
+        Patience {
+            total: self.config.call_limit,
+            idle: self.config.idle_limit,
+            ..Patience::of(self.config.call_limit)
+        }
     }
 
     /// Asks again for word about everything that somebody wanted word about.
     pub(super) async fn resubscribe(&self, client: &Client) {
         let uris: Vec<String> = self.subscriptions().iter().cloned().collect();
         for uri in uris {
-            let _ = client.ask("resources/subscribe", json!({"uri": uri}), &Patience::of(self.config.idle_limit)).await;
+            let _ = client
+                .ask("resources/subscribe", json!({"uri": uri}), &Patience::of(self.config.idle_limit))
+                .await;
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use rmcp::model::{ClientRequest, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams};
+use rmcp::model::{
+    ClientRequest, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
+};
 
 use super::{Shared, lock};
 use crate::client::{Client, Era, Patience};
@@ -57,7 +59,8 @@ impl Shared {
         let yes = |can: Option<bool>| can.filter(|can| *can);
         filter.tools_list_changed = yes(has.tools.as_ref().and_then(|tools| tools.list_changed));
         filter.prompts_list_changed = yes(has.prompts.as_ref().and_then(|prompts| prompts.list_changed));
-        filter.resources_list_changed = yes(has.resources.as_ref().and_then(|resources| resources.list_changed));
+        filter.resources_list_changed =
+            yes(has.resources.as_ref().and_then(|resources| resources.list_changed));
         let uris: Vec<String> = self.subscriptions().iter().cloned().collect();
         filter.resource_subscriptions = (!uris.is_empty()).then_some(uris);
         (filter != SubscriptionFilter::new()).then_some(filter)

@@ -34,7 +34,8 @@ impl Shared {
         match &self.config.transport {
             Transport::InProcess(connect) => {
                 let (read, write) = tokio::io::split((connect.0)());
-                let wire = crate::link::stdio::lines(self.config.name.clone(), read, write, self.config.max_message);
+                let wire =
+                    crate::link::stdio::lines(self.config.name.clone(), read, write, self.config.max_message);
                 self.shake(wire, None, true).await.map_err(|(error, _)| error)
             }
             Transport::Stdio(stdio) => {
@@ -62,8 +63,13 @@ impl Shared {
     ) -> Result<Client, Failed> {
         let config = self.about_us();
         let known = *lock(&self.era);
-        let handshake =
-            Handshake { config: &config, known, probe: self.config.probe_limit, world: &self.world, interleaves };
+        let handshake = Handshake {
+            config: &config,
+            known,
+            probe: self.config.probe_limit,
+            world: &self.world,
+            interleaves,
+        };
         let handler = Handler {
             config: config.clone(),
             events: self.events.clone(),
@@ -134,7 +140,10 @@ impl Shared {
                 Ok((tool, mended)) => {
                     problems.extend(mended);
                     if tools.iter().any(|known| known.name() == tool.name()) {
-                        problems.push(format!("two tools are named `{}`; the first is offered", crate::text::cut(&name, 128)));
+                        problems.push(format!(
+                            "two tools are named `{}`; the first is offered",
+                            crate::text::cut(&name, 128)
+                        ));
                     } else {
                         tools.push(Arc::new(tool));
                     }
@@ -170,7 +179,8 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let check = |pattern, name, expected| assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        let check =
+            |pattern, name, expected| assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         check("read", "read", true);
         check("read", "reader", false);
         check("read_*", "read_file", true);

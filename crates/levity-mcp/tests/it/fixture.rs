@@ -6,8 +6,8 @@ use levity_core::World;
 use levity_mcp::ServerConfig;
 use levity_runtime::SystemWorld;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig as ServerInfo, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig as ServerInfo, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{Peer, ServerHandler, ServiceExt};
@@ -43,13 +43,19 @@ impl Fixture {
 
     /// Answers with the name of the tool and its arguments.
     pub fn echo() -> Self {
-        Self::new(|name, args| CallToolResult::success(vec![ContentBlock::text(format!("{name} {}", json!(args)))]))
+        Self::new(|name, args| {
+            CallToolResult::success(vec![ContentBlock::text(format!("{name} {}", json!(args)))])
+        })
     }
 
     pub fn tool(self, name: &str) -> Self {
         let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
         let Value::Object(schema) = schema else { unreachable!() };
-        self.0.tools.lock().unwrap().push(Tool::new(name.to_owned(), format!("Does {name}."), Arc::new(schema)));
+        self.0.tools.lock().unwrap().push(Tool::new(
+            name.to_owned(),
+            format!("Does {name}."),
+            Arc::new(schema),
+        ));
         self
     }
 

@@ -9,7 +9,8 @@ use crate::fixture::{Fixture, world};
 #[tokio::test]
 async fn tools_of_two_servers_are_called() {
     let (one, two) = (Fixture::echo().tool("say").tool("sing"), Fixture::echo().tool("say"));
-    let servers = Servers::builder(world()).server(one.config("one")).server(two.config("two")).start().unwrap();
+    let servers =
+        Servers::builder(world()).server(one.config("one")).server(two.config("two")).start().unwrap();
     let status = servers.wait(Wait::All).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
