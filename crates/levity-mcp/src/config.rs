@@ -96,6 +96,8 @@ pub enum Inherit {
 pub(crate) struct Http {
     pub(crate) url: String,
     pub(crate) headers: BTreeMap<String, String>,
+    #[cfg(feature = "oauth")]
+    pub(crate) oauth: Option<crate::OAuth>,
 }
 
 /// Opens a connection to a server that runs in this process.
@@ -226,6 +228,16 @@ impl ServerConfig {
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Transport::Http(http) | Transport::Sse(http) = &mut self.transport {
             http.headers.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Sets how to log in when it asks for OAuth.
+    #[cfg(feature = "oauth")]
+    #[must_use]
+    pub fn oauth(mut self, oauth: crate::OAuth) -> Self {
+        if let Transport::Http(http) | Transport::Sse(http) = &mut self.transport {
+            http.oauth = Some(oauth);
         }
         self
     }

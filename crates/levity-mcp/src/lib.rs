@@ -1,5 +1,7 @@
 //! MCP servers as tools.
 
+#[cfg(feature = "oauth")]
+mod auth;
 mod client;
 mod config;
 mod convert;
@@ -13,6 +15,10 @@ mod servers;
 mod text;
 mod tool;
 
+#[cfg(feature = "oauth")]
+pub use auth::{
+    Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenLock, TokenStore,
+};
 pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};

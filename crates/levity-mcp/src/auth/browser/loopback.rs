@@ -1,0 +1,151 @@
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener as Listener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use url::Url;
+
+use super::Browser;
+
+/// What a request line with its headers may take.
+const MAX_REQUEST: usize = 16 << 10;
+/// How many requests that are not the answer are turned away before the login is given up.
+const MAX_STRAYS: usize = 64;
+/// How long one connection may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Hands the address of the login page to a callback, and waits on a port of this machine for the browser to come back.
+///
+/// The callback prints the address or starts a browser. Only an answer with the `state` of the login is taken; others are turned
+/// away. Logins of several servers wait for each other.
+///
+/// ```
+/// use levity_mcp::{Browser, Loopback};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let browser = Loopback::bind(|url| println!("log in at {url}"))?;
+/// assert!(browser.redirect_url().starts_with("http://127.0.0.1:"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Loopback {
+    port: u16,
+    show: Arc<dyn Fn(&str) + Send + Sync>,
+    listener: Arc<Mutex<Source>>,
+}
+
+enum Source {
+    Bound(Listener),
+    Open(TcpListener),
+    Gone,
+}
+
+impl Loopback {
+    /// Takes a free port of 127.0.0.1.
+    pub fn bind(show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        Self::bind_port(0, show)
+    }
+
+    /// Takes this port of 127.0.0.1, where a client was registered with it.
+    pub fn bind_port(port: u16, show: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
+        let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        Ok(Self { port, show: Arc::new(show), listener: Arc::new(Mutex::new(Source::Bound(listener))) })
+    }
+}
+
+#[async_trait]
+impl Browser for Loopback {
+    fn redirect_url(&self) -> String {
+        format!("http://127.0.0.1:{}/callback", self.port)
+    }
+
+    async fn visit(&self, url: &str) -> io::Result<String> {
+        let state = parameter(url, "state").ok_or_else(|| invalid("the login page has no `state`"))?;
+        let mut source = self.listener.lock().await;
+        let listener = source.open()?;
+        (self.show)(url);
+        for _ in 0..MAX_STRAYS {
+            let (stream, _) = listener.accept().await?;
+            if let Some(answer) = timeout(PATIENCE, self.serve(stream, &state)).await.ok().flatten() {
+                return Ok(answer);
+            }
+        }
+        Err(invalid("too many requests that were not the answer to the login"))
+    }
+}
+
+impl Loopback {
+    /// Answers one request; gives the URL that it asked for if it is the answer to the login.
+    async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<String> {
+        let path = target(&mut stream).await?;
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        let ours = path.starts_with("/callback?") && parameter(&url, "state").as_deref() == Some(state);
+        let (status, text) = if ours {
+            ("200 OK", "That is all. You can close this page.")
+        } else {
+            ("404 Not Found", "There is nothing here.")
+        };
+        let reply = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+             Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        // The answer counts even when the browser does not wait for the page.
+        let _ = stream.write_all(reply.as_bytes()).await;
+        let _ = stream.shutdown().await;
+        ours.then_some(url)
+    }
+}
+
+impl Source {
+    /// A listener belongs to the runtime that it was first used in, so it is made when it is needed.
+    fn open(&mut self) -> io::Result<&TcpListener> {
+        if let Self::Bound(_) = self
+            && let Self::Bound(listener) = std::mem::replace(self, Self::Gone)
+        {
+            *self = Self::Open(TcpListener::from_std(listener)?);
+        }
+        match self {
+            Self::Open(listener) => Ok(listener),
+            _ => Err(invalid("the port for the answer could not be opened")),
+        }
+    }
+}
+
+/// The path and query of a `GET`.
+async fn target(stream: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut piece = [0; 2048];
+        let read = stream.read(&mut piece).await.ok()?;
+        head.extend_from_slice(&piece[..read]);
+        if read == 0 || head.len() > MAX_REQUEST {
+            return None;
+        }
+    }
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let path = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split(' ').next()?;
+    path.starts_with('/').then(|| path.to_owned())
+}
+
+fn parameter(url: &str, name: &str) -> Option<String> {
+    Url::parse(url).ok()?.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::other(text)
+}
+
+impl fmt::Debug for Loopback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loopback").field("port", &self.port).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use serde_json::{Value, json};
+
+/// How long what is signed is good for, in seconds.
+const LIFE: u64 = 300;
+
+/// A private key that signs who we are.
+pub(crate) enum Key {
+    Es256(EcdsaKeyPair),
+    Rs256(RsaKeyPair),
+}
+
+impl Key {
+    /// Reads a key; says in one clause what is wrong with it.
+    pub(crate) fn read(pem: &str) -> Result<Self, &'static str> {
+        const WRONG: &str = "`client_key` is no P-256 or RSA key as PKCS#8 PEM";
+        if pem.contains("BEGIN EC PRIVATE KEY") {
+            return Err(
+                "`client_key` is in SEC1 form; turn it into PKCS#8 with `openssl pkcs8 -topk8 -nocrypt`",
+            );
+        }
+        let der = decode(pem).ok_or(WRONG)?;
+        let random = SystemRandom::new();
+        if let Ok(key) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &random) {
+            return Ok(Self::Es256(key));
+        }
+        let rsa = RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der));
+        rsa.map(Self::Rs256).map_err(|_| WRONG)
+    }
+
+    /// An assertion that whoever sends it is `client`, for `audience` alone. `now` is in seconds and `id` is used once.
+    pub(crate) fn assert(&self, client: &str, audience: &str, now: u64, id: &str) -> Option<String> {
+        let name = match self {
+            Self::Es256(_) => "ES256",
+            Self::Rs256(_) => "RS256",
+        };
+        let claims = json!({
+            "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + LIFE, "jti": id,
+        });
+        let head = part(&json!({ "alg": name, "typ": "JWT" }));
+        let text = format!("{head}.{}", part(&claims));
+        let signature = self.sign(text.as_bytes())?;
+        Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let random = SystemRandom::new();
+        match self {
+            Self::Es256(key) => Some(key.sign(&random, text).ok()?.as_ref().to_vec()),
+            Self::Rs256(key) => {
+                let mut signature = vec![0; key.public().modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).ok()?;
+                Some(signature)
+            }
+        }
+    }
+}
+
+/// The claims of a JWT, unchecked: who made it is for its receiver to check.
+pub(crate) fn claims(jwt: &str) -> Option<Value> {
+    let middle = jwt.split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(middle).ok()?).ok()
+}
+
+fn part(value: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(value.to_string())
+}
+
+fn decode(pem: &str) -> Option<Vec<u8>> {
+    let begin = pem.find("-----BEGIN ")?;
+    let rest = pem[begin..].split_once("-----\n").or_else(|| pem[begin..].split_once("-----\r\n"))?.1;
+    let body: String = rest.split("-----END").next()?.chars().filter(|c| !c.is_whitespace()).collect();
+    STANDARD.decode(body).ok()
+}

@@ -1,0 +1,203 @@
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::browser::Browser;
+use super::secret::Secret;
+use super::store::{MemoryTokens, TokenStore};
+
+/// How to log in to a server that asks for OAuth.
+///
+/// Without a client id, one is got from the server's authorization server. Without a [`Browser`], only grants that need nobody
+/// work: [`client_credentials`](Self::client_credentials) and [`enterprise`](Self::enterprise).
+///
+/// ```
+/// use levity_mcp::{FileTokens, Loopback, OAuth, ServerConfig};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let browser = Loopback::bind(|url| println!("log in at {url}"))?;
+/// let oauth = OAuth::new().client_name("my agent").browser(browser).store(FileTokens::new("tokens.json"));
+/// let tracker = ServerConfig::http("tracker", "https://tracker.example/mcp").oauth(oauth);
+/// # let _ = tracker;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct OAuth {
+    pub(crate) name: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<Secret>,
+    pub(crate) client_key: Option<Secret>,
+    pub(crate) metadata_url: Option<String>,
+    pub(crate) machine: bool,
+    pub(crate) enterprise: Option<Enterprise>,
+    pub(crate) browser: Option<Arc<dyn Browser>>,
+    pub(crate) store: Arc<dyn TokenStore>,
+    pub(crate) login_limit: Duration,
+}
+
+impl OAuth {
+    /// Registers itself where it has to, and keeps tokens in memory.
+    pub fn new() -> Self {
+        Self {
+            name: "levity".to_owned(),
+            scopes: Vec::new(),
+            client_id: None,
+            client_secret: None,
+            client_key: None,
+            metadata_url: None,
+            machine: false,
+            enterprise: None,
+            browser: None,
+            store: Arc::new(MemoryTokens::new()),
+            login_limit: Duration::from_secs(300),
+        }
+    }
+
+    /// The name that a person reads on the login page; `levity` by default.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Asks for these scopes instead of those that the server names; more are added when the server asks for more.
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// The id of a client that was registered beforehand.
+    pub fn client_id(mut self, id: impl Into<String>) -> Self {
+        self.client_id = Some(id.into());
+        self
+    }
+
+    /// The secret of that client.
+    pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
+        self.client_secret = Some(Secret::new(secret));
+        self
+    }
+
+    /// The private key of that client, instead of a secret: PEM with PKCS#8, of the curve P-256 (signs with ES256) or of RSA (signs
+    /// with RS256).
+    pub fn client_key(mut self, pem: impl Into<String>) -> Self {
+        self.client_key = Some(Secret::new(pem));
+        self
+    }
+
+    /// Where a metadata document of this client can be read. Where the authorization server takes such an address as a client id,
+    /// it is used instead of a registration.
+    pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.metadata_url = Some(url.into());
+        self
+    }
+
+    /// Logs in as the client itself, with its secret or its key, and asks nobody. It is done without this setting too, where the
+    /// authorization server offers client credentials and no login by a person.
+    pub fn client_credentials(mut self) -> Self {
+        self.machine = true;
+        self
+    }
+
+    /// Logs in by what a company's identity provider says of the person, and asks nobody.
+    pub fn enterprise(mut self, enterprise: Enterprise) -> Self {
+        self.enterprise = Some(enterprise);
+        self
+    }
+
+    /// Sets what shows the login page to a person.
+    pub fn browser(mut self, browser: impl Browser + 'static) -> Self {
+        self.browser = Some(Arc::new(browser));
+        self
+    }
+
+    /// Sets where tokens are kept; in memory by default.
+    pub fn store(mut self, store: impl TokenStore + 'static) -> Self {
+        self.store = Arc::new(store);
+        self
+    }
+
+    /// How long a person may take to log in; 300 s by default.
+    pub fn login_limit(mut self, limit: Duration) -> Self {
+        self.login_limit = limit;
+        self
+    }
+}
+
+impl Default for OAuth {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("OAuth");
+        debug.field("name", &self.name).field("scopes", &self.scopes).field("client_id", &self.client_id);
+        debug.field("machine", &self.machine).field("enterprise", &self.enterprise);
+        debug.field("browser", &self.browser.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Access that a company manages: its identity provider vouches for the person, and the server's authorization server takes its word
+/// (cross-app access).
+///
+/// The client's id and secret, or key, at the server's authorization server are set on [`OAuth`].
+#[derive(Clone)]
+pub struct Enterprise {
+    pub(crate) token_endpoint: String,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Option<Secret>,
+    pub(crate) identity: Arc<dyn Identity>,
+}
+
+impl Enterprise {
+    /// The identity provider's token endpoint, the client's id there, and what gives the person's ID token.
+    pub fn new(
+        token_endpoint: impl Into<String>,
+        client_id: impl Into<String>,
+        identity: impl Identity + 'static,
+    ) -> Self {
+        Self {
+            token_endpoint: token_endpoint.into(),
+            client_id: client_id.into(),
+            client_secret: None,
+            identity: Arc::new(identity),
+        }
+    }
+
+    /// The client's secret at the identity provider.
+    #[must_use]
+    pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
+        self.client_secret = Some(Secret::new(secret));
+        self
+    }
+}
+
+impl fmt::Debug for Enterprise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Enterprise");
+        debug.field("token_endpoint", &self.token_endpoint).field("client_id", &self.client_id);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// Who the person is, in the words of the company's identity provider.
+///
+/// A `String` is one that stays the same.
+#[async_trait]
+pub trait Identity: Send + Sync {
+    /// An ID token (a JWT) that is good now.
+    async fn id_token(&self) -> io::Result<String>;
+}
+
+#[async_trait]
+impl Identity for String {
+    async fn id_token(&self) -> io::Result<String> {
+        Ok(self.clone())
+    }
+}

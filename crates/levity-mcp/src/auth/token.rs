@@ -1,0 +1,150 @@
+use ::http::{Request, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::http::Http;
+use super::jwt::Key;
+use super::record::Method;
+
+/// A token endpoint, and who we are there.
+pub(crate) struct Endpoint<'a> {
+    pub(crate) http: &'a Http,
+    pub(crate) url: &'a str,
+    pub(crate) client_id: &'a str,
+    pub(crate) proof: Proof<'a>,
+}
+
+/// How we show that we are this client.
+pub(crate) enum Proof<'a> {
+    None,
+    Basic(&'a str),
+    Post(&'a str),
+    /// An assertion that was signed for this request.
+    Signed(String),
+}
+
+/// What a token endpoint gave.
+pub(crate) struct Granted {
+    pub(crate) access: String,
+    pub(crate) kind: String,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) refresh: Option<String>,
+    pub(crate) scopes: Option<Vec<String>>,
+}
+
+/// Why a token endpoint gave nothing.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It could not be reached, or has a problem of its own: later it may work.
+    Later(String),
+    /// It said no, by this error code.
+    No(String),
+}
+
+impl Refusal {
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Later(text) => text.clone(),
+            Self::No(code) => format!("its authorization server refused to give a token: `{code}`"),
+        }
+    }
+}
+
+impl Endpoint<'_> {
+    /// Asks for a token by the parameters of a grant.
+    pub(crate) async fn ask(&self, grant: &[(&str, &str)]) -> Result<Granted, Refusal> {
+        let request = self.request(grant).map_err(|_| unreachable())?;
+        let answer = self.http.send(request).await.map_err(|_| unreachable())?;
+        read(answer.status().as_u16(), answer.body())
+    }
+
+    fn request(&self, grant: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ::http::Error> {
+        let mut form = Serializer::new(String::new());
+        form.extend_pairs(grant.iter().filter(|(_, value)| !value.is_empty()));
+        let mut request = Request::post(self.url)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(header::ACCEPT, "application/json");
+        match &self.proof {
+            Proof::None => drop(form.append_pair("client_id", self.client_id)),
+            Proof::Basic(secret) => {
+                request = request.header(header::AUTHORIZATION, basic(self.client_id, secret));
+            }
+            Proof::Post(secret) => {
+                form.append_pair("client_id", self.client_id).append_pair("client_secret", secret);
+            }
+            Proof::Signed(assertion) => {
+                form.append_pair(
+                    "client_assertion_type",
+                    "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+                );
+                form.append_pair("client_assertion", assertion);
+            }
+        }
+        request.body(form.finish().into_bytes())
+    }
+}
+
+fn read(status: u16, body: &[u8]) -> Result<Granted, Refusal> {
+    let value: Option<Value> = serde_json::from_slice(body).ok();
+    let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
+    if let Some(code) = field("error") {
+        return Err(Refusal::No(clean(&code)));
+    }
+    if status >= 500 || status == 429 || status == 408 {
+        return Err(Refusal::Later(format!(
+            "its authorization server answered {status} to a request for a token"
+        )));
+    }
+    let access = field("access_token").filter(|_| (200..300).contains(&status));
+    let access = access.ok_or_else(|| Refusal::No(format!("status {status} and no token")))?;
+    let seconds = value.as_ref().and_then(|value| value.get("expires_in")).and_then(|value| match value {
+        Value::String(text) => text.parse().ok(),
+        number => number.as_u64(),
+    });
+    Ok(Granted {
+        access,
+        kind: field("token_type").unwrap_or_else(|| "bearer".to_owned()),
+        seconds,
+        refresh: field("refresh_token"),
+        scopes: field("scope").map(|scopes| split(&scopes)),
+    })
+}
+
+pub(crate) fn split(scopes: &str) -> Vec<String> {
+    scopes.split_whitespace().map(str::to_owned).collect()
+}
+
+/// An error code as it may be shown: those of OAuth are short words.
+pub(crate) fn clean(code: &str) -> String {
+    let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    code.chars().filter(fits).take(60).collect()
+}
+
+fn basic(id: &str, secret: &str) -> String {
+    let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))
+}
+
+fn unreachable() -> Refusal {
+    Refusal::Later("its authorization server could not be reached".to_owned())
+}
+
+/// How to show who we are, given what we have: none when a secret or key that is needed is missing.
+pub(crate) fn proof<'a>(
+    method: Method,
+    secret: Option<&'a str>,
+    sign: impl FnOnce() -> Option<String>,
+) -> Option<Proof<'a>> {
+    match method {
+        Method::None => Some(Proof::None),
+        Method::Basic => secret.map(Proof::Basic),
+        Method::Post => secret.map(Proof::Post),
+        Method::Key => sign().map(Proof::Signed),
+    }
+}
+
+pub(crate) fn read_key(pem: Option<&str>) -> Result<Option<Key>, &'static str> {
+    pem.map(Key::read).transpose()
+}
