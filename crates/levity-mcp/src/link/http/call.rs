@@ -1,6 +1,5 @@
 //! Sends requests to one server: with its headers and its login, to no other place.
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;

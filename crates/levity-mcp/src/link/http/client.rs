@@ -12,10 +12,11 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{BoxStream, StreamExt, once};
 use http::{HeaderName, HeaderValue};
 use reqwest::Response;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use serde_json::Value;
 use sse_stream::Sse;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,7 +24,6 @@ use tokio::task::JoinSet;
 use super::answer::{self, Taken};
 use super::call::{Ask, Caller};
 use super::events::Events;
-use super::pace::Way;
 use super::stream::{Resumes, Stream, error_event, unasked};
 use crate::{Error, ErrorKind};
 
@@ -87,19 +87,16 @@ impl Asked {
         let mut asked = Self { id: None, step: Step::Later, kind: 0, repeatable: true };
         match message {
             ClientJsonRpcMessage::Request(request) => {
-                let mut hasher = DefaultHasher::new();
-                request.request.method().hash(&mut hasher);
-                match &request.request {
-                    ClientRequest::InitializeRequest(_) => asked.step = Step::Initialize,
-                    ClientRequest::DiscoverRequest(_) => asked.step = Step::Discover,
-                    ClientRequest::CallToolRequest(call) => {
-                        asked.repeatable = false;
-                        call.params.name.hash(&mut hasher);
-                    }
-                    _ => {}
-                }
-                asked.kind = hasher.finish();
+                let method = request.request.method();
                 asked.id = Some(request.id.clone());
+                asked.step = match method {
+                    "initialize" => Step::Initialize,
+                    "server/discover" => Step::Discover,
+                    _ => Step::Later,
+                };
+                // A second call of a tool may do something a second time.
+                asked.repeatable = method != "tools/call";
+                asked.kind = kind_of(method, tool_of(&request.request));
             }
             ClientJsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::InitializedNotification(_) = notification.notification {
@@ -109,6 +106,23 @@ impl Asked {
             _ => {}
         }
         asked
+    }
+}
+
+fn kind_of(method: &str, tool: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (method, tool).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn tool_of(request: &ClientRequest) -> &str {
+    match request {
+        ClientRequest::CallToolRequest(call) => &call.params.name,
+        ClientRequest::CustomRequest(request) => {
+            let name = request.params.as_ref().and_then(|params| params.get("name"));
+            name.and_then(Value::as_str).unwrap_or_default()
+        }
+        _ => "",
     }
 }
 

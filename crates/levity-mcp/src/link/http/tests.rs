@@ -1,1 +1,129 @@
+//! Against real servers: some in this process, some hostile, some from elsewhere.
 
+mod hostile;
+mod login;
+mod older;
+mod peers;
+mod raw;
+mod server;
+mod whole;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::World;
+use levity_runtime::SystemWorld;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ErrorData, ProtocolVersion};
+use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
+use rmcp::{RoleClient, ServiceError};
+use serde_json::Value;
+
+use super::{Limits, Link, open};
+use crate::link::authorize::Authorize;
+use crate::link::failure;
+use crate::{Error, Result, config};
+
+type Client = RunningService<RoleClient, ClientConfig>;
+
+/// What makes a connection for a test.
+pub(crate) struct Dial {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) max_message: usize,
+    pub(crate) authorize: Option<Arc<dyn Authorize>>,
+}
+
+impl Dial {
+    pub(crate) fn to(url: impl Into<String>) -> Self {
+        Self { url: url.into(), headers: Vec::new(), max_message: 1 << 20, authorize: None }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    pub(crate) fn parts(&self) -> (config::Http, Limits, Arc<dyn World>) {
+        let headers = self.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let connect = Duration::from_secs(5);
+        let limits = Limits { connect, max_message: self.max_message, max_concurrent: 64 };
+        (config::Http { url: self.url.clone(), headers }, limits, Arc::new(SystemWorld))
+    }
+
+    pub(crate) fn open(&self) -> Result<Link> {
+        let (config, limits, world) = self.parts();
+        open("test".into(), &config, limits, self.authorize.clone(), world)
+    }
+
+    /// Connects as one does to a server of 2025-11-25.
+    pub(crate) async fn legacy(&self) -> Client {
+        within(self.try_legacy()).await.unwrap()
+    }
+
+    pub(crate) async fn try_legacy(&self) -> Result<Client, String> {
+        let link = self.open().map_err(|error| error.to_string())?;
+        connect(link, ClientLifecycleMode::Initialize).await
+    }
+
+    /// Connects as one does to a server of 2026-07-28.
+    pub(crate) async fn modern(&self) -> Client {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let mode = ClientLifecycleMode::Discover { preferred_versions };
+        within(connect(self.open().unwrap(), mode)).await.unwrap()
+    }
+
+    /// Asks for the newer form and takes the older one where that is refused.
+    pub(crate) async fn either(&self) -> Client {
+        within(connect(self.open().unwrap(), auto())).await.unwrap()
+    }
+}
+
+pub(crate) fn auto() -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(ProtocolVersion::V_2025_11_25) }
+}
+
+pub(crate) async fn connect<T>(link: T, mode: ClientLifecycleMode) -> Result<Client, String>
+where
+    T: rmcp::transport::Transport<RoleClient, Error = Error> + 'static,
+{
+    let us = ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
+    serve_client_with_lifecycle(us, link, mode).await.map_err(|error| error.to_string())
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
+}
+
+pub(crate) async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<String, Error> {
+    let Value::Object(arguments) = arguments else { panic!("no object") };
+    let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+    match within(client.peer().call_tool(params)).await {
+        Ok(result) => Ok(text(&result)),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+fn text(result: &CallToolResult) -> String {
+    let texts = result.content.iter().filter_map(|content| content.as_text());
+    texts.map(|text| text.text.clone()).collect()
+}
+
+/// The error of the link in what rmcp makes of it.
+fn explain(error: ServiceError) -> Error {
+    let server: Arc<str> = "test".into();
+    match error {
+        ServiceError::McpError(ErrorData { ref message, code, .. }) => {
+            let ServiceError::McpError(data) = &error else { unreachable!() };
+            let refused = Error::new(crate::ErrorKind::Refused(code.0), server.clone(), message.to_string());
+            failure::read(&server, data).unwrap_or(refused)
+        }
+        ServiceError::TransportSend(error) => error.error.downcast_ref::<Error>().expect("not ours").clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn end(client: Client) {
+    within(client.cancel()).await.unwrap();
+}

@@ -1,0 +1,178 @@
+//! Servers that speak only the older HTTP with server-sent events.
+
+use std::sync::{Arc, Mutex};
+
+use rmcp::service::ClientLifecycleMode;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::raw::{Do, EVENTS, answer, start_all};
+use super::{Client, Dial, auto, call, connect, end, within};
+use crate::ErrorKind;
+use crate::link::sse;
+
+/// A server of the older kind: what is posted is answered by the stream.
+struct Older {
+    url: String,
+    _task: JoinSet<()>,
+}
+
+/// What it says to a call, as the lines of the stream; the stream ends where that is `None`.
+type Says = fn(&Value) -> Option<String>;
+
+async fn older(says: Says) -> Older {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/sse", listener.local_addr().unwrap());
+    let (mut task, (to, _)) = (JoinSet::new(), broadcast::channel::<Option<String>>(64));
+    task.spawn(async move {
+        let mut open = JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            open.spawn(talk(stream, to.clone(), says));
+        }
+    });
+    Older { url, _task: task }
+}
+
+async fn talk(mut stream: TcpStream, to: broadcast::Sender<Option<String>>, says: Says) -> Option<()> {
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        if head.starts_with("GET /sse ") {
+            let mut from = to.subscribe();
+            stream.write_all(format!("{EVENTS}event: endpoint\ndata: /post?id=1\n\n").as_bytes()).await.ok()?;
+            while let Some(event) = from.recv().await.ok()? {
+                stream.write_all(event.as_bytes()).await.ok()?;
+            }
+            return None;
+        }
+        if !head.starts_with("POST /post?id=1 ") {
+            stream.write_all(answer("404 Not Found", "text/plain", "").as_bytes()).await.ok()?;
+            return None;
+        }
+        let Ok(message) = serde_json::from_str::<Value>(body) else { continue };
+        stream.write_all(answer("202 Accepted", "text/plain", "Accepted").as_bytes()).await.ok()?;
+        bytes.clear();
+        let event = match message["method"].as_str().unwrap_or_default() {
+            "initialize" => {
+                let info = json!({"name": "older", "version": "1"});
+                let result = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": info});
+                Some(event(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})))
+            }
+            "tools/call" => says(&message),
+            _ => continue,
+        };
+        to.send(event).ok()?;
+    }
+}
+
+fn event(message: &Value) -> String {
+    format!("event: message\ndata: {message}\n\n")
+}
+
+fn echo(call: &Value) -> Option<String> {
+    let text = call["params"]["arguments"]["text"].clone();
+    let result = json!({"content": [{"type": "text", "text": text}]});
+    Some(event(&json!({"jsonrpc": "2.0", "id": call["id"], "result": result})))
+}
+
+async fn dial(url: &str) -> Client {
+    let (config, limits, world) = Dial::to(url).parts();
+    let link = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap();
+    within(connect(link, ClientLifecycleMode::Initialize)).await.unwrap()
+}
+
+#[tokio::test]
+async fn answers_come_by_the_stream() {
+    let server = older(echo).await;
+    let client = dial(&server.url).await;
+    let calls = (0..50).map(|n| call(&client, "x", json!({"text": n.to_string()})));
+    for (n, answer) in futures_util::future::join_all(calls).await.into_iter().enumerate() {
+        assert_eq!(answer.unwrap(), n.to_string());
+    }
+    end(client).await;
+}
+
+#[tokio::test]
+async fn a_server_taken_for_a_newer_one_is_spoken_to_in_the_older_way() {
+    for mode in [ClientLifecycleMode::Initialize, auto()] {
+        let server = older(echo).await;
+        let link = Dial::to(&server.url).open().unwrap();
+        let client = within(connect(link, mode)).await.unwrap();
+        assert_eq!(call(&client, "x", json!({"text": "old"})).await.unwrap(), "old");
+        end(client).await;
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_stream_ends_every_call() {
+    for says in [
+        (|_| None) as Says,
+        |_| Some(format!("data: {}", "x".repeat(2 << 20))),
+        |_| Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"whose?\"}}\n\n".into()),
+    ] {
+        let server = older(says).await;
+        let client = dial(&server.url).await;
+        let (one, two) = tokio::join!(call(&client, "x", json!({})), call(&client, "x", json!({})));
+        for error in [one.unwrap_err(), two.unwrap_err()] {
+            let expected = matches!(error.kind(), ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1));
+            assert!(expected, "{error}");
+        }
+        drop(client);
+    }
+}
+
+#[tokio::test]
+async fn an_error_without_an_id_belongs_to_the_only_call() {
+    let server = older(|_| {
+        Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into())
+    })
+    .await;
+    let client = dial(&server.url).await;
+    assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));
+    assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));
+    end(client).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_elsewhere_is_refused() {
+    let stolen = Arc::new(Mutex::new(0));
+    let count = stolen.clone();
+    let elsewhere = start_all(move |_| {
+        *count.lock().unwrap() += 1;
+        Do::Say(answer("202 Accepted", "text/plain", ""))
+    })
+    .await;
+    for target in [elsewhere.url(), format!("//{}/mcp", elsewhere.address), "https://127.0.0.1/x".into()] {
+        let data = format!("{EVENTS}event: endpoint\ndata: {target}\n\n");
+        let server = start_all(move |_| Do::Stall(data.clone())).await;
+        let (config, limits, world) = Dial::to(server.url()).header("x-key", "secret").parts();
+        let error = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.message().contains("is at another place"), "{error}");
+    }
+    assert_eq!(*stolen.lock().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_server_of_this_kind_is_an_error() {
+    for (act, kind) in [
+        ((|| Do::Last(EVENTS.into())) as fn() -> Do, ErrorKind::Closed),
+        (|| Do::Forever(EVENTS.into(), "data: x\n".repeat(4096)), ErrorKind::TooLarge),
+        (|| Do::Say(answer("200 OK", "text/html", "")), ErrorKind::Protocol),
+        (|| Do::Say(answer("404 No", "text/html", "")), ErrorKind::Protocol),
+        (|| Do::Say(answer("401 No", "text/html", "")), ErrorKind::Auth),
+    ] {
+        let server = start_all(move |_| act()).await;
+        let (config, limits, world) = Dial::to(server.url()).parts();
+        let error = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A server of rmcp's in this process.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerInfo, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::Map;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// What the server's tools do.
+#[derive(Clone, Default)]
+pub(super) struct Tools;
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerInfo {
+        ServerInfo::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("test", "1"))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = ["echo", "slow", "progress"].map(|name| Tool::new(name, name, Arc::new(Map::new())));
+        Ok(ListToolsResult::with_all_items(tools.into()))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = call.arguments.unwrap_or_default();
+        let text = arguments.get("text").and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+        match &*call.name {
+            "slow" => tokio::time::sleep(Duration::from_millis(120)).await,
+            "never" => std::future::pending().await,
+            "progress" => {
+                let token = context.meta.get_progress_token().expect("a progress token");
+                let progress = ProgressNotificationParam::new(token, 1.0);
+                context.peer.notify_progress(progress).await.unwrap();
+            }
+            _ => {}
+        }
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
+    }
+}
+
+/// How a server is set up.
+#[derive(Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) sessions: bool,
+    pub(super) json: bool,
+    pub(super) nodelay: bool,
+    pub(super) port: u16,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { sessions: true, json: false, nodelay: true, port: 0 }
+    }
+}
+
+/// A server; it is gone, with its connections, when this is dropped.
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) connections: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+impl Server {
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+pub(super) async fn start(setup: Setup) -> Server {
+    let mut config = StreamableHttpServerConfig::default();
+    config.legacy_session_mode = setup.sessions;
+    config.json_response = setup.json;
+    let service = StreamableHttpService::new(|| Ok(Tools), Arc::new(LocalSessionManager::default()), config);
+    let listener = TcpListener::bind(("127.0.0.1", setup.port)).await.unwrap();
+    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let (mut task, counter) = (JoinSet::new(), connections.clone());
+    task.spawn(async move {
+        let mut open = JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(setup.nodelay).unwrap();
+            counter.fetch_add(1, Ordering::Relaxed);
+            let service = service.clone();
+            open.spawn(async move {
+                let answer = service_fn(|request| {
+                    let service = service.clone();
+                    async move { Ok::<_, Infallible>(service.handle(request).await) }
+                });
+                let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    });
+    Server { address, connections, _task: task }
+}
