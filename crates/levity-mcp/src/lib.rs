@@ -4,9 +4,11 @@
 mod auth;
 mod client;
 mod config;
+mod context;
 mod convert;
 mod error;
 mod event;
+mod helpers;
 mod items;
 mod link;
 mod naming;
@@ -20,6 +22,7 @@ pub use auth::{
     Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenLock, TokenStore,
 };
 pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
+pub use context::ResourceContext;
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};

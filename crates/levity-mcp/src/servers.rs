@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::client::Asked;
 use crate::event::{Events, ServerEvent};
+use crate::naming::Namer;
 use crate::server::{Phase, Server, ServerStatus, Shared};
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -265,12 +266,13 @@ impl ServersBuilder {
         })?;
         let (events, _) = broadcast::channel(EVENTS);
         let version = Arc::new(AtomicU64::new(0));
-        let share = |config: ServerConfig| {
+        let namers = Namer::all(&configs);
+        let share = |(config, namer): (ServerConfig, Namer)| {
             let to = Events::new(config.name.clone(), events.clone());
             let asked = Asked { server: config.name.clone(), ..asked.clone() };
-            Arc::new(Shared::new(config, world.clone(), to, asked, version.clone()))
+            Arc::new(Shared::new(config, world.clone(), to, asked, namer, version.clone()))
         };
-        let list: Vec<_> = configs.into_iter().map(share).collect();
+        let list: Vec<_> = configs.into_iter().zip(namers).map(share).collect();
         let mut tasks = JoinSet::new();
         for server in list.iter().filter(|server| server.config.enabled) {
             tasks.spawn_on(server.clone().supervise(), &handle);

@@ -1,6 +1,7 @@
 //! What can be asked of a server beside its tools.
 
-use rmcp::model::{PromptMessage, ServerCapabilities};
+use levity_core::ToolOutput;
+use rmcp::model::{PromptMessage, ResourceContents, ServerCapabilities};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -45,6 +46,15 @@ impl Server {
     pub async fn read(&self, uri: &str) -> Result<Vec<ResourceContent>> {
         let mut result = self.ask("resources/read", json!({"uri": uri})).await?;
         self.0.typed("resources/read", result["contents"].take())
+    }
+
+    /// Reads a resource as an agent would see it: text as text, pictures as pictures.
+    pub(crate) async fn read_content(&self, uri: &str) -> Result<ToolOutput> {
+        let mut result = self.ask("resources/read", json!({"uri": uri})).await?;
+        let contents: Vec<ResourceContents> = self.0.typed("resources/read", result["contents"].take())?;
+        let mut output = ToolOutput::default();
+        output.content = convert::resource(contents);
+        Ok(output)
     }
 
     /// Wants word when a resource changes: [`ResourcesChanged`](crate::ServerEventKind::ResourcesChanged). It is asked for again

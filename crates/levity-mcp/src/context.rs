@@ -1,0 +1,41 @@
+use async_trait::async_trait;
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+
+use crate::Servers;
+
+/// Resources of servers as context of an agent.
+///
+/// They are read for each run. One that cannot be read is told in its place and keeps no run from beginning.
+#[derive(Clone, Debug)]
+pub struct ResourceContext {
+    servers: Servers,
+    places: Vec<(String, String)>,
+}
+
+impl Servers {
+    /// Resources, each by its server and its address, as context of an agent.
+    pub fn resource_context(
+        &self,
+        places: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> ResourceContext {
+        let places = places.into_iter().map(|(server, uri)| (server.into(), uri.into())).collect();
+        ResourceContext { servers: self.clone(), places }
+    }
+}
+
+#[async_trait]
+impl ContextSource for ResourceContext {
+    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        let blocks = self.places.iter().map(|(server, uri)| async move {
+            let text = match self.servers.get(server) {
+                Some(found) => match found.read_content(uri).await {
+                    Ok(output) => output.as_text().into_owned(),
+                    Err(error) => format!("(it could not be read: {error})"),
+                },
+                None => format!("(it could not be read: there is no MCP server `{server}`)"),
+            };
+            ContextBlock::new(format!("{server}: {uri}"), text).lasting(Lasts::Run)
+        });
+        Ok(futures_util::future::join_all(blocks).await)
+    }
+}

@@ -1,0 +1,212 @@
+//! Tools by which an agent finds its way among servers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::{Server, Servers};
+
+impl Servers {
+    /// Tools by which an agent finds its way among the servers: `list_mcp_servers`, `list_mcp_tools`, `get_mcp_tool_help` and
+    /// `mcp_health_check`.
+    pub fn helper_tools(&self) -> Vec<Arc<dyn Tool>> {
+        let server = json!({"server": {"type": "string", "description": "The name of one server; all of them when left out."}});
+        let tool = json!({"tool": {"type": "string", "description": "The name of the tool, as it is called or as its server names it."}});
+        vec![
+            self.helper(
+                "list_mcp_servers",
+                "Lists the MCP servers, how they are and how many tools they have.",
+                &json!({}),
+                &[],
+                |servers, _| {
+                    Box::pin(async move { Ok(ToolOutput::value(json!({"servers": servers.overview()}))) })
+                },
+            ),
+            self.helper(
+                "list_mcp_tools",
+                "Lists the tools of MCP servers with a line about each.",
+                &server,
+                &[],
+                |servers, args| {
+                    Box::pin(async move { servers.tool_list(args.get("server").and_then(Value::as_str)) })
+                },
+            ),
+            self.helper(
+                "get_mcp_tool_help",
+                "Shows what a tool of an MCP server does and takes.",
+                &tool,
+                &["tool"],
+                |servers, args| {
+                    Box::pin(async move { servers.tool_help(args["tool"].as_str().unwrap_or_default()) })
+                },
+            ),
+            self.helper(
+                "mcp_health_check",
+                "Asks MCP servers whether they live.",
+                &server,
+                &[],
+                |servers, args| {
+                    Box::pin(async move { servers.health(args.get("server").and_then(Value::as_str)).await })
+                },
+            ),
+        ]
+    }
+
+    /// Tools by which an agent reads what servers let be read: `list_mcp_resources` and `read_mcp_resource`.
+    pub fn resource_tools(&self) -> Vec<Arc<dyn Tool>> {
+        let server = json!({"server": {"type": "string", "description": "The name of one server; all of them when left out."}});
+        let place = json!({
+            "server": {"type": "string", "description": "The name of the server."},
+            "uri": {"type": "string", "description": "The address of the resource."},
+        });
+        vec![
+            self.helper(
+                "list_mcp_resources",
+                "Lists what MCP servers let be read.",
+                &server,
+                &[],
+                |servers, args| {
+                    Box::pin(async move {
+                        servers.resource_list(args.get("server").and_then(Value::as_str)).await
+                    })
+                },
+            ),
+            self.helper(
+                "read_mcp_resource",
+                "Reads a resource of an MCP server.",
+                &place,
+                &["server", "uri"],
+                |servers, args| {
+                    Box::pin(async move {
+                        let server = servers.named(args["server"].as_str().unwrap_or_default())?;
+                        server
+                            .read_content(args["uri"].as_str().unwrap_or_default())
+                            .await
+                            .map_err(ToolError::from)
+                    })
+                },
+            ),
+        ]
+    }
+
+    fn helper(
+        &self,
+        name: &str,
+        about: &str,
+        properties: &Value,
+        required: &[&str],
+        work: Work,
+    ) -> Arc<dyn Tool> {
+        let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let spec = ToolSpec::new(name, about).with_input(input).with_hints(Hints::new().read_only());
+        Arc::new(Helper { spec, servers: self.clone(), work })
+    }
+
+    fn named(&self, name: &str) -> Result<Server, ToolError> {
+        self.get(name).ok_or_else(|| {
+            let names: Vec<_> = self.all().iter().map(|server| format!("`{}`", server.name())).collect();
+            ToolError::failed(format!("there is no MCP server `{name}`; there are {}", names.join(", ")))
+        })
+    }
+
+    fn some(&self, name: Option<&str>) -> Result<Vec<Server>, ToolError> {
+        match name {
+            Some(name) => Ok(vec![self.named(name)?]),
+            None => Ok(self.all()),
+        }
+    }
+
+    fn overview(&self) -> Vec<Value> {
+        let told = |status: crate::ServerStatus| {
+            let mut told = json!({
+                "name": status.name, "transport": status.transport, "state": status.state.to_string(), "tools": status.tools,
+            });
+            if let crate::ServerState::Away { error, .. } = &status.state {
+                told["why"] = json!(error.to_string());
+            }
+            if let Some(words) = &status.instructions {
+                told["instructions"] = json!(crate::text::cut(words, 2048));
+            }
+            told
+        };
+        self.status().into_iter().map(told).collect()
+    }
+
+    fn tool_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
+        let mut tools = Vec::new();
+        for server in self.some(server)? {
+            for tool in server.0.tools().list.iter() {
+                let line = tool.spec().description.lines().next().unwrap_or_default();
+                tools.push(json!({"tool": tool.name(), "about": crate::text::cut(line, 200)}));
+            }
+        }
+        Ok(ToolOutput::value(json!({"tools": tools})))
+    }
+
+    fn tool_help(&self, name: &str) -> Result<ToolOutput, ToolError> {
+        for server in self.all() {
+            let tools = server.0.tools();
+            let Some(tool) = tools.list.iter().find(|tool| tool.name() == name || tool.original() == name)
+            else {
+                continue;
+            };
+            let spec = tool.spec();
+            return Ok(ToolOutput::value(json!({
+                "tool": spec.name, "server": server.name(), "title": tool.title(), "description": spec.description,
+                "input": spec.input, "output": spec.output, "state": server.0.state().to_string(),
+            })));
+        }
+        Err(ToolError::failed(format!(
+            "no MCP server has a tool `{name}`; `list_mcp_tools` shows those there are"
+        )))
+    }
+
+    async fn health(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
+        let servers = self.some(server)?;
+        let checks = servers.iter().map(|server| async move {
+            match server.ping().await {
+                Ok(time) => {
+                    json!({"server": server.name(), "healthy": true, "milliseconds": time.as_millis() as u64})
+                }
+                Err(error) => json!({"server": server.name(), "healthy": false, "why": error.to_string()}),
+            }
+        });
+        Ok(ToolOutput::value(json!({"servers": futures_util::future::join_all(checks).await})))
+    }
+
+    async fn resource_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
+        let servers = self.some(server)?;
+        let asked = servers.iter().map(|server| async move {
+            let (resources, templates) = futures_util::join!(server.resources(), server.resource_templates());
+            match resources {
+                Ok(resources) => json!({"server": server.name(), "resources": resources, "templates": templates.unwrap_or_default()}),
+                Err(error) => json!({"server": server.name(), "why": error.to_string()}),
+            }
+        });
+        Ok(ToolOutput::value(json!({"servers": futures_util::future::join_all(asked).await})))
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send>>;
+type Work = fn(Servers, Value) -> Answer;
+
+struct Helper {
+    spec: ToolSpec,
+    servers: Servers,
+    work: Work,
+}
+
+#[async_trait]
+impl Tool for Helper {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        (self.work)(self.servers.clone(), args).await
+    }
+}
