@@ -7,6 +7,7 @@ mod config;
 mod convert;
 mod error;
 mod event;
+mod host;
 mod items;
 mod link;
 mod naming;
@@ -22,6 +23,10 @@ pub use auth::{
 pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
 pub use error::{Death, Error, ErrorKind, Result};
 pub use event::{ServerEvent, ServerEventKind};
+pub use host::{
+    AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, ModelSampler, Refusal,
+    RefusalKind, SampleAsk, SampleReply, Sampler,
+};
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};
 pub use server::{Server, ServerState, ServerStatus};
 pub use servers::{ServerEvents, Servers, ServersBuilder, SomeServers, Wait};

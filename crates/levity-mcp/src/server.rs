@@ -20,6 +20,7 @@ use crate::client::{Asked, Client, Era, Patience, ToolCall};
 use crate::config::Transport;
 use crate::event::Events;
 use crate::link::Lifeline;
+use crate::naming::Namer;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) world: Arc<dyn World>,
     pub(crate) events: Events,
     pub(crate) asked: Asked,
+    pub(crate) namer: Namer,
     pub(crate) phase: watch::Sender<Phase>,
     pub(crate) tools: Mutex<Tools>,
     /// Counts the changes of all servers' tools.
@@ -190,6 +192,7 @@ impl Shared {
         world: Arc<dyn World>,
         events: Events,
         asked: Asked,
+        namer: Namer,
         version: Arc<AtomicU64>,
     ) -> Self {
         let phase = if config.enabled { Phase::Starting } else { Phase::Disabled };
@@ -199,6 +202,7 @@ impl Shared {
             world,
             events,
             asked,
+            namer,
             phase: watch::Sender::new(phase),
             tools: Mutex::default(),
             version,

@@ -8,6 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::client::Asked;
 use crate::event::{Events, ServerEvent};
+use crate::host::{Elicitor, Sampler};
+use crate::naming::Namer;
 use crate::server::{Phase, Server, ServerStatus, Shared};
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -247,6 +249,18 @@ impl ServersBuilder {
         self
     }
 
+    /// Lets servers have a model reply to them; none does by default.
+    pub fn sampler(mut self, sampler: impl Sampler + 'static) -> Self {
+        self.asked.sampler = Some(Arc::new(sampler));
+        self
+    }
+
+    /// Lets servers ask whoever sits before the program; nobody is asked by default.
+    pub fn elicitor(mut self, elicitor: impl Elicitor + 'static) -> Self {
+        self.asked.elicitor = Some(Arc::new(elicitor));
+        self
+    }
+
     /// Starts the servers in the background and returns at once.
     ///
     /// # Errors
@@ -265,12 +279,13 @@ impl ServersBuilder {
         })?;
         let (events, _) = broadcast::channel(EVENTS);
         let version = Arc::new(AtomicU64::new(0));
-        let share = |config: ServerConfig| {
+        let namers = Namer::all(&configs);
+        let share = |(config, namer): (ServerConfig, Namer)| {
             let to = Events::new(config.name.clone(), events.clone());
             let asked = Asked { server: config.name.clone(), ..asked.clone() };
-            Arc::new(Shared::new(config, world.clone(), to, asked, version.clone()))
+            Arc::new(Shared::new(config, world.clone(), to, asked, namer, version.clone()))
         };
-        let list: Vec<_> = configs.into_iter().map(share).collect();
+        let list: Vec<_> = configs.into_iter().zip(namers).map(share).collect();
         let mut tasks = JoinSet::new();
         for server in list.iter().filter(|server| server.config.enabled) {
             tasks.spawn_on(server.clone().supervise(), &handle);

@@ -26,8 +26,7 @@ impl McpTool {
     pub(crate) fn new(server: &Arc<Shared>, entry: Value) -> Result<(Self, Vec<String>), String> {
         let tool = &convert::tool(entry)?;
         let config = &server.config;
-        let prefix = config.prefix.as_deref().unwrap_or("mcp_");
-        let name = crate::naming::tool_name(prefix, &config.name, &tool.name);
+        let name = server.namer.name(&tool.name);
         let (spec, kept) = convert::spec(tool, name, config.trust, config.call_limit)?;
         let tokens = estimate_tokens(&spec.name)
             + estimate_tokens(&spec.description)
