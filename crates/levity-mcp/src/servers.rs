@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::client::Asked;
 use crate::event::{Events, ServerEvent};
+use crate::host::{Elicitor, Sampler};
 use crate::naming::Namer;
 use crate::server::{Phase, Server, ServerStatus, Shared};
 use crate::{Error, ErrorKind, Result, ServerConfig};
@@ -245,6 +246,18 @@ impl ServersBuilder {
     /// Tells servers which folders they may work in, as `file://` addresses; none by default.
     pub fn roots(mut self, uris: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.asked.roots = uris.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Lets servers have a model reply to them; none does by default.
+    pub fn sampler(mut self, sampler: impl Sampler + 'static) -> Self {
+        self.asked.sampler = Some(Arc::new(sampler));
+        self
+    }
+
+    /// Lets servers ask whoever sits before the program; nobody is asked by default.
+    pub fn elicitor(mut self, elicitor: impl Elicitor + 'static) -> Self {
+        self.asked.elicitor = Some(Arc::new(elicitor));
         self
     }
 

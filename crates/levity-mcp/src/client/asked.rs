@@ -5,20 +5,38 @@ use std::sync::Arc;
 
 use rmcp::model::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ErrorCode, ErrorData, ListRootsResult, Root,
+    ErrorCode, ErrorData, ListRootsResult, Root,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::host::{Decline, Elicitor, Refusal, Sampler, elicit, sample};
 
 /// What a server may ask of us.
 #[derive(Clone, Default)]
 pub(crate) struct Asked {
     pub(crate) server: Arc<str>,
     pub(crate) roots: Arc<[String]>,
+    pub(crate) sampler: Option<Arc<dyn Sampler>>,
+    pub(crate) elicitor: Option<Arc<dyn Elicitor>>,
 }
 
 impl Asked {
     /// What we say that we can be asked.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::default()
+        let mut able = json!({});
+        if !self.roots.is_empty() {
+            able["roots"] = json!({});
+        }
+        if let Some(sampler) = &self.sampler {
+            able["sampling"] = if sampler.takes_tools() { json!({"tools": {}}) } else { json!({}) };
+        }
+        if let Some(elicitor) = &self.elicitor {
+            able["elicitation"] =
+                if elicitor.takes_urls() { json!({"form": {}, "url": {}}) } else { json!({"form": {}}) };
+        }
+        serde_json::from_value(able).unwrap_or_default()
     }
 
     pub(super) fn roots(&self) -> ListRootsResult {
@@ -27,12 +45,29 @@ impl Asked {
 
     pub(super) async fn sample(
         &self,
-        _: CreateMessageRequestParams,
+        params: CreateMessageRequestParams,
     ) -> Result<CreateMessageResult, ErrorData> {
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no model is offered to servers", None))
+        let Some(sampler) = &self.sampler else {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no model is offered to servers", None));
+        };
+        answer(sample(&**sampler, &self.server, &json(&params)?).await)
     }
 
-    pub(super) async fn elicit(&self, _: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
-        Ok(ElicitResult::new(ElicitationAction::Decline))
+    pub(super) async fn elicit(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+        let elicitor = self.elicitor.as_deref().unwrap_or(&Decline);
+        answer(elicit(elicitor, &self.server, &json(&params)?).await)
+    }
+}
+
+fn json(params: &impl Serialize) -> Result<Value, ErrorData> {
+    serde_json::to_value(params)
+        .map_err(|_| ErrorData::new(ErrorCode::INVALID_PARAMS, "it cannot be read", None))
+}
+
+fn answer<T: DeserializeOwned>(result: Result<Value, Refusal>) -> Result<T, ErrorData> {
+    match result {
+        Ok(value) => serde_json::from_value(value)
+            .map_err(|_| ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be written", None)),
+        Err(refusal) => Err(ErrorData::new(ErrorCode(refusal.code()), refusal.to_string(), None)),
     }
 }

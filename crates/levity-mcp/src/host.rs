@@ -1,0 +1,19 @@
+//! What a server may ask of its host: to have a model reply, and to have a person answer.
+
+pub use self::elicit::{AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor};
+pub use self::model::ModelSampler;
+pub use self::refusal::{Refusal, RefusalKind};
+pub use self::sample::{SampleAsk, SampleReply, Sampler};
+
+pub(crate) use self::wire::{elicit, sample};
+
+mod budget;
+mod elicit;
+mod form;
+mod model;
+mod refusal;
+mod sample;
+mod wire;
+
+#[cfg(test)]
+mod tests;

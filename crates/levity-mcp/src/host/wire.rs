@@ -1,0 +1,232 @@
+//! What servers ask, from the protocol's JSON and back into it, within bounds.
+
+use std::sync::Arc;
+
+use levity_core::{
+    Bytes, Content, Finish, Media, Message, Part, Role, ToolCall, ToolChoice, ToolError, ToolOutput,
+    ToolResult, ToolSpec,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, Refusal, SampleAsk, SampleReply, Sampler,
+};
+
+/// How large a request of a server's may be, in bytes of JSON.
+const MOST_SAMPLE: usize = 1 << 20;
+const MOST_MESSAGES: usize = 256;
+const MOST_TOOLS: usize = 64;
+const MOST_STOPS: usize = 16;
+const MOST_FORM: usize = 64 << 10;
+const MOST_FIELDS: usize = 64;
+const LONGEST_URL: usize = 8 << 10;
+
+/// Serves `sampling/createMessage`: its parameters in, its result out.
+pub(crate) async fn sample(sampler: &dyn Sampler, server: &str, params: &Value) -> Result<Value, Refusal> {
+    let ask = sample_ask(params)?;
+    if !ask.tools.is_empty() && !sampler.takes_tools() {
+        return Err(Refusal::denied("requests with tools are not served"));
+    }
+    Ok(sample_result(&sampler.sample(server, ask).await?))
+}
+
+/// Serves `elicitation/create`: its parameters in, its result out.
+pub(crate) async fn elicit(elicitor: &dyn Elicitor, server: &str, params: &Value) -> Result<Value, Refusal> {
+    let ask = elicit_ask(params)?;
+    let form = match &ask {
+        ElicitAsk::Form(form) => Some(form.clone()),
+        ElicitAsk::Url(_) => None,
+    };
+    Ok(match (elicitor.elicit(server, ask).await, form) {
+        (ElicitReply::Accept(content), Some(form)) => {
+            let content = form.complete(content).map_err(|problems| {
+                Refusal::failed(format!("the answer does not fit the form: {}", problems.join(", ")))
+            })?;
+            json!({"action": "accept", "content": content})
+        }
+        (ElicitReply::Accept(_), None) => json!({"action": "accept"}),
+        (ElicitReply::Decline, _) => json!({"action": "decline"}),
+        (ElicitReply::Cancel, _) => json!({"action": "cancel"}),
+    })
+}
+
+pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
+    if params.to_string().len() > MOST_SAMPLE {
+        return Err(Refusal::bad(format!("the request is larger than {MOST_SAMPLE} bytes")));
+    }
+    let messages = list(params, "messages", MOST_MESSAGES)?;
+    if messages.is_empty() {
+        return Err(Refusal::bad("there are no `messages`"));
+    }
+    let mut said = Vec::new();
+    for message in messages {
+        message_into(message, &mut said)?;
+    }
+    let tools = list(params, "tools", MOST_TOOLS)?;
+    let stops = list(params, "stopSequences", MOST_STOPS)?;
+    let hints = params.pointer("/modelPreferences/hints").and_then(Value::as_array);
+    let hints = hints.into_iter().flatten().filter_map(|hint| text(hint, "name"));
+    Ok(SampleAsk {
+        messages: said.into_iter().map(Arc::new).collect(),
+        system: text(params, "systemPrompt").map(Into::into),
+        max_tokens: params.get("maxTokens").and_then(Value::as_u64).ok_or_else(|| no("maxTokens"))?,
+        temperature: params.get("temperature").and_then(Value::as_f64),
+        stop: stops.iter().filter_map(Value::as_str).map(Into::into).collect(),
+        tools: tools.iter().map(tool).collect::<Result<_, _>>()?,
+        tool_choice: match params.pointer("/toolChoice/mode").and_then(Value::as_str) {
+            Some("required") => ToolChoice::Required,
+            Some("none") => ToolChoice::None,
+            _ => ToolChoice::Auto,
+        },
+        hints: hints.take(MOST_STOPS).map(Into::into).collect(),
+    })
+}
+
+/// One message may become two: results of tools stand alone here.
+fn message_into(message: &Value, said: &mut Vec<Message>) -> Result<(), Refusal> {
+    let role = match text(message, "role") {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        _ => return Err(no("role")),
+    };
+    let content = message.get("content").ok_or_else(|| no("content"))?;
+    let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+    let (mut results, mut others) = (Vec::new(), Vec::new());
+    for block in blocks {
+        match part(block, said.last())? {
+            result @ Part::ToolResult(_) if role == Role::User => results.push(result),
+            Part::ToolResult(_) => return Err(Refusal::bad("only the user has results of tools")),
+            Part::ToolCall(_) if role == Role::User => {
+                return Err(Refusal::bad("only the model calls tools"));
+            }
+            other => others.push(other),
+        }
+    }
+    if !results.is_empty() {
+        said.push(Message::new(Role::Tool, results));
+    }
+    if !others.is_empty() {
+        said.push(Message::new(role, others));
+    }
+    Ok(())
+}
+
+fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
+    match text(block, "type") {
+        Some("text") => Ok(Part::text(text(block, "text").ok_or_else(|| no("text"))?)),
+        Some("image" | "audio") => media(block).map(Part::Media),
+        Some("tool_use") => {
+            let (id, name) = (text(block, "id"), text(block, "name"));
+            let (id, name) = id.zip(name).ok_or_else(|| no("id"))?;
+            let input = block.get("input").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+            Ok(Part::ToolCall(ToolCall::new(id, name, input)))
+        }
+        Some("tool_result") => result(block, last).map(Part::ToolResult),
+        _ => Err(Refusal::bad("a message has content of an unknown type")),
+    }
+}
+
+fn media(block: &Value) -> Result<Media, Refusal> {
+    let mime = text(block, "mimeType").ok_or_else(|| no("mimeType"))?;
+    let data = block.get("data").cloned().ok_or_else(|| no("data"))?;
+    let bytes: Bytes = serde_json::from_value(data).map_err(|_| Refusal::bad("`data` is no base64"))?;
+    Ok(Media::bytes(mime, bytes))
+}
+
+/// What a tool of the server's returned to a call in the message before.
+fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> {
+    let id = text(block, "toolUseId").ok_or_else(|| no("toolUseId"))?;
+    let call = last.and_then(|message| message.calls().find(|call| call.id.as_str() == id));
+    let call = call.ok_or_else(|| Refusal::bad("calls of tools and their results do not match"))?;
+    let blocks = block.get("content").and_then(Value::as_array).into_iter().flatten();
+    let mut output = ToolOutput::default();
+    for block in blocks {
+        output.content.push(match text(block, "type") {
+            Some("image" | "audio") => Content::Media(media(block)?),
+            _ => Content::Text(text(block, "text").map_or_else(|| block.to_string(), Into::into)),
+        });
+    }
+    output.value = block.get("structuredContent").filter(|value| !value.is_null()).cloned();
+    let failed = block.get("isError").and_then(Value::as_bool).unwrap_or(false);
+    Ok(ToolResult::new(call, if failed { Err(ToolError::failed(output.as_text())) } else { Ok(output) }))
+}
+
+fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
+    let name = text(tool, "name").ok_or_else(|| no("name"))?;
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(good) {
+        return Err(Refusal::bad("a tool has a name that models do not take"));
+    }
+    let spec = ToolSpec::new(name, text(tool, "description").unwrap_or_default());
+    let schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
+    Ok(Arc::new(match schema {
+        Some(schema) => spec.with_input(schema),
+        None => spec,
+    }))
+}
+
+pub(super) fn sample_result(reply: &SampleReply) -> Value {
+    let block = |part: &Part| match part {
+        Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
+        Part::ToolCall(call) => {
+            let input = if call.args.is_object() { call.args.clone() } else { json!({}) };
+            Some(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}))
+        }
+        _ => None,
+    };
+    let mut blocks: Vec<Value> = reply.parts.iter().filter_map(block).collect();
+    // Servers of older versions know one block only.
+    let content = if blocks.len() == 1 { blocks.swap_remove(0) } else { Value::Array(blocks) };
+    let stopped = match &reply.finish {
+        Finish::Stop => "endTurn",
+        Finish::Length => "maxTokens",
+        Finish::ToolCalls => "toolUse",
+        _ => "other",
+    };
+    json!({"role": "assistant", "content": content, "model": reply.model, "stopReason": stopped})
+}
+
+pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
+    if params.to_string().len() > MOST_FORM {
+        return Err(Refusal::bad(format!("the request is larger than {MOST_FORM} bytes")));
+    }
+    let message = text(params, "message").unwrap_or_default();
+    match text(params, "mode") {
+        None | Some("form") => {
+            let schema = params.get("requestedSchema").ok_or_else(|| no("requestedSchema"))?;
+            let fields = schema.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+            if fields > MOST_FIELDS {
+                return Err(Refusal::bad(format!("the form has more than {MOST_FIELDS} fields")));
+            }
+            Ok(ElicitAsk::Form(ElicitForm::new(message, schema.clone())))
+        }
+        Some("url") => {
+            let url = text(params, "url").ok_or_else(|| no("url"))?;
+            let web = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
+            if !web || url.len() > LONGEST_URL || url.contains(|c: char| c.is_control() || c.is_whitespace())
+            {
+                return Err(Refusal::bad("`url` is no address that a person could be sent to"));
+            }
+            let id = text(params, "elicitationId").unwrap_or_default();
+            Ok(ElicitAsk::Url(ElicitUrl::new(message, url, id)))
+        }
+        Some(_) => Err(Refusal::bad("`mode` is unknown; there are `form` and `url`")),
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+fn no(key: &str) -> Refusal {
+    Refusal::bad(format!("there is no `{key}`, or it is of another kind"))
+}
+
+fn list<'a>(params: &'a Value, key: &str, most: usize) -> Result<&'a [Value], Refusal> {
+    let Some(value) = params.get(key).filter(|value| !value.is_null()) else { return Ok(&[]) };
+    let list = value.as_array().ok_or_else(|| no(key))?;
+    if list.len() > most {
+        return Err(Refusal::bad(format!("there are more than {most} of `{key}`")));
+    }
+    Ok(list)
+}
