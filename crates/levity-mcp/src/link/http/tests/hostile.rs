@@ -33,7 +33,8 @@ async fn check(act: impl Fn(&Request) -> Do + Send + Sync + 'static, kind: Error
 #[tokio::test]
 async fn a_connection_that_ends_before_the_answer() {
     check(|_| Do::Last(String::new()), ErrorKind::Closed, "ended before").await;
-    check(|_| Do::Last("HTTP/1.1 200 OK\r\ncontent-type: appli".into()), ErrorKind::Closed, "ended before").await;
+    check(|_| Do::Last("HTTP/1.1 200 OK\r\ncontent-type: appli".into()), ErrorKind::Closed, "ended before")
+        .await;
     let torn = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n{\"jsonrpc\"";
     check(move |_| Do::Last(torn.into()), ErrorKind::Closed, "ended before").await;
     check(|_| Do::Last(EVENTS.into()), ErrorKind::Closed, "ended before").await;
@@ -48,21 +49,40 @@ async fn an_answer_that_is_too_large() {
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let forever = chunk.clone();
     check(move |_| Do::Forever(chunked.into(), forever.clone()), ErrorKind::TooLarge, "max_message").await;
-    check(move |_| Do::Forever(format!("{EVENTS}data: "), "x".repeat(1 << 16)), ErrorKind::TooLarge, "max_message")
-        .await;
-    check(move |_| Do::Forever(EVENTS.into(), "data: x\n".repeat(1 << 12)), ErrorKind::TooLarge, "max_message").await;
+    check(
+        move |_| Do::Forever(format!("{EVENTS}data: "), "x".repeat(1 << 16)),
+        ErrorKind::TooLarge,
+        "max_message",
+    )
+    .await;
+    check(
+        move |_| Do::Forever(EVENTS.into(), "data: x\n".repeat(1 << 12)),
+        ErrorKind::TooLarge,
+        "max_message",
+    )
+    .await;
     // Even where it could be asked for again.
-    check(move |_| Do::Forever(format!("{EVENTS}id: 1\ndata: \n\ndata: "), "x".repeat(1 << 16)), ErrorKind::TooLarge, "")
-        .await;
+    check(
+        move |_| Do::Forever(format!("{EVENTS}id: 1\ndata: \n\ndata: "), "x".repeat(1 << 16)),
+        ErrorKind::TooLarge,
+        "",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn answers_that_are_none() {
     check(|_| Do::Say(answer("200 OK", "text/html", "<p>Hello")), ErrorKind::Protocol, "`text/html`").await;
-    check(|_| Do::Say("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()), ErrorKind::Protocol, "content type").await;
+    check(
+        |_| Do::Say("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()),
+        ErrorKind::Protocol,
+        "content type",
+    )
+    .await;
     check(|_| ok("<p>"), ErrorKind::Protocol, "no JSON-RPC").await;
     check(|_| ok(""), ErrorKind::Protocol, "no JSON-RPC").await;
-    check(|_| ok(r#"{"jsonrpc":"2.0","id":"other","result":{}}"#), ErrorKind::Protocol, "another request").await;
+    check(|_| ok(r#"{"jsonrpc":"2.0","id":"other","result":{}}"#), ErrorKind::Protocol, "another request")
+        .await;
     check(|_| Do::Say(answer("202 Accepted", "text/plain", "")), ErrorKind::Protocol, "no answer").await;
     check(|_| Do::Say(answer("204 No Content", "text/plain", "")), ErrorKind::Protocol, "no answer").await;
 }
@@ -81,8 +101,11 @@ async fn errors_by_status() {
 
 #[tokio::test]
 async fn an_error_in_the_protocols_words_is_passed_on_whatever_its_status_and_id() {
-    for (status, id) in [("400 Bad", "null"), ("200 OK", "null"), ("500 Oh", "\"server-error\""), ("404 Not", "7")] {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"no such thing"}}}}"#);
+    for (status, id) in
+        [("400 Bad", "null"), ("200 OK", "null"), ("500 Oh", "\"server-error\""), ("404 Not", "7")]
+    {
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"no such thing"}}}}"#);
         check(
             move |_| Do::Say(answer(status, "application/json; charset=utf-8", &body)),
             ErrorKind::Refused(-32042),
@@ -91,7 +114,8 @@ async fn an_error_in_the_protocols_words_is_passed_on_whatever_its_status_and_id
         .await;
     }
     let event = r#"data: {"jsonrpc":"2.0","error":{"code":-32042,"message":"no such thing"}}"#;
-    check(move |_| Do::Stall(format!("{EVENTS}{event}\n\n")), ErrorKind::Refused(-32042), "no such thing").await;
+    check(move |_| Do::Stall(format!("{EVENTS}{event}\n\n")), ErrorKind::Refused(-32042), "no such thing")
+        .await;
 }
 
 #[tokio::test]
@@ -167,16 +191,22 @@ async fn in_session(act: impl Fn(&Request) -> Do + Send + Sync + 'static) -> Raw
 async fn a_session_that_is_forgotten_is_begun_again_once() {
     for gone in [
         answer("404 Not Found", "text/plain", ""),
-        answer("400 Bad", "application/json", r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#),
+        answer(
+            "400 Bad",
+            "application/json",
+            r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#,
+        ),
     ] {
         let calls = AtomicUsize::new(0);
-        let server = in_session(move |request| match (request.method.as_str(), calls.fetch_add(1, Ordering::Relaxed)) {
-            ("GET", _) => {
-                calls.fetch_sub(1, Ordering::Relaxed);
-                Do::Say(answer("405 No", "text/plain", ""))
+        let server = in_session(move |request| {
+            match (request.method.as_str(), calls.fetch_add(1, Ordering::Relaxed)) {
+                ("GET", _) => {
+                    calls.fetch_sub(1, Ordering::Relaxed);
+                    Do::Say(answer("405 No", "text/plain", ""))
+                }
+                (_, 0) => Do::Say(gone.clone()),
+                _ => ok(&request.text("back")),
             }
-            (_, 0) => Do::Say(gone.clone()),
-            _ => ok(&request.text("back")),
         })
         .await;
         let client = Dial::to(server.url()).legacy().await;
@@ -191,23 +221,24 @@ async fn a_session_that_is_forgotten_is_begun_again_once() {
 async fn an_answer_is_picked_up_where_its_stream_was_closed_on_purpose() {
     let resumed = AtomicUsize::new(0);
     let id = std::sync::Mutex::new(json!(null));
-    let server = in_session(move |request| match (request.method.as_str(), request.header("last-event-id")) {
-        ("POST", _) => {
-            *id.lock().unwrap() = request.body["id"].clone();
-            Do::Last(format!("{EVENTS}id: e1\nretry: 20\ndata: \n\n"))
-        }
-        (_, Some("e1")) => match resumed.fetch_add(1, Ordering::Relaxed) {
-            // Once with nothing, once with the answer.
-            0 => Do::Last(EVENTS.into()),
-            _ => {
-                let result = json!({"content": [{"type": "text", "text": "late"}]});
-                let message = json!({"jsonrpc": "2.0", "id": *id.lock().unwrap(), "result": result});
-                Do::Stall(format!("{EVENTS}id: e2\ndata: {message}\n\n"))
+    let server =
+        in_session(move |request| match (request.method.as_str(), request.header("last-event-id")) {
+            ("POST", _) => {
+                *id.lock().unwrap() = request.body["id"].clone();
+                Do::Last(format!("{EVENTS}id: e1\nretry: 20\ndata: \n\n"))
             }
-        },
-        _ => Do::Say(answer("405 No", "text/plain", "")),
-    })
-    .await;
+            (_, Some("e1")) => match resumed.fetch_add(1, Ordering::Relaxed) {
+                // Once with nothing, once with the answer.
+                0 => Do::Last(EVENTS.into()),
+                _ => {
+                    let result = json!({"content": [{"type": "text", "text": "late"}]});
+                    let message = json!({"jsonrpc": "2.0", "id": *id.lock().unwrap(), "result": result});
+                    Do::Stall(format!("{EVENTS}id: e2\ndata: {message}\n\n"))
+                }
+            },
+            _ => Do::Say(answer("405 No", "text/plain", "")),
+        })
+        .await;
     let client = Dial::to(server.url()).legacy().await;
     assert_eq!(call(&client, "x", json!({})).await.unwrap(), "late");
     end(client).await;

@@ -38,7 +38,9 @@ impl Authorize for Tokens {
 async fn wants(token: &'static str) -> Raw {
     start(move |request| match request.header("authorization") {
         Some(login) if login == format!("bearer {token}") => ok(&request.text("in")),
-        _ => Do::Say("HTTP/1.1 401 No\r\nwww-authenticate: Bearer realm=\"x\"\r\ncontent-length: 0\r\n\r\n".into()),
+        _ => Do::Say(
+            "HTTP/1.1 401 No\r\nwww-authenticate: Bearer realm=\"x\"\r\ncontent-length: 0\r\n\r\n".into(),
+        ),
     })
     .await
 }

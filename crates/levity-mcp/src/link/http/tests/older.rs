@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use rmcp::service::ClientLifecycleMode;
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
 use super::raw::{Do, EVENTS, answer, start_all};
@@ -47,7 +47,10 @@ async fn talk(mut stream: TcpStream, to: broadcast::Sender<Option<String>>, says
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         if head.starts_with("GET /sse ") {
             let mut from = to.subscribe();
-            stream.write_all(format!("{EVENTS}event: endpoint\ndata: /post?id=1\n\n").as_bytes()).await.ok()?;
+            stream
+                .write_all(format!("{EVENTS}event: endpoint\ndata: /post?id=1\n\n").as_bytes())
+                .await
+                .ok()?;
             while let Some(event) = from.recv().await.ok()? {
                 stream.write_all(event.as_bytes()).await.ok()?;
             }
@@ -122,7 +125,8 @@ async fn the_end_of_the_stream_ends_every_call() {
         let client = dial(&server.url).await;
         let (one, two) = tokio::join!(call(&client, "x", json!({})), call(&client, "x", json!({})));
         for error in [one.unwrap_err(), two.unwrap_err()] {
-            let expected = matches!(error.kind(), ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1));
+            let expected =
+                matches!(error.kind(), ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1));
             assert!(expected, "{error}");
         }
         drop(client);
@@ -131,10 +135,9 @@ async fn the_end_of_the_stream_ends_every_call() {
 
 #[tokio::test]
 async fn an_error_without_an_id_belongs_to_the_only_call() {
-    let server = older(|_| {
-        Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into())
-    })
-    .await;
+    let server =
+        older(|_| Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into()))
+            .await;
     let client = dial(&server.url).await;
     assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));
     assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));

@@ -86,7 +86,8 @@ pub(super) async fn start(act: impl Fn(&Request) -> Do + Send + Sync + 'static) 
     start_all(move |request| match request.rpc() {
         "initialize" => {
             let info = json!({"name": "raw", "version": "1"});
-            let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
+            let result =
+                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
             ok(&request.result(result))
         }
         method if method.starts_with("notifications/") => Do::Say(answer("202 Accepted", "text/plain", "")),
