@@ -78,7 +78,8 @@ impl Namer {
                 return Some(name);
             }
             let tool: String = tool.chars().take(LONGEST).collect();
-            problems.push(format!("MCP server `{}` has two tools named `{tool}`; the first counts", self.server));
+            problems
+                .push(format!("MCP server `{}` has two tools named `{tool}`; the first counts", self.server));
             None
         };
         let names = tools.into_iter().map(name).collect();
