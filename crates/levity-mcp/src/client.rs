@@ -250,6 +250,10 @@ impl Client {
         let server = self.server.clone();
         match error {
             ServiceError::McpError(data) => {
+                #[cfg(feature = "http")]
+                if let Some(error) = crate::link::failure::read(&server, &data) {
+                    return error;
+                }
                 let kind = refusal_kind(data.code);
                 let words = cut(&data.message, MOST_WORDS);
                 Error::new(kind, server, format!("`{method}` failed: {words}"))

@@ -25,7 +25,7 @@ impl Servers {
 
 #[async_trait]
 impl ContextSource for ResourceContext {
-    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+    async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let blocks = self.places.iter().map(|(server, uri)| async move {
             let text = match self.servers.get(server) {
                 Some(found) => match found.read_content(uri).await {
@@ -36,6 +36,12 @@ impl ContextSource for ResourceContext {
             };
             ContextBlock::new(format!("{server}: {uri}"), text).lasting(Lasts::Run)
         });
-        Ok(futures_util::future::join_all(blocks).await)
+        let mut room = ask.budget;
+        let fit = |block: ContextBlock| {
+            let block = block.cut_to(room)?;
+            room = room.saturating_sub(block.tokens());
+            Some(block)
+        };
+        Ok(futures_util::future::join_all(blocks).await.into_iter().filter_map(fit).collect())
     }
 }

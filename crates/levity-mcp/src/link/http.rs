@@ -203,7 +203,7 @@ struct Backoff;
 
 impl SseRetryPolicy for Backoff {
     fn retry(&self, times: usize) -> Option<Duration> {
-        Some(Duration::from_millis(250 << times.min(7)))
+        Some(Duration::from_millis(100 << times.min(8)))
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use super::answer::{self, Taken};
 use super::call::{Ask, Caller};
 use super::events::Events;
+use super::pace::Timer;
 use super::stream::{Resumes, Stream, error_event, unasked};
 use crate::{Error, ErrorKind};
 
@@ -158,20 +159,19 @@ impl Client {
         ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         ask.repeatable = asked.repeatable;
         add_session(&mut ask, session)?;
-        if asked.id.is_some() {
-            ask.way = caller.pace().way(asked.kind);
-        }
-        let began = caller.world.now();
+        let is_call = asked.id.is_some() && asked.step == Step::Later;
+        let timer = is_call.then(|| Timer::start(caller, asked.kind));
+        ask.way = timer.map_or(ask.way, |timer| timer.way());
         let response = caller.send(&ask).await.map_err(failed)?;
-        let answer = match answer::take(caller, response, &asked, session.is_some()).await? {
-            Taken::Answer(answer) => answer,
-            Taken::Events(response, session) => self.follow(response, session, &asked).await?,
-        };
-        if asked.id.is_some() && asked.step == Step::Later {
-            let time = caller.world.now().since(began);
-            caller.pace().took(asked.kind, ask.way, time);
+        match answer::take(caller, response, &asked, session.is_some()).await? {
+            Taken::Answer(answer) => {
+                if let Some(timer) = timer {
+                    timer.stop(caller);
+                }
+                Ok(answer)
+            }
+            Taken::Events(response, session) => self.follow(response, session, &asked, timer).await,
         }
-        Ok(answer)
     }
 
     /// Takes an answer from events: at once where it comes at once, else as a stream.
@@ -180,6 +180,7 @@ impl Client {
         response: Response,
         session: Option<String>,
         asked: &Asked,
+        timer: Option<Timer>,
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let events = Events::new(self.0.caller.clone(), response);
         let Some(id) = asked.id.clone() else {
@@ -187,7 +188,7 @@ impl Client {
             self.drain(events);
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let mut stream = Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, id);
+        let mut stream = Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, id).timed(timer);
         let answer = match asked.step {
             Step::Later => {
                 let wait = self.0.caller.world.sleep(AT_ONCE);

@@ -9,6 +9,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use levity_core::Timestamp;
+
+use super::call::Caller;
+
 /// An answer that takes less than this has not been held back.
 const SLOW: Duration = Duration::from_millis(35);
 /// A new connection has to save this much to count as faster.
@@ -49,7 +53,7 @@ struct Kind {
 
 impl Pace {
     /// By which connection a request of this kind goes now.
-    pub(super) fn way(&self, kind: u64) -> Way {
+    fn way(&self, kind: u64) -> Way {
         let try_new =
             |kind: &Kind| kind.pause == 0 && (kind.slow >= IN_A_ROW || (kind.wins > 0 && kind.slow > 0));
         match self.new_for_good || self.kinds.get(&kind).is_some_and(try_new) {
@@ -59,7 +63,7 @@ impl Pace {
     }
 
     /// Takes in how long a request of this kind took to its answer.
-    pub(super) fn took(&mut self, kind: u64, way: Way, time: Duration) {
+    fn took(&mut self, kind: u64, way: Way, time: Duration) {
         if self.new_for_good {
             return;
         }
@@ -75,6 +79,30 @@ impl Pace {
             self.new_for_good = true;
             self.kinds = HashMap::new();
         }
+    }
+}
+
+/// Measures one request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer {
+    kind: u64,
+    way: Way,
+    began: Timestamp,
+}
+
+impl Timer {
+    /// A request of this kind begins.
+    pub(super) fn start(caller: &Caller, kind: u64) -> Self {
+        Self { kind, way: caller.pace().way(kind), began: caller.world.now() }
+    }
+
+    pub(super) fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Its answer is here.
+    pub(super) fn stop(self, caller: &Caller) {
+        caller.pace().took(self.kind, self.way, caller.world.now().since(self.began));
     }
 }
 

@@ -16,6 +16,7 @@ use super::answer::is_answer;
 use super::call::Caller;
 use super::decode;
 use super::events::Events;
+use super::pace::Timer;
 use super::parse::Event;
 use crate::link::failure;
 use crate::{Error, ErrorKind, Result};
@@ -69,6 +70,7 @@ pub(super) struct Stream {
     answered: bool,
     over: bool,
     failure: Option<Error>,
+    timer: Option<Timer>,
 }
 
 /// What an event was.
@@ -81,7 +83,19 @@ enum Read {
 impl Stream {
     pub(super) fn new(caller: Arc<Caller>, resumes: Arc<Resumes>, events: Events, id: RequestId) -> Self {
         let (last, times, ahead) = (None, 0, VecDeque::new());
-        Self { caller, resumes, events, id, last, times, ahead, answered: false, over: false, failure: None }
+        Self {
+            caller,
+            resumes,
+            events,
+            id,
+            last,
+            times,
+            ahead,
+            answered: false,
+            over: false,
+            failure: None,
+            timer: None,
+        }
     }
 
     /// It goes on after this event.
@@ -91,19 +105,30 @@ impl Stream {
         self
     }
 
+    /// The time to its answer is wanted.
+    pub(super) fn timed(mut self, timer: Option<Timer>) -> Self {
+        self.timer = timer;
+        self
+    }
+
     pub(super) fn into_events(self) -> Events {
         self.events
     }
 
-    /// The answer, if it is the first thing to come; anything else is kept for later. Dropping the future loses nothing.
+    /// The answer, if it is the first message to come; anything else is kept for later. Dropping the future loses nothing.
     pub(super) async fn first(&mut self) -> Option<ServerJsonRpcMessage> {
-        match self.read().await {
-            Read::Answer(message) => Some(message),
-            Read::Other(sse) => {
-                self.ahead.push_back(sse);
-                None
+        loop {
+            match self.read().await {
+                Read::Answer(message) => return Some(message),
+                Read::Other(sse) => {
+                    let is_message = sse.data.is_some();
+                    self.ahead.push_back(sse);
+                    if is_message {
+                        return None;
+                    }
+                }
+                Read::End => return None,
             }
-            Read::End => None,
         }
     }
 
@@ -164,6 +189,9 @@ impl Stream {
         };
         if !self.answered && is_answer(&mut message, &self.id) {
             self.answered = true;
+            if let Some(timer) = self.timer.take() {
+                timer.stop(&self.caller);
+            }
             return Read::Answer(message);
         }
         Read::Other(event_of(&message, Some(event)))

@@ -3,8 +3,8 @@
 mod hostile;
 mod login;
 mod older;
-mod peers;
 mod raw;
+#[path = "../../../tests/it/http/server.rs"]
 mod server;
 mod whole;
 
@@ -19,9 +19,10 @@ use rmcp::{RoleClient, ServiceError};
 use serde_json::Value;
 
 use super::{Limits, Link, open};
+use crate::config::{self, ServerConfig, Transport};
 use crate::link::authorize::Authorize;
 use crate::link::failure;
-use crate::{Error, Result, config};
+use crate::{Error, Result};
 
 type Client = RunningService<RoleClient, ClientConfig>;
 
@@ -44,10 +45,11 @@ impl Dial {
     }
 
     pub(crate) fn parts(&self) -> (config::Http, Limits, Arc<dyn World>) {
-        let headers = self.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let connect = Duration::from_secs(5);
-        let limits = Limits { connect, max_message: self.max_message, max_concurrent: 64 };
-        (config::Http { url: self.url.clone(), headers }, limits, Arc::new(SystemWorld))
+        let config = ServerConfig::http("test", &self.url).max_message(self.max_message).max_concurrent(64);
+        let config = self.headers.iter().fold(config, |config, (name, value)| config.header(*name, value));
+        let limits = Limits::of(&config);
+        let Transport::Http(http) = config.transport else { unreachable!() };
+        (http, limits, Arc::new(SystemWorld))
     }
 
     pub(crate) fn open(&self) -> Result<Link> {
@@ -70,11 +72,6 @@ impl Dial {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         let mode = ClientLifecycleMode::Discover { preferred_versions };
         within(connect(self.open().unwrap(), mode)).await.unwrap()
-    }
-
-    /// Asks for the newer form and takes the older one where that is refused.
-    pub(crate) async fn either(&self) -> Client {
-        within(connect(self.open().unwrap(), auto())).await.unwrap()
     }
 }
 

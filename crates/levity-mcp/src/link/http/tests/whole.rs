@@ -77,7 +77,7 @@ async fn a_server_started_again_between_calls_goes_on_being_used() {
     let client = Dial::to(server.url()).legacy().await;
     works(&client).await;
     let port = server.address.port();
-    drop(server);
+    server.stop().await;
     let error = call(&client, "echo", json!({})).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed), "{error}");
     let _again = start(Setup { port, ..Setup::default() }).await;
@@ -95,7 +95,7 @@ async fn a_server_that_ends_during_a_call_gives_an_error_and_is_used_again() {
         let port = server.address.port();
         let (error, ()) = tokio::join!(call(&client, "never", json!({})), async {
             tokio::time::sleep(std::time::Duration::from_millis(150)).await;
-            drop(server);
+            server.stop().await;
         });
         let error = error.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed), "{error:?}");

@@ -2,15 +2,16 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerInfo, Tool,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -22,11 +23,11 @@ use tokio::task::JoinSet;
 
 /// What the server's tools do.
 #[derive(Clone, Default)]
-pub(super) struct Tools;
+pub struct Tools;
 
 impl ServerHandler for Tools {
-    fn get_info(&self) -> ServerInfo {
-        ServerInfo::new(ServerCapabilities::builder().enable_tools().build())
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("test", "1"))
     }
 
@@ -62,11 +63,11 @@ impl ServerHandler for Tools {
 
 /// How a server is set up.
 #[derive(Clone, Copy)]
-pub(super) struct Setup {
-    pub(super) sessions: bool,
-    pub(super) json: bool,
-    pub(super) nodelay: bool,
-    pub(super) port: u16,
+pub struct Setup {
+    pub sessions: bool,
+    pub json: bool,
+    pub nodelay: bool,
+    pub port: u16,
 }
 
 impl Default for Setup {
@@ -75,35 +76,44 @@ impl Default for Setup {
     }
 }
 
-/// A server; it is gone, with its connections, when this is dropped.
-pub(super) struct Server {
-    pub(super) address: SocketAddr,
-    pub(super) connections: Arc<AtomicUsize>,
-    _task: JoinSet<()>,
+/// A server; it goes, with its connections, when this is dropped.
+pub struct Server {
+    pub address: SocketAddr,
+    pub connections: Arc<AtomicUsize>,
+    listens: JoinSet<()>,
+    open: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl Server {
-    pub(super) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
+    }
+
+    /// Ends it; nothing is answered any more after that.
+    pub async fn stop(mut self) {
+        self.listens.shutdown().await;
+        let mut open = std::mem::take(&mut *self.open.lock().unwrap());
+        open.shutdown().await;
     }
 }
 
-pub(super) async fn start(setup: Setup) -> Server {
+pub async fn start(setup: Setup) -> Server {
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = setup.sessions;
     config.json_response = setup.json;
     let service = StreamableHttpService::new(|| Ok(Tools), Arc::new(LocalSessionManager::default()), config);
     let listener = TcpListener::bind(("127.0.0.1", setup.port)).await.unwrap();
     let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-    let (mut task, counter) = (JoinSet::new(), connections.clone());
-    task.spawn(async move {
-        let mut open = JoinSet::new();
+    let (mut listens, counter) = (JoinSet::new(), connections.clone());
+    let open = Arc::new(Mutex::new(JoinSet::new()));
+    let talks = open.clone();
+    listens.spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(setup.nodelay).unwrap();
             counter.fetch_add(1, Ordering::Relaxed);
             let service = service.clone();
-            open.spawn(async move {
+            talks.lock().unwrap().spawn(async move {
                 let answer = service_fn(|request| {
                     let service = service.clone();
                     async move { Ok::<_, Infallible>(service.handle(request).await) }
@@ -114,5 +124,5 @@ pub(super) async fn start(setup: Setup) -> Server {
             });
         }
     });
-    Server { address, connections, _task: task }
+    Server { address, connections, listens, open }
 }

@@ -1,0 +1,78 @@
+//! Servers that are reached by HTTP.
+
+mod peers;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{Tool, ToolCx, ToolError, ToolSource};
+use levity_mcp::{ServerConfig, Servers, Wait};
+use serde_json::{Value, json};
+
+use self::server::{Setup, start};
+use crate::fixture::world;
+
+/// Fails instead of hanging.
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it hangs")
+}
+
+async fn open(config: ServerConfig) -> Servers {
+    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let status = within(servers.wait(Wait::All)).await;
+    assert!(status[0].state.is_ready(), "{status:?}");
+    servers
+}
+
+fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
+    let tools = servers.tools();
+    tools.iter().find(|tool| tool.spec().name == format!("mcp_it_{name}")).expect("no such tool").clone()
+}
+
+async fn call(servers: &Servers, name: &str, args: Value) -> Result<String, ToolError> {
+    let out = within(tool(servers, name).call(args, &ToolCx::detached())).await?;
+    Ok(out.as_text().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tools_of_a_server_are_called() {
+    for sessions in [true, false] {
+        let server = start(Setup { sessions, json: !sessions, ..Setup::default() }).await;
+        let servers = open(ServerConfig::http("it", server.url())).await;
+        for name in ["echo", "slow", "progress"] {
+            assert_eq!(call(&servers, name, json!({"text": name})).await.unwrap(), name);
+        }
+        within(servers.stop()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_away_is_used_again() {
+    let server = start(Setup::default()).await;
+    let servers = open(ServerConfig::http("it", server.url())).await;
+    let port = server.address.port();
+    server.stop().await;
+    let error = call(&servers, "echo", json!({"text": "x"})).await.unwrap_err();
+    assert!(error.to_string().contains("server `it`: "), "{error}");
+    let _again = start(Setup { port, ..Setup::default() }).await;
+    within(async {
+        while call(&servers, "echo", json!({"text": "x"})).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    within(servers.stop()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_says_so() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let config = ServerConfig::http("it", format!("http://{free}/mcp?key=secret"));
+    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let status = within(servers.wait(Wait::All)).await;
+    let text = format!("{status:?}");
+    assert!(text.contains("cannot be reached: Connection refused"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    within(servers.stop()).await;
+}
