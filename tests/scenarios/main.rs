@@ -23,6 +23,7 @@ mod resume;
 mod stops;
 mod strategies;
 mod support;
+mod tool_search;
 mod typed;
 mod upgrade;
 mod wait;

@@ -44,18 +44,33 @@ pub struct ModelCall {
     /// Whether the tool by which earlier results are read is among them: there is something to read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads: bool,
+    /// The tools that the conversation has found or called, in that order: where only some of the tools are offered,
+    /// these are among them.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub found: Arc<[Arc<str>]>,
+}
+
+fn is_empty(names: &Arc<[Arc<str>]>) -> bool {
+    names.is_empty()
 }
 
 impl ModelCall {
     /// A call of a model.
     pub fn new(slot: impl Into<Arc<str>>, request: Request, offer: Offer) -> Self {
-        Self { slot: slot.into(), request, offer, reads: false }
+        Self { slot: slot.into(), request, offer, reads: false, found: Arc::default() }
     }
 
     /// Says whether there are earlier results to read.
     #[must_use]
     pub fn with_reads(mut self, reads: bool) -> Self {
         self.reads = reads;
+        self
+    }
+
+    /// Says which tools the conversation has found or called.
+    #[must_use]
+    pub fn with_found(mut self, found: Arc<[Arc<str>]>) -> Self {
+        self.found = found;
         self
     }
 }

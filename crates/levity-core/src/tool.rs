@@ -126,6 +126,12 @@ pub trait ToolSource: Send + Sync {
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
+    /// Which part of the source a tool is from, where the source has parts: the server, for one that has the tools of
+    /// several. Costs are told apart by it, and models are told what there is to search.
+    fn part(&self, tool: &str) -> Option<String> {
+        let _ = tool;
+        None
+    }
 }
 
 /// What a model is told about a tool, and what the dispatcher holds it to.

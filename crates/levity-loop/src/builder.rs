@@ -42,6 +42,7 @@ pub struct AgentBuilder {
     model_timeout: Duration,
     max_output: Option<usize>,
     max_concurrent: Option<usize>,
+    search_above: Option<usize>,
     audit: bool,
     memory: Option<Keeps>,
     window: Option<Window>,
@@ -58,6 +59,8 @@ impl AgentBuilder {
     pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(600);
     /// How many tokens of context the sources may give: 8,000.
     pub const DEFAULT_CONTEXT_BUDGET: usize = 8_000;
+    /// With more tools than this, those of sources are searched: 40.
+    pub const DEFAULT_SEARCH_ABOVE: usize = 40;
 
     pub(crate) fn new(model: Arc<dyn Model>) -> Self {
         Self {
@@ -79,6 +82,7 @@ impl AgentBuilder {
             model_timeout: Self::DEFAULT_MODEL_TIMEOUT,
             max_output: None,
             max_concurrent: None,
+            search_above: Some(Self::DEFAULT_SEARCH_ABOVE),
             audit: cfg!(feature = "audit"),
             memory: None,
             window: None,
@@ -125,6 +129,20 @@ impl AgentBuilder {
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.tool_count += 1;
         self.tools = self.tools.source(Arc::new(source));
+        self
+    }
+
+    /// With more tools than this, the model is not told of all of them in every request: it is told of those that were added one by
+    /// one, and finds those of [sources](Self::source) by a tool `find_tools`. What it has found or called is offered from
+    /// then on. [`DEFAULT_SEARCH_ABOVE`](Self::DEFAULT_SEARCH_ABOVE) by default.
+    pub fn tool_search(mut self, above: usize) -> Self {
+        self.search_above = Some(above);
+        self
+    }
+
+    /// Tells the model of all tools in every request, however many there are.
+    pub fn without_tool_search(mut self) -> Self {
+        self.search_above = None;
         self
     }
 
@@ -427,9 +445,13 @@ impl AgentBuilder {
         if let Some(calls) = self.max_concurrent {
             tools = tools.max_concurrent(calls);
         }
+        if let Some(above) = self.search_above {
+            tools = tools.tool_search(above);
+        }
         let tools = tools.build()?;
+        self.spec.finder = tools.finder();
         self.spec.tool_tokens =
-            tools.specs().iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
+            tools.offer(&[]).iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
         self.spec.reader = tools.reader();
         self.spec.max_piece = tools.max_output() - reads::MARKER;
         let executor = Arc::new_cyclic(|me| AgentExecutor {

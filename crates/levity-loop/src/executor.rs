@@ -60,10 +60,10 @@ pub(crate) struct AgentExecutor {
 type Specs = Arc<[Arc<ToolSpec>]>;
 
 /// What was worked out lately, the newest last. Runs that read earlier results are offered one tool more than the
-/// others, and each model counts in its own way: so a few are kept.
+/// others, each may have found other tools, and each model counts in its own way: so some are kept.
 struct Lately<K, V>(Mutex<Vec<(K, V)>>);
 
-const LATELY: usize = 4;
+const LATELY: usize = 16;
 
 impl<K, V> Default for Lately<K, V> {
     fn default() -> Self {
@@ -73,33 +73,57 @@ impl<K, V> Default for Lately<K, V> {
 
 impl<K, V: Clone> Lately<K, V> {
     fn find(&self, is_it: impl Fn(&K) -> bool, make: impl FnOnce() -> (K, V)) -> V {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, value)) = known.iter().find(|(key, _)| is_it(key)) {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, value)) = lock().iter().find(|(key, _)| is_it(key)) {
             return value.clone();
         }
+        // Models and sources of tools are foreign code, so no lock is held while they are asked.
+        let (key, value) = make();
+        let mut known = lock();
         if known.len() >= LATELY {
             known.remove(0);
         }
-        let (key, value) = make();
         known.push((key, value.clone()));
         value
     }
 }
 
-/// The tools of the agent with the one that reads earlier results, put together only when they change.
+/// The tools that the model is told of: of which all are made, what the conversation has found, and whether there is
+/// something to read. They are put together only when that changes.
 #[derive(Default)]
-pub(crate) struct Offered(Lately<Specs, Specs>);
+pub(crate) struct Offered(Lately<(Specs, Found, bool), Specs>);
+
+type Found = Arc<[Arc<str>]>;
 
 impl Offered {
-    fn with_reader(&self, specs: &Specs, reader: &str) -> Specs {
-        let join = || {
-            // The name may have been taken by a source of tools since; the loop answers to it.
-            let others = specs.iter().filter(|spec| spec.name != reader).cloned();
-            let all: Specs = others.chain([Arc::new(reads::spec(reader))]).collect();
-            (specs.clone(), all)
+    fn of(&self, tools: &Dispatcher, found: &Found, reads: bool) -> Specs {
+        let all = tools.specs();
+        if tools.finder().is_none() && !reads {
+            return all;
+        }
+        let is_it = |(specs, names, read): &(Specs, Found, bool)| {
+            Arc::ptr_eq(specs, &all) && *read == reads && (Arc::ptr_eq(names, found) || names == found)
         };
-        self.0.find(|known| Arc::ptr_eq(known, specs), join)
+        self.0.find(is_it, || {
+            let offer = tools.offer(found);
+            let offer = if reads { with_reader(&offer, tools, found) } else { offer };
+            ((all.clone(), found.clone(), reads), offer)
+        })
     }
+}
+
+/// The tools with the one that reads earlier results: behind those that were found before there was anything to read.
+fn with_reader(offer: &Specs, tools: &Dispatcher, found: &Found) -> Specs {
+    let reader = tools.reader();
+    // The name may have been taken by a source of tools since; the loop answers to it.
+    let others =
+        |specs: &Specs| -> Vec<_> { specs.iter().filter(|spec| spec.name != reader).cloned().collect() };
+    let mut all = others(offer);
+    let place = found.iter().position(|name| **name == *reader);
+    let before = place.and_then(|place| found.get(..place)).map(|found| others(&tools.offer(found)).len());
+    let at = before.unwrap_or(all.len()).min(all.len());
+    all.insert(at, Arc::new(reads::spec(reader)));
+    all.into()
 }
 
 /// The fingerprint of the tools on offer, made anew only when they change.
@@ -144,7 +168,7 @@ impl AgentExecutor {
             if call.offer == Offer::None {
                 request.tool_choice = ToolChoice::None;
             }
-            let tools = self.specs(call.reads);
+            let tools = self.specs(call.reads, &call.found);
             request.tools = self.fitting(&**model, &call.slot, &request, cx.max_input, tools);
         }
         if !model.card().abilities.output_schema {
@@ -170,10 +194,9 @@ impl AgentExecutor {
         })
     }
 
-    /// The tools of the agent, with the one that reads earlier results if there are any to read.
-    fn specs(&self, reads: bool) -> Specs {
-        let specs = self.tools.specs();
-        if reads { self.offered.with_reader(&specs, self.tools.reader()) } else { specs }
+    /// The tools that the model is told of.
+    fn specs(&self, reads: bool, found: &Found) -> Specs {
+        self.offered.of(&self.tools, found, reads)
     }
 
     /// The most tokens that a request can be with these tools, when it is so many without them.
@@ -241,7 +264,7 @@ impl Executor for AgentExecutor {
     fn prepare(&self, effect: &Effect) -> Prepared {
         match effect {
             Effect::Model(call) if call.offer == Offer::All => {
-                let digest = self.digest.of(&self.specs(call.reads));
+                let digest = self.digest.of(&self.specs(call.reads, &call.found));
                 Prepared::new(EffectClass::ReadOnly).with_input("tools", digest)
             }
             Effect::Tool(run) => {
@@ -272,8 +295,8 @@ impl Executor for AgentExecutor {
         };
         let mut worst = model.worst(&call.request);
         if names_tools(call.offer, &call.request) {
-            worst.input =
-                self.most(&**model, &call.slot, &call.request, worst.input, &self.specs(call.reads));
+            let tools = self.specs(call.reads, &call.found);
+            worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &tools);
         }
         Some(worst)
     }

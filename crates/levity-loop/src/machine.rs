@@ -13,6 +13,7 @@ use serde_json::Value;
 
 mod act;
 mod end;
+mod found;
 mod observe;
 mod plan;
 mod read;
@@ -102,6 +103,9 @@ struct State {
     /// Whether there are earlier results to read, so that the tool for it is offered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     reads: bool,
+    /// The tools that the conversation has found or called, in that order.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    found: Arc<[Arc<str>]>,
     /// How many bytes of them are read at a time; what the agent has now, if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_piece: Option<usize>,
@@ -155,7 +159,7 @@ impl AgentMachine {
             system,
             output: output.as_ref().map(|output| output.schema.clone()),
             typed: output.as_ref().is_some_and(OutputCheck::is_typed),
-            reads: past.history.kept() > 0,
+            reads: false,
             history: past.history,
             shown: Box::new(Shown::new(
                 window,
@@ -180,6 +184,7 @@ impl AgentMachine {
             enough: false,
             announced: false,
             offered: false,
+            found: Arc::default(),
             max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
@@ -190,6 +195,9 @@ impl AgentMachine {
             ending: None,
         };
         let mut machine = Self::with_state(spec, output, state, past.hold);
+        if machine.state.history.kept() > 0 {
+            machine.may_read();
+        }
         machine.task_begins();
         machine
     }
@@ -202,6 +210,9 @@ impl AgentMachine {
     ) -> Self {
         let mut machine = Self { spec, output, state, hold };
         machine.show_summary();
+        if machine.state.found.is_empty() {
+            machine.look(0);
+        }
         machine
     }
 
@@ -324,6 +335,7 @@ impl AgentMachine {
     fn close(&mut self, exchange: Exchange, unanswered: &ToolError) {
         let from = self.state.history.len();
         self.state.history.close(exchange, unanswered);
+        self.look(from);
         self.show_more(from);
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct AgentSpec {
     pub(crate) reader: &'static str,
     /// How many bytes of a result it reads at a time.
     pub(crate) max_piece: usize,
+    /// What the tool that finds others is called, where not all are offered.
+    pub(crate) finder: Option<&'static str>,
 }
 
 impl AgentSpec {
@@ -87,6 +89,7 @@ impl Default for AgentSpec {
             tool_tokens: 0,
             reader: reads::OWN,
             max_piece: 32 << 10,
+            finder: None,
             when_low: Low::default(),
         }
     }

@@ -15,3 +15,6 @@ pub(crate) use output::{output, output_of_json};
 pub(crate) use prompt::{message, resource};
 pub(crate) use raw::tool;
 pub(crate) use spec::{Kept, Tasks, spec};
+
+#[cfg(test)]
+mod peers;

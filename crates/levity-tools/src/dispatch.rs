@@ -21,6 +21,7 @@ pub use builder::DispatcherBuilder;
 mod attempt;
 mod backoff;
 mod builder;
+mod find;
 mod output;
 mod turns;
 
@@ -53,6 +54,7 @@ struct Inner {
     max_media: usize,
     slots: Semaphore,
     reader: &'static str,
+    search: Option<find::Search>,
 }
 
 impl Dispatcher {
@@ -65,6 +67,9 @@ impl Dispatcher {
     ///
     /// Dropping the future cancels the call.
     pub async fn dispatch(&self, call: &ToolCall, approved: bool, cx: CallCx) -> Dispatched {
+        if self.finds(&call.name) {
+            return Dispatched::Done(ToolResult::new(call, self.find_tools(call)));
+        }
         let outcome = match self.perform(call, approved, &cx).await {
             Ok(output) => Ok(output),
             Err(Stop::Failed(error)) => Err(error),
@@ -94,18 +99,22 @@ impl Dispatcher {
 
     /// What a second call of the tool would do; for an unknown tool the most careful guess.
     pub fn class(&self, name: &str) -> EffectClass {
+        if self.finds(name) {
+            return EffectClass::ReadOnly;
+        }
         self.find(name).map(|entry| entry.spec.hints.class).unwrap_or_default()
     }
 
     /// Whether the tool may not run beside other calls of its turn.
     pub fn runs_alone(&self, name: &str) -> bool {
-        self.find(name).is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
+        !self.finds(name) && self.find(name).is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
     }
 
     /// What policy says of a call, before anything is done about it. A call that could not be made anyway
     /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it.
     pub fn verdict(&self, call: &ToolCall) -> Verdict {
-        let Some(entry) = self.find(&call.name) else { return Verdict::Allow };
+        let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
+        let Some(entry) = entry else { return Verdict::Allow };
         match self.judge(&entry, &call.args) {
             Verdict::Allow => Verdict::Allow,
             _ if arguments(&entry, call).is_err() => Verdict::Allow,
@@ -152,6 +161,8 @@ impl Dispatcher {
         let specs = self.specs();
         if (1..=FEW).contains(&specs.len()) {
             text += &format!("\nthe tools are {}", quoted(specs.iter().map(|spec| &*spec.name)));
+        } else if let Some(finder) = self.finder() {
+            text += &format!("\nlook for one with `{finder}`");
         }
         ToolError::new(ToolErrorKind::NotFound, text)
     }

@@ -13,10 +13,26 @@ pub(crate) struct Entry {
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) input: Arc<ToolSchema>,
     pub(crate) output: Option<Arc<ToolSchema>>,
+    /// Why its outputs are not checked, though it has a schema for them.
+    pub(crate) flaw: Option<Error>,
 }
 
 impl Entry {
+    /// # Errors
+    /// When the tool has an impossible name or schema.
     pub(crate) fn new(tool: Arc<dyn Tool>) -> Result<Self, Error> {
+        let entry = Self::lenient(tool)?;
+        match entry.flaw {
+            Some(flaw) => Err(flaw),
+            None => Ok(entry),
+        }
+    }
+
+    /// An entry for a tool of somebody else's: a schema of its outputs that cannot be used is no reason to do without the tool.
+    ///
+    /// # Errors
+    /// When the tool has an impossible name or input schema.
+    pub(crate) fn lenient(tool: Arc<dyn Tool>) -> Result<Self, Error> {
         let spec = Arc::new(tool.spec().clone());
         let name = &*spec.name;
         if !is_name(name) {
@@ -26,13 +42,22 @@ impl Entry {
             return Err(Error::NotAnObject(name.into()));
         }
         let input = Arc::new(ToolSchema::input(&spec)?);
-        let output = ToolSchema::output(&spec)?.map(Arc::new);
-        Ok(Self { tool, spec, input, output })
+        let (output, flaw) = match ToolSchema::output(&spec) {
+            Ok(output) => (output.map(Arc::new), None),
+            Err(flaw) => (None, Some(flaw)),
+        };
+        Ok(Self { tool, spec, input, output, flaw })
     }
 
     /// An entry for a tool of the same spec, with nothing compiled again.
     pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Self {
-        Self { tool, spec: self.spec.clone(), input: self.input.clone(), output: self.output.clone() }
+        Self {
+            tool,
+            spec: self.spec.clone(),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            flaw: self.flaw.clone(),
+        }
     }
 }
 

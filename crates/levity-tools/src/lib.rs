@@ -93,5 +93,5 @@ pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
-pub use registry::{Problem, Registry, RegistryBuilder};
+pub use registry::{Cost, Problem, Registry, RegistryBuilder};
 pub use schema::{Schema, SchemaError};

@@ -2,13 +2,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{LinkedTool, Tool, ToolSource, ToolSpec, Toolbox};
+use levity_core::{LinkedTool, Tool, ToolSource, ToolSpec, Toolbox, estimate_tokens};
 
 use crate::entry::{Entry, Renamed};
 use crate::error::Error;
 use crate::folder::FolderTools;
 use crate::registry::snapshot::Snapshot;
 
+mod search;
 mod snapshot;
 mod suggest;
 
@@ -90,6 +91,49 @@ impl Registry {
         self.snapshot().problems.clone()
     }
 
+    /// The tools of sources that fit a question in words best, the best first.
+    ///
+    /// Names count most, then names of arguments, then descriptions; `readFile`, `read_file` and "read files" are the same
+    /// words. Tools that were added one by one are not among them: models are told of those anyway.
+    pub fn find(&self, query: &str, limit: usize) -> Vec<Arc<ToolSpec>> {
+        let snapshot = self.snapshot();
+        let best = snapshot.index().best(query, limit);
+        best.into_iter().filter_map(|at| snapshot.source_specs().get(at).cloned()).collect()
+    }
+
+    /// About how many tokens a model is told for the tools of each source, or of each of its parts, as often as it is called.
+    pub fn cost(&self) -> Vec<Cost> {
+        let snapshot = self.snapshot();
+        let cost = |(source, specs): (&str, &[Arc<ToolSpec>])| Cost {
+            source: source.to_owned(),
+            tools: specs.len(),
+            tokens: specs.iter().map(|spec| tokens(spec)).sum(),
+        };
+        snapshot.parts().map(cost).collect()
+    }
+
+    /// How many tools there are, and how many of them are of sources.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let snapshot = self.snapshot();
+        (snapshot.specs.len(), snapshot.source_specs().len())
+    }
+
+    /// Whether tools may come from somewhere.
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.0.sources.is_empty()
+    }
+
+    /// The tools that never change.
+    pub(crate) fn fixed(&self) -> Vec<Arc<ToolSpec>> {
+        self.snapshot().fixed_specs().to_vec()
+    }
+
+    /// The tool of this name, if it is one of a source's.
+    pub(crate) fn from_source(&self, name: &str) -> Option<Arc<ToolSpec>> {
+        let snapshot = self.snapshot();
+        snapshot.get(name).filter(|_| snapshot.is_from_source(name)).map(|entry| entry.spec.clone())
+    }
+
     pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry>> {
         self.snapshot().get(name).cloned()
     }
@@ -122,6 +166,32 @@ impl fmt::Debug for Registry {
         let specs = self.specs();
         f.debug_tuple("Registry").field(&specs.iter().map(|spec| &spec.name).collect::<Vec<_>>()).finish()
     }
+}
+
+/// What the tools of a source, or of a part of one, cost.
+///
+/// ```
+/// # use levity_tools::Registry;
+/// let registry = Registry::builder().build()?;
+/// let all: u64 = registry.cost().iter().map(|cost| cost.tokens).sum();
+/// assert_eq!(all, 0);
+/// # Ok::<(), levity_tools::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// The source, or the part of it: a server.
+    pub source: String,
+    /// How many tools it has.
+    pub tools: usize,
+    /// About how many tokens their names, descriptions and input schemas are.
+    pub tokens: u64,
+}
+
+/// About how many tokens a model is told for a tool.
+pub(crate) fn tokens(spec: &ToolSpec) -> u64 {
+    let schema = estimate_tokens(&spec.input.to_string());
+    estimate_tokens(&spec.name) + estimate_tokens(&spec.description) + schema
 }
 
 /// A tool of a source that was left out, or something else that its source has to say; the others are there.

@@ -50,6 +50,7 @@ impl AgentMachine {
         }
         let slot = self.slot("main");
         let call = ModelCall::new(slot, request, offer).with_reads(self.state.reads);
+        let call = call.with_found(self.state.found.clone());
         self.want(Waiting::Reply, |_| Effect::Model(call), step);
     }
 

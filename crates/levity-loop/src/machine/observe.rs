@@ -22,7 +22,7 @@ impl AgentMachine {
         let _ = exchange.answer(result);
         let is_complete = exchange.is_complete();
         if is_long {
-            self.state.reads = true;
+            self.may_read();
             self.bound_kept();
         }
         if is_complete {

@@ -50,6 +50,7 @@ impl AgentMachine {
         let (slot, mut request) = (self.slot(slot), self.request());
         request = request.with_message(Message::system(prompt));
         let call = ModelCall::new(slot, request, Offer::None).with_reads(self.state.reads);
+        let call = call.with_found(self.state.found.clone());
         self.want(waiting, |_| Effect::Model(call), step);
     }
 

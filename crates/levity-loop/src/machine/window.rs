@@ -291,7 +291,9 @@ impl AgentMachine {
         let folded = view.start().saturating_sub(self.state.shown.view.start());
         let shortened = view.shortened().saturating_sub(self.state.shown.view.shortened());
         // What is shown shorter can be read.
-        self.state.reads |= view.shortened() > 0;
+        if view.shortened() > 0 {
+            self.may_read();
+        }
         self.state.shown.view = view;
         self.show_anew();
         let mut compacted = Compacted::default();

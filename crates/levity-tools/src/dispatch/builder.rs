@@ -6,6 +6,7 @@ use levity_core::World;
 use tokio::sync::Semaphore;
 
 use super::backoff::Backoff;
+use super::find::Search;
 use super::{Dispatcher, Inner, READERS};
 use crate::error::Error;
 use crate::policy::Policy;
@@ -26,6 +27,7 @@ pub struct DispatcherBuilder {
     max_output: usize,
     max_media: usize,
     max_concurrent: usize,
+    search_above: Option<usize>,
 }
 
 impl DispatcherBuilder {
@@ -40,6 +42,7 @@ impl DispatcherBuilder {
             max_output: 32 << 10,
             max_media: 10 << 20,
             max_concurrent: 1024,
+            search_above: None,
         }
     }
 
@@ -94,6 +97,13 @@ impl DispatcherBuilder {
         self
     }
 
+    /// With more tools than this, models are told only of those that were added one by one, and find those of sources by a tool
+    /// `find_tools`; see [`Dispatcher::offer`]. They are told of all by default.
+    pub fn tool_search(mut self, above: usize) -> Self {
+        self.search_above = Some(above);
+        self
+    }
+
     /// Makes the dispatcher.
     ///
     /// # Errors
@@ -105,6 +115,7 @@ impl DispatcherBuilder {
         let taken = self.registry.specs().iter().any(|spec| spec.name == READERS[0]);
         Ok(Dispatcher(Arc::new(Inner {
             reader: READERS[usize::from(taken)],
+            search: Search::new(self.search_above, &self.registry),
             slots: Semaphore::new(self.max_concurrent.min(Semaphore::MAX_PERMITS)),
             registry: self.registry,
             world: self.world,
@@ -129,6 +140,7 @@ impl fmt::Debug for DispatcherBuilder {
             .field("max_output", &self.max_output)
             .field("max_media", &self.max_media)
             .field("max_concurrent", &self.max_concurrent)
+            .field("search_above", &self.search_above)
             .finish_non_exhaustive()
     }
 }

@@ -1,9 +1,12 @@
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::error::Error as _;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use levity_core::{Tool, ToolSource, ToolSpec};
 
 use super::Problem;
+use super::search::Index;
 use crate::entry::Entry;
 use crate::error::Error;
 
@@ -15,6 +18,12 @@ pub(super) struct Snapshot {
     pub(super) specs: Arc<[Arc<ToolSpec>]>,
     pub(super) problems: Vec<Problem>,
     versions: Vec<u64>,
+    /// How many of the tools never change; they are the first.
+    fixed: usize,
+    /// Where the others are from.
+    parts: Vec<(String, Range<usize>)>,
+    /// The others, to be searched.
+    index: OnceLock<Index>,
 }
 
 impl Snapshot {
@@ -24,27 +33,78 @@ impl Snapshot {
         for tool in tools {
             snapshot.add(Entry::new(tool)?)?;
         }
+        snapshot.fixed = snapshot.entries.len();
         snapshot.specs = snapshot.entries.iter().map(|entry| entry.spec.clone()).collect();
         Ok(snapshot)
     }
 
     /// The fixed tools and what the sources have now; what `last` has compiled is not compiled again.
     pub(super) fn new(fixed: &Self, sources: &[Arc<dyn ToolSource>], last: &Self) -> Self {
-        let mut snapshot =
-            Self { entries: fixed.entries.clone(), places: fixed.places.clone(), ..Self::default() };
+        let mut snapshot = Self {
+            entries: fixed.entries.clone(),
+            places: fixed.places.clone(),
+            fixed: fixed.fixed,
+            ..Self::default()
+        };
         for source in sources {
             // A change between the two calls is seen next time, as the version is the older one.
             snapshot.versions.push(source.version());
             for tool in source.tools() {
-                if let Err(error) = last.compiled(tool).and_then(|entry| snapshot.add(entry)) {
-                    snapshot.problems.push(Problem { source: source.name().to_owned(), error });
-                }
+                snapshot.add_from(source.as_ref(), tool, last);
             }
             let problem = |text| Problem { source: source.name().to_owned(), error: Error::Source(text) };
             snapshot.problems.extend(source.problems().into_iter().map(problem));
         }
         snapshot.specs = last.same_specs(&snapshot.entries);
         snapshot
+    }
+
+    /// Adds a tool of a source, or says why not.
+    fn add_from(&mut self, source: &dyn ToolSource, tool: Arc<dyn Tool>, last: &Self) {
+        let name = tool.spec().name.clone();
+        let mut problem = |error| self.problems.push(Problem { source: source.name().to_owned(), error });
+        let entry = match last.compiled(tool) {
+            Ok(entry) => entry,
+            Err(error) => return problem(error),
+        };
+        if let Some(flaw) = &entry.flaw {
+            problem(Error::Source(unchecked(&name, flaw)));
+        }
+        let at = self.entries.len();
+        if let Err(error) = self.add(entry) {
+            return self.problems.push(Problem { source: source.name().to_owned(), error });
+        }
+        let part = source.part(&name).unwrap_or_else(|| source.name().to_owned());
+        match self.parts.last_mut() {
+            Some((last, range)) if *last == part => range.end = at + 1,
+            _ => self.parts.push((part, at..at + 1)),
+        }
+    }
+
+    /// The tools that never change.
+    pub(super) fn fixed_specs(&self) -> &[Arc<ToolSpec>] {
+        self.specs.get(..self.fixed).unwrap_or_default()
+    }
+
+    /// The tools of sources.
+    pub(super) fn source_specs(&self) -> &[Arc<ToolSpec>] {
+        self.specs.get(self.fixed..).unwrap_or_default()
+    }
+
+    /// Where the tools of sources are from, and which they are.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &[Arc<ToolSpec>])> {
+        let specs = |range: &Range<usize>| self.specs.get(range.clone()).unwrap_or_default();
+        self.parts.iter().map(move |(name, range)| (&**name, specs(range)))
+    }
+
+    /// The tools of sources, to be searched.
+    pub(super) fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::new(self.source_specs()))
+    }
+
+    /// Whether a tool is one of a source's.
+    pub(super) fn is_from_source(&self, name: &str) -> bool {
+        self.places.get(name).is_some_and(|place| *place >= self.fixed)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
@@ -75,7 +135,7 @@ impl Snapshot {
     fn compiled(&self, tool: Arc<dyn Tool>) -> Result<Entry, Error> {
         match self.get(&tool.spec().name) {
             Some(known) if *known.spec == *tool.spec() => Ok(known.with_tool(tool)),
-            _ => Entry::new(tool),
+            _ => Entry::lenient(tool),
         }
     }
 
@@ -85,4 +145,10 @@ impl Snapshot {
             && self.specs.iter().zip(entries).all(|(spec, entry)| Arc::ptr_eq(spec, &entry.spec));
         if same { self.specs.clone() } else { entries.iter().map(|entry| entry.spec.clone()).collect() }
     }
+}
+
+/// What is said of a tool whose outputs cannot be checked.
+fn unchecked(name: &str, flaw: &Error) -> String {
+    let cause = flaw.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("what `{name}` returns is not checked, as {flaw}{cause}")
 }

@@ -172,3 +172,48 @@ fn many_threads_see_one_set() {
     });
     assert!(Arc::ptr_eq(&registry.specs(), &registry.specs()));
 }
+
+#[test]
+fn an_output_schema_that_cannot_be_used_costs_the_check_and_not_the_tool() {
+    let odd = |output| {
+        let spec = ToolSpec::new("t", "").with_output(output);
+        Arc::new(FnTool::ready(spec, |_| Ok(Default::default()))) as Arc<dyn Tool>
+    };
+    for (output, said) in [
+        (
+            json!({"type": 5}),
+            "in `shelf`: what `t` returns is not checked, as the output schema of `t` does not compile: ",
+        ),
+        (
+            json!({"$ref": "https://example.com/a"}),
+            "in `shelf`: what `t` returns is not checked, as the output schema of `t` refers to `https://example.com/a`",
+        ),
+    ] {
+        let shelf = Shelf::new(vec![odd(output.clone())]);
+        let registry = Registry::builder().source(shelf.clone()).build().unwrap();
+        assert_eq!(names(&registry), ["t"]);
+        let problems = || registry.problems().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(matches!(&*problems(), [one] if one.starts_with(said)), "{:?}", problems());
+        // It is told again when the tool is not looked at again.
+        shelf.put(vec![odd(output.clone())]);
+        assert_eq!(problems().len(), 1);
+        // What a program adds itself it can mend.
+        assert!(Registry::builder().shared(odd(output)).build().is_err());
+    }
+}
+
+#[test]
+fn the_cost_of_each_source_is_told() {
+    let registry = Registry::builder()
+        .tool(FnTool::named("own"))
+        .source(Shelf::new(tools(&["a", "b"])))
+        .source(Shelf::new(Vec::new()))
+        .build()
+        .unwrap();
+    let cost = registry.cost();
+    let [one] = &*cost else { panic!("{cost:?}") };
+    assert_eq!((&*one.source, one.tools), ("shelf", 2));
+    assert!((20..80).contains(&one.tokens), "{}", one.tokens);
+    assert_eq!(registry.find("b", 5).len(), 1);
+    assert!(registry.find("own", 5).is_empty());
+}

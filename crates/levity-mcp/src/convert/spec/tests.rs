@@ -32,7 +32,7 @@ fn a_tool_without_a_description_is_told_by_its_title() {
 }
 
 #[track_caller]
-fn check(annotations: Value, trust: Trust, class: EffectClass, destructive: bool) {
+fn check(annotations: &Value, trust: Trust, class: EffectClass, destructive: bool) {
     let tool = json!({"name": "t", "inputSchema": {}, "annotations": annotations});
     let hints = made(tool, trust).0.hints;
     assert_eq!((hints.class, hints.destructive), (class, destructive), "{annotations} {trust:?}");
@@ -41,22 +41,22 @@ fn check(annotations: Value, trust: Trust, class: EffectClass, destructive: bool
 #[test]
 fn a_wary_host_believes_only_in_danger() {
     use EffectClass::AtMostOnce;
-    check(json!({}), Trust::Wary, AtMostOnce, false);
-    check(json!({"readOnlyHint": true, "idempotentHint": true}), Trust::Wary, AtMostOnce, false);
-    check(json!({"destructiveHint": true}), Trust::Wary, AtMostOnce, true);
-    check(json!({"readOnlyHint": true, "destructiveHint": true}), Trust::Wary, AtMostOnce, true);
-    check(json!({"readOnlyHint": false}), Trust::Wary, AtMostOnce, true);
-    check(json!({"readOnlyHint": false, "destructiveHint": false}), Trust::Wary, AtMostOnce, false);
+    check(&json!({}), Trust::Wary, AtMostOnce, false);
+    check(&json!({"readOnlyHint": true, "idempotentHint": true}), Trust::Wary, AtMostOnce, false);
+    check(&json!({"destructiveHint": true}), Trust::Wary, AtMostOnce, true);
+    check(&json!({"readOnlyHint": true, "destructiveHint": true}), Trust::Wary, AtMostOnce, true);
+    check(&json!({"readOnlyHint": false}), Trust::Wary, AtMostOnce, true);
+    check(&json!({"readOnlyHint": false, "destructiveHint": false}), Trust::Wary, AtMostOnce, false);
 }
 
 #[test]
 fn full_trust_believes_all_of_it() {
     use EffectClass::{AtMostOnce, Idempotent, ReadOnly};
-    check(json!({}), Trust::Full, AtMostOnce, false);
-    check(json!({"readOnlyHint": true, "destructiveHint": true}), Trust::Full, ReadOnly, false);
-    check(json!({"idempotentHint": true, "destructiveHint": true}), Trust::Full, Idempotent, true);
-    check(json!({"readOnlyHint": false, "idempotentHint": true}), Trust::Full, Idempotent, true);
-    check(json!({"idempotentHint": true, "destructiveHint": false}), Trust::Full, Idempotent, false);
+    check(&json!({}), Trust::Full, AtMostOnce, false);
+    check(&json!({"readOnlyHint": true, "destructiveHint": true}), Trust::Full, ReadOnly, false);
+    check(&json!({"idempotentHint": true, "destructiveHint": true}), Trust::Full, Idempotent, true);
+    check(&json!({"readOnlyHint": false, "idempotentHint": true}), Trust::Full, Idempotent, true);
+    check(&json!({"idempotentHint": true, "destructiveHint": false}), Trust::Full, Idempotent, false);
 }
 
 #[test]
