@@ -34,6 +34,7 @@
 //! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
+//! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
@@ -46,6 +47,8 @@
 //! - `context`: context files and the workspace, for the model to go by.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
+//! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
+//!   OAuth.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
@@ -58,6 +61,8 @@ pub use levity_core as core;
 pub use levity_llm as llm;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
+#[cfg(feature = "mcp")]
+pub use levity_mcp as mcp;
 pub use levity_memory as memory;
 #[cfg(feature = "python")]
 pub use levity_python as python;
