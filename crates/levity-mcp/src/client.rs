@@ -250,9 +250,11 @@ impl Client {
         let server = self.server.clone();
         match error {
             ServiceError::McpError(data) => {
-                #[cfg(feature = "http")]
                 if let Some(error) = crate::link::failure::read(&server, &data) {
-                    return error;
+                    return match error.kind() {
+                        ErrorKind::Closed | ErrorKind::Protocol => self.with_last_words(error).await,
+                        _ => error,
+                    };
                 }
                 let kind = refusal_kind(data.code);
                 let words = cut(&data.message, MOST_WORDS);
@@ -303,13 +305,9 @@ async fn cancelled(token: Option<&CancelToken>) {
 fn refusal_kind(code: ErrorCode) -> ErrorKind {
     match code {
         ErrorCode::METHOD_NOT_FOUND => ErrorKind::Unsupported,
-        TOO_LARGE => ErrorKind::TooLarge,
         code => ErrorKind::Refused(code.0),
     }
 }
-
-/// What our own transports answer in place of a message that is larger than allowed.
-pub(crate) const TOO_LARGE: ErrorCode = ErrorCode(-32_099);
 
 /// Our own error, where a transport wrapped one.
 fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {

@@ -70,6 +70,11 @@ impl Events {
         Self { server, to }
     }
 
+    /// Whether anybody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.to.receiver_count() > 0
+    }
+
     pub(crate) fn send(&self, kind: ServerEventKind) {
         let _ = self.to.send(ServerEvent { server: self.server.clone(), kind });
     }

@@ -4,6 +4,11 @@
 //! come: when the connection ends, `receive` returns `None`; an answer that cannot be read is turned into an error
 //! for the request it belongs to, where that can be told, and ends the connection where it cannot.
 
+pub(crate) mod decode;
+mod end;
+pub(crate) mod failure;
+mod pending;
+mod process;
 pub(crate) mod stdio;
 
 use std::time::Duration;
@@ -44,8 +49,6 @@ pub(crate) mod authorize {
     }
 }
 
-#[cfg(feature = "http")]
-pub(crate) mod failure;
 #[cfg(feature = "http")]
 pub(crate) mod http;
 #[cfg(feature = "http")]

@@ -1,43 +1,246 @@
-use rmcp::RoleClient;
-use rmcp::transport::async_rw::AsyncRwTransport;
+//! Messages as lines: one JSON message per line, over any pair of byte streams.
+
+mod lines;
+mod pipe;
+mod write;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
-pub(crate) fn lines<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static>(
-    _: Arc<str>,
-    r: R,
-    w: W,
-    _: usize,
-) -> AsyncRwTransport<RoleClient, R, W> {
-    AsyncRwTransport::new(r, w)
-}
-pub(crate) struct Process(std::sync::Mutex<tokio::process::Child>);
-#[async_trait::async_trait]
-impl super::Lifeline for Process {
-    async fn death(&self) -> Option<crate::Death> {
-        None
-    }
-    async fn end(&self, _: std::time::Duration) {
-        let _ = self.0.lock().unwrap().start_kill();
-    }
-    fn kill(&self) {
-        let _ = self.0.lock().unwrap().start_kill();
-    }
-}
+use std::task::{Context, Poll, ready};
+
+use levity_core::World;
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use self::lines::{Line, Lines};
+pub(crate) use self::write::Writer;
+use super::decode::{Decoded, Queue, decode, too_large};
+use super::end::{Cause, End, Stage};
+use super::failure;
+use super::pending::Pending;
+use super::process::Process;
+use crate::config::{ServerConfig, Stdio};
+use crate::event::Events;
+use crate::{Error, ErrorKind, Result};
+
+/// Starts a server's program and opens a connection to it.
+///
+/// # Errors
+/// When the program cannot be started.
 pub(crate) fn open(
-    config: &crate::ServerConfig,
-    stdio: &crate::config::Stdio,
-    _: &crate::event::Events,
-    _: &Arc<dyn levity_core::World>,
-) -> crate::Result<(
-    AsyncRwTransport<RoleClient, tokio::process::ChildStdout, tokio::process::ChildStdin>,
-    Arc<Process>,
-)> {
-    let mut child = tokio::process::Command::new(&stdio.command)
-        .args(&stdio.args)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .map_err(|e| crate::Error::new(crate::ErrorKind::Start, config.name.clone(), e.to_string()))?;
-    let (r, w) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
-    Ok((AsyncRwTransport::new(r, w), Arc::new(Process(std::sync::Mutex::new(child)))))
+    config: &ServerConfig,
+    stdio: &Stdio,
+    events: &Events,
+    world: &Arc<dyn World>,
+) -> Result<(StdioTransport<ChildStdout, ChildStdin>, Arc<Process>)> {
+    let (process, pipes) = Process::start(config, stdio, events.clone(), world.clone())?;
+    Ok((pipes, Arc::new(process)))
 }
+
+/// Opens a connection over a pair of streams.
+pub(crate) fn lines<R, W>(server: Arc<str>, read: R, write: W, max_message: usize) -> StdioTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    StdioTransport::new(server, read, write, max_message)
+}
+
+/// How many lines in a row may be no messages, and how many bytes they may have in all.
+const MAX_JUNK: (usize, u64) = (1_000, 1 << 20);
+/// How many of them are told, each time they begin.
+const TOLD: usize = 5;
+
+/// Hears of lines that are no messages.
+pub(crate) type OnJunk = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// One JSON message per line, in both directions.
+///
+/// - `receive` may be dropped at any time; nothing is lost.
+/// - A message that was begun and not finished, because nobody waits for it any more, ends the connection: what came after it would
+///   be read as its rest.
+/// - A line over the limit is not kept; the request it answers fails, and the connection goes on.
+pub(crate) struct StdioTransport<R, W> {
+    server: Arc<str>,
+    read: R,
+    lines: Lines,
+    queue: Queue,
+    pending: Arc<Pending>,
+    writer: Writer<W>,
+    end: End,
+    junk: (usize, u64),
+    on_junk: Option<OnJunk>,
+}
+
+impl<R, W> StdioTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    /// A connection to this server over these streams; `max_message` is the largest line it takes in.
+    fn new(server: Arc<str>, read: R, write: W, max_message: usize) -> Self {
+        let end = End::default();
+        Self {
+            server,
+            read,
+            lines: Lines::new(max_message),
+            queue: Queue::new(),
+            pending: Arc::default(),
+            writer: Writer::new(write, end.clone()),
+            end,
+            junk: (0, 0),
+            on_junk: None,
+        }
+    }
+
+    /// Hands lines that are no messages to this function: the first few each time they begin.
+    pub(crate) fn on_junk(mut self, hear: OnJunk) -> Self {
+        self.on_junk = Some(hear);
+        self
+    }
+
+    /// The connection's end, which says later why it came.
+    pub(crate) fn end(&self) -> End {
+        self.end.clone()
+    }
+
+    /// What can close the way to the server.
+    pub(crate) fn writer(&self) -> Writer<W> {
+        self.writer.clone()
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServerJsonRpcMessage>> {
+        self.end.register(cx.waker());
+        loop {
+            if let Some(message) = self.queue.pop_front() {
+                return Poll::Ready(Some(message));
+            }
+            if self.end.stage() == Stage::Over {
+                self.writer.close();
+                return Poll::Ready(self.last());
+            }
+            if self.take_line() {
+                continue;
+            }
+            if !ready!(self.poll_read(cx)) {
+                self.end.over(None);
+            }
+        }
+    }
+
+    /// Once the connection is over for a cause of its own, whoever still waits is told that; one after the other.
+    fn last(&mut self) -> Option<ServerJsonRpcMessage> {
+        let Cause { kind, message } = self.end.cause()?;
+        let error = Error::new(kind, self.server.clone(), message);
+        self.queue.extend(self.pending.take_any().into_iter().map(|id| failure::answer(&error, id)));
+        self.queue.pop_front()
+    }
+
+    /// Takes in one line, if a whole one is there.
+    fn take_line(&mut self) -> bool {
+        let Some(line) = self.lines.next() else { return false };
+        let decoded = match line {
+            Line::Whole(bytes) => {
+                let decoded = decode(bytes, &self.server, &self.pending, &mut self.queue);
+                if decoded == Decoded::Junk {
+                    let (lines, size) = &mut self.junk;
+                    if *lines < TOLD
+                        && let Some(hear) = &self.on_junk
+                    {
+                        hear(bytes);
+                    }
+                    (*lines, *size) = (*lines + 1, *size + bytes.len() as u64);
+                }
+                decoded
+            }
+            Line::TooLarge { head, tail, size, limit } => {
+                let before = self.queue.len();
+                let words = format!(
+                    "its answer has {size} bytes and {limit} are allowed; raise `max_message` to take it"
+                );
+                let error = Error::new(ErrorKind::TooLarge, self.server.clone(), words);
+                too_large([&head, &tail], &error, &self.pending, &mut self.queue);
+                // What answered nothing and looked like nothing is junk.
+                if self.queue.len() > before { Decoded::Message } else { self.skipped(size) }
+            }
+        };
+        self.count(decoded);
+        true
+    }
+
+    fn skipped(&mut self, size: u64) -> Decoded {
+        self.junk = (self.junk.0 + 1, self.junk.1);
+        if let Some(hear) = &self.on_junk {
+            hear(format!("a line of {size} bytes was skipped").as_bytes());
+        }
+        Decoded::Junk
+    }
+
+    fn count(&mut self, decoded: Decoded) {
+        match decoded {
+            Decoded::Message => self.junk = (0, 0),
+            Decoded::Junk if self.junk.0 >= MAX_JUNK.0 || self.junk.1 >= MAX_JUNK.1 => {
+                let (lines, size) = self.junk;
+                let message = format!(
+                    "it wrote {lines} lines ({size} bytes) to stdout that are no messages; a server has to log to stderr"
+                );
+                self.end.over(Some(Cause { kind: ErrorKind::Protocol, message }));
+            }
+            Decoded::Junk | Decoded::Blank => {}
+        }
+    }
+
+    /// Reads more; false at the end of the stream.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let read = pin!(self.read.read_buf(self.lines.room())).poll(cx);
+        match read {
+            Poll::Ready(Ok(1..)) => Poll::Ready(true),
+            // A last line may lack its end.
+            Poll::Ready(_) => Poll::Ready(self.lines.finish()),
+            // Whoever still holds the stream open is not the server, and has nothing to say.
+            Poll::Pending if self.end.stage() != Stage::Open => Poll::Ready(self.lines.finish()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<R, W> Transport<RoleClient> for StdioTransport<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.writer.send(&message, &self.pending)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<ServerJsonRpcMessage>> + Send {
+        poll_fn(|cx| self.poll_receive(cx))
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.end.over(None);
+        self.writer.close();
+        Ok(())
+    }
+}
+
+// A transport may be dropped without being closed.
+impl<R, W> Drop for StdioTransport<R, W> {
+    fn drop(&mut self) {
+        self.end.over(None);
+        self.writer.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use futures_util::FutureExt;
+use rmcp::model::{
+    CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientNotification,
+    ClientRequest, Request, RequestId,
+};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+
+use super::*;
+
+type Duplex = StdioTransport<tokio::io::ReadHalf<DuplexStream>, tokio::io::WriteHalf<DuplexStream>>;
+
+fn pair(limit: usize, room: usize) -> (Duplex, DuplexStream) {
+    let (ours, theirs) = tokio::io::duplex(room);
+    let (read, write) = tokio::io::split(ours);
+    (lines("docs".into(), read, write, limit), theirs)
+}
+
+fn call(id: i64, text: &str) -> ClientJsonRpcMessage {
+    let arguments = serde_json::Map::from_iter([("text".to_owned(), text.into())]);
+    let params = CallToolRequestParams::new("echo").with_arguments(arguments);
+    ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(Request::new(params)), RequestId::Number(id))
+}
+
+fn cancel(id: i64) -> ClientJsonRpcMessage {
+    let params = CancelledNotificationParam::new(Some(RequestId::Number(id)), None);
+    let cancelled = CancelledNotification::new(params);
+    ClientJsonRpcMessage::notification(ClientNotification::CancelledNotification(cancelled))
+}
+
+fn answer(id: i64, text: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#)
+}
+
+async fn next(transport: &mut Duplex) -> Option<serde_json::Value> {
+    transport.receive().await.map(|message| serde_json::to_value(message).unwrap())
+}
+
+#[tokio::test]
+async fn messages_go_out_and_come_back_as_lines() {
+    let (mut transport, theirs) = pair(1 << 20, 1 << 20);
+    transport.send(call(1, "a\nb")).await.unwrap();
+    transport.send(call(2, "c")).await.unwrap();
+    let mut theirs = BufReader::new(theirs);
+    for id in 1..=2 {
+        let mut line = String::new();
+        theirs.read_line(&mut line).await.unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"], id);
+    }
+    let text = format!("banner\r\n\r\n\u{feff}{}\r\n{}", answer(2, "two"), answer(1, "one"));
+    theirs.get_mut().write_all(text.as_bytes()).await.unwrap();
+    assert_eq!(next(&mut transport).await.unwrap()["id"], 2);
+    drop(theirs);
+    assert_eq!(next(&mut transport).await.unwrap()["id"], 1, "a last line needs no end");
+    assert_eq!(next(&mut transport).await, None);
+    assert_eq!(transport.end().cause(), None);
+}
+
+#[tokio::test]
+async fn receive_may_be_dropped_at_any_byte() {
+    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+    let _sent = transport.send(call(1, "a"));
+    let line = answer(1, "one") + "\n";
+    for byte in line.as_bytes() {
+        assert!(transport.receive().now_or_never().is_none());
+        theirs.write_all(&[*byte]).await.unwrap();
+    }
+    assert_eq!(next(&mut transport).await.unwrap()["result"]["content"][0]["text"], "one");
+}
+
+#[tokio::test]
+async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
+    let (mut transport, mut theirs) = pair(100 << 10, 64 << 10);
+    transport.send(call(1, "a")).await.unwrap();
+    transport.send(call(2, "b")).await.unwrap();
+    let write = async {
+        theirs.write_all(br#"{"result":{"content":[{"type":"text","text":""#).await.unwrap();
+        for _ in 0..320 {
+            theirs.write_all(&[b'x'; 64 << 10]).await.unwrap();
+        }
+        theirs.write_all(b"\"}]},\"jsonrpc\":\"2.0\",\"id\":2}\n").await.unwrap();
+        theirs.write_all((answer(1, "one") + "\n").as_bytes()).await.unwrap();
+    };
+    let read = async {
+        let large = next(&mut transport).await.unwrap();
+        assert_eq!(large["id"], 2);
+        let message = large["error"]["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.starts_with("its answer has 20971") && message.contains("`max_message`"),
+            "{message}"
+        );
+        assert_eq!(next(&mut transport).await.unwrap()["result"]["content"][0]["text"], "one");
+        assert!(transport.lines.room().capacity() < 1 << 20);
+    };
+    tokio::join!(write, read);
+}
+
+#[tokio::test]
+async fn junk_without_end_ends_the_connection() {
+    for line in ["log log log\n".to_owned(), "x".repeat(300 << 10) + "\n"] {
+        let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (transport, mut theirs) = pair(16 << 20, 64 << 10);
+        let count = heard.clone();
+        let mut transport = transport.on_junk(Box::new(move |_| {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }));
+        let write = async { while theirs.write_all(line.as_bytes()).await.is_ok() {} };
+        let read = async {
+            assert_eq!(next(&mut transport).await, None);
+            let cause = transport.end().cause().unwrap();
+            assert_eq!(cause.kind, ErrorKind::Protocol);
+            assert!(cause.message.contains("has to log to stderr"), "{}", cause.message);
+            drop(transport);
+        };
+        tokio::join!(write, read);
+        assert!((1..=TOLD).contains(&heard.load(std::sync::atomic::Ordering::Relaxed)));
+    }
+}
+
+#[tokio::test]
+async fn junk_between_messages_does_no_harm() {
+    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+    for id in 0..2_500 {
+        let _sent = transport.send(call(id, "")).await;
+        theirs.write_all(format!("log\n{}\n", answer(id, "")).as_bytes()).await.unwrap();
+        assert_eq!(next(&mut transport).await.unwrap()["id"], id);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_stops_nobody_from_receiving() {
+    let (mut transport, mut theirs) = pair(1 << 20, 100);
+    let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
+    assert!((&mut stuck).now_or_never().is_none());
+    theirs.write_all(b"{\"method\":\"ping\",\"id\":3}\n").await.unwrap();
+    assert_eq!(next(&mut transport).await.unwrap()["method"], "ping");
+}
+
+#[tokio::test]
+async fn half_a_message_is_followed_by_nothing() {
+    let (mut transport, mut theirs) = pair(1 << 20, 100);
+    let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
+    assert!((&mut stuck).now_or_never().is_none());
+    drop(stuck);
+    assert!(transport.send(call(2, "")).await.is_err());
+    assert_eq!(next(&mut transport).await, None);
+    assert_eq!(transport.end().cause().unwrap().message, "it stopped reading in the middle of a message");
+    // The halves of a pipe within this process close together.
+    drop(transport);
+    let mut rest = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut theirs, &mut rest).await.unwrap();
+    assert_eq!(rest.len(), 100);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_that_was_not_begun_is_not_sent() {
+    let (mut transport, theirs) = pair(1 << 20, 100);
+    // Fills the pipe to its last byte.
+    let full = 100 - call_length();
+    transport.send(call(1, &"x".repeat(full))).await.unwrap();
+    let mut second = Box::pin(transport.send(call(2, "")));
+    let mut third = Box::pin(transport.send(call(3, "")));
+    assert!((&mut second).now_or_never().is_none());
+    assert!((&mut third).now_or_never().is_none());
+    for id in 1..=3 {
+        assert!(transport.send(cancel(id)).now_or_never().unwrap().is_ok(), "a cancellation never waits");
+    }
+    assert!(second.await.is_err());
+    assert!(third.await.is_err());
+    let mut theirs = BufReader::new(theirs);
+    let read = async {
+        let mut seen = Vec::new();
+        while seen.last() != Some(&4) {
+            let mut line = String::new();
+            theirs.read_line(&mut line).await.unwrap();
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            seen.push(line["id"].as_i64().unwrap_or_else(|| -line["params"]["requestId"].as_i64().unwrap()));
+        }
+        seen
+    };
+    let (sent, seen) = tokio::join!(transport.send(call(4, "")), read);
+    sent.unwrap();
+    assert_eq!(seen, [1, -1, 4]);
+}
+
+fn call_length() -> usize {
+    serde_json::to_string(&call(1, "")).unwrap().len() + 1
+}
+
+#[tokio::test]
+async fn cancelling_half_a_message_ends_the_connection() {
+    let (mut transport, _theirs) = pair(1 << 20, 100);
+    let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
+    assert!((&mut stuck).now_or_never().is_none());
+    transport.send(cancel(1)).await.unwrap();
+    assert!(stuck.await.is_err());
+    assert_eq!(next(&mut transport).await, None);
+}
+
+#[tokio::test]
+async fn what_was_written_before_the_end_is_read() {
+    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+    transport.send(call(1, "")).await.unwrap();
+    theirs.write_all((answer(1, "last words") + "\n{\"half").as_bytes()).await.unwrap();
+    transport.end().gone();
+    assert_eq!(next(&mut transport).await.unwrap()["id"], 1);
+    assert_eq!(next(&mut transport).await, None, "nobody waits for a stream that others hold open");
+}
+
+#[tokio::test]
+async fn a_waiting_reader_learns_of_the_end() {
+    let (mut transport, _theirs) = pair(1 << 20, 1 << 20);
+    let end = transport.end();
+    let (received, ()) = tokio::join!(next(&mut transport), async { end.over(None) });
+    assert_eq!(received, None);
+}
