@@ -41,7 +41,7 @@ fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) 
         stream.write_all(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\n{}").unwrap();
         body
     });
-    let request = Request::new().with_message("Hi").with_tools(specs.clone());
+    let request = Request::new().with_message(levity_core::Message::user("Hi")).with_tools(specs.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(runtime.block_on(model.complete(request)).is_err());
     server.join().unwrap()
