@@ -152,7 +152,8 @@ async fn a_server_that_dies_leaves_nobody_behind_and_its_pipes_close() {
     assert_eq!(pipes.receive().await.map(|_| ()), None, "though its child holds them");
     let death = process.death().await.unwrap();
     assert_eq!(death.code, Some(3));
-    let child: i32 = death.stderr.split(' ').find_map(|word| word.parse().ok()).unwrap();
+    let (_, words) = death.stderr.split_once("left ").unwrap();
+    let child: i32 = words.split(' ').next().unwrap().parse().unwrap();
     assert!(gone(&[child]));
 }
 
