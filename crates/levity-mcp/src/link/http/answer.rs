@@ -15,6 +15,10 @@ use crate::ErrorKind;
 const ERROR_BODY: usize = 64 * 1024;
 
 /// An answer, or where it will come from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and nearly always is the large one"
+)]
 pub(super) enum Taken {
     Answer(StreamableHttpPostResponse),
     /// It comes as events, in this session.

@@ -74,6 +74,10 @@ pub(super) struct Stream {
 }
 
 /// What an event was.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and nearly always is the large one"
+)]
 enum Read {
     Answer(ServerJsonRpcMessage),
     Other(Sse),
