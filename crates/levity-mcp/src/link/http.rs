@@ -10,6 +10,7 @@ mod client;
 pub(crate) mod events;
 mod pace;
 pub(crate) mod parse;
+mod reader;
 mod stream;
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfi
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use self::answer::{is_answer, is_events};
+pub(crate) use self::answer::is_events;
 use self::call::Caller;
 use self::client::{Client, Failure};
 use super::authorize::Authorize;
@@ -78,11 +79,6 @@ pub(crate) fn open(
     let (closing, closed) = watch::channel(false);
     let http = StreamableHttpClientTransport::with_client(Client::new(caller.clone(), closed), settings);
     Ok(Link { caller, closing, http: Some(http), began: false, older: Older::new() })
-}
-
-/// A message from the server, out of its bytes.
-pub(crate) fn decode(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
-    serde_json::from_slice(bytes).ok()
 }
 
 /// A connection to a server.

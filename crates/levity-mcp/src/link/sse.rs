@@ -3,25 +3,24 @@
 //! One long answer brings everything that the server says; what we say is posted to an address that the first event of that
 //! answer names. When the long answer ends, the connection has ended.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use levity_core::World;
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use url::Url;
 
 use super::authorize::Authorize;
+use super::decode::{Queue, decode};
 use super::failure;
 use super::http::call::{Ask, Caller};
 use super::http::events::{self, Events};
-use super::http::{Limits, decode, is_answer, is_events};
+use super::http::{Limits, is_events};
+use super::pending::Pending;
 use crate::{Error, ErrorKind, Result, config};
 
-/// Requests whose answers are waited for; of more than this, the first are forgotten.
-const WAITING: usize = 4096;
 /// How much of the answer to a message is read.
 const ANSWER: usize = 64 * 1024;
 
@@ -58,9 +57,9 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
             break endpoint(&caller, &base, &event.data.unwrap_or_default())?;
         }
     };
-    let (endpoint, waiting) = (Arc::new(endpoint), Arc::<Waiting>::default());
-    let receiver = Receiver { caller: caller.clone(), events, waiting: waiting.clone(), ended: None };
-    Ok((Sender { caller, endpoint, waiting }, receiver))
+    let (endpoint, pending) = (Arc::new(endpoint), Arc::<Pending>::default());
+    let receiver = Receiver { caller: caller.clone(), events, pending: pending.clone(), queue: Queue::new(), ended: None };
+    Ok((Sender { caller, endpoint, pending }, receiver))
 }
 
 /// Where messages go; elsewhere than where the connection goes would give the login away.
@@ -74,72 +73,34 @@ fn endpoint(caller: &Caller, base: &Url, data: &[u8]) -> Result<Url> {
     }
 }
 
-/// The requests whose answers are waited for.
-#[derive(Debug, Default)]
-struct Waiting(Mutex<VecDeque<RequestId>>);
-
-impl Waiting {
-    fn note(&self, message: &ClientJsonRpcMessage) {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match message {
-            ClientJsonRpcMessage::Request(request) => {
-                ids.push_back(request.id.clone());
-                if ids.len() > WAITING {
-                    ids.pop_front();
-                }
-            }
-            ClientJsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification {
-                    ids.retain(|id| Some(id) != cancelled.params.request_id.as_ref());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn pop(&self) -> Option<RequestId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    /// Takes in a message; says no to an error that belongs to nobody knows which request.
-    fn answered(&self, message: &mut ServerJsonRpcMessage) -> bool {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let ServerJsonRpcMessage::Error(error) = message
-            && error.id.is_none()
-        {
-            if ids.len() != 1 {
-                return false;
-            }
-            error.id = ids.pop_front();
-            return true;
-        }
-        ids.retain(|id| !is_answer(message, id));
-        true
-    }
-}
-
 /// Says things to the server; a copy says them to the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     caller: Arc<Caller>,
     endpoint: Arc<Url>,
-    waiting: Arc<Waiting>,
+    pending: Arc<Pending>,
 }
 
 impl Sender {
     pub(crate) async fn send(self, message: ClientJsonRpcMessage) -> Result<()> {
         let unfit = |_| self.caller.error(ErrorKind::Protocol, "the message cannot be written as JSON");
         let body = serde_json::to_vec(&message).map_err(unfit)?;
-        self.waiting.note(&message);
-        let response = self.caller.send(&Ask::post(&self.endpoint, &body)).await?;
-        match response.status().is_success() {
-            true => {
-                // Read to its end, the connection can be used again.
-                let _ = events::body(&self.caller, response, ANSWER).await;
-                Ok(())
-            }
-            false => Err(self.caller.refused(&response)),
+        self.pending.sent(&message);
+        let sent = self.post(&body).await;
+        if let (Err(_), ClientJsonRpcMessage::Request(request)) = (&sent, &message) {
+            self.pending.forget(&request.id);
         }
+        sent
+    }
+
+    async fn post(&self, body: &[u8]) -> Result<()> {
+        let response = self.caller.send(&Ask::post(&self.endpoint, body)).await?;
+        if !response.status().is_success() {
+            return Err(self.caller.refused(&response));
+        }
+        // Read to its end, the connection can be used again.
+        let _ = events::body(&self.caller, response, ANSWER).await;
+        Ok(())
     }
 }
 
@@ -148,7 +109,8 @@ impl Sender {
 pub(crate) struct Receiver {
     caller: Arc<Caller>,
     events: Events,
-    waiting: Arc<Waiting>,
+    pending: Arc<Pending>,
+    queue: Queue,
     ended: Option<Error>,
 }
 
@@ -156,25 +118,35 @@ impl Receiver {
     /// The next message. After the end, each request that still waits gets an error that says why, and then there is none.
     pub(crate) async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            if let Some(message) = self.queue.pop_front() {
+                return Some(message);
+            }
             if let Some(error) = &self.ended {
-                return self.waiting.pop().map(|id| failure::answer(error, id));
-            }
-            match self.events.next().await {
-                Ok(Some(event)) => {
-                    let Some(mut message) = event.message().and_then(decode) else { continue };
-                    if self.waiting.answered(&mut message) {
-                        return Some(message);
-                    }
-                    self.end("it answered with an error that names no request");
+                // What stays open by design is taken only once nothing else is left.
+                self.queue.extend(self.pending.take_any().into_iter().map(|id| failure::answer(error, id)));
+                if self.queue.is_empty() {
+                    return None;
                 }
-                Ok(None) => self.end("the connection ended before the answer came"),
-                Err(error) => self.ended = Some(error),
+                continue;
             }
+            self.read().await;
         }
     }
 
-    fn end(&mut self, why: &str) {
-        self.ended = Some(self.caller.error(ErrorKind::Closed, why));
+    /// Reads one event. Dropping the future loses nothing.
+    async fn read(&mut self) {
+        match self.events.next().await {
+            Ok(Some(event)) => {
+                if let Some(data) = event.message() {
+                    decode(data, &self.caller.server, &self.pending, &mut self.queue);
+                }
+            }
+            Ok(None) => {
+                let words = "the connection ended before the answer came";
+                self.ended = Some(self.caller.error(ErrorKind::Closed, words));
+            }
+            Err(error) => self.ended = Some(error),
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Servers that are reached by HTTP.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
 mod peers;
 mod server;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use levity_core::{Tool, ToolCx, ToolError, ToolSource};
@@ -43,6 +46,8 @@ async fn tools_of_a_server_are_called() {
         for name in ["echo", "slow", "progress"] {
             assert_eq!(call(&servers, name, json!({"text": name})).await.unwrap(), name);
         }
+        let connections = server.connections.load(Ordering::Relaxed);
+        assert!(connections < 8, "{connections} connections");
         within(servers.stop()).await;
     }
 }

@@ -8,13 +8,19 @@ use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHtt
 
 use super::call::Caller;
 use super::client::{Asked, Failure, PostError, Step, failed};
-use super::{decode, events};
+use super::events;
+use super::reader::Reader;
 use crate::ErrorKind;
+use crate::link::decode::Decoded;
 
 /// How much of the body of an error is read.
 const ERROR_BODY: usize = 64 * 1024;
 
 /// An answer, or where it will come from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and nearly always is the large one"
+)]
 pub(super) enum Taken {
     Answer(StreamableHttpPostResponse),
     /// It comes as events, in this session.
@@ -26,6 +32,7 @@ pub(super) async fn take(
     caller: &Caller,
     response: Response,
     asked: &Asked,
+    reader: Option<&mut Reader>,
     in_session: bool,
 ) -> Result<Taken, PostError> {
     let status = response.status();
@@ -39,7 +46,7 @@ pub(super) async fn take(
     let session = session.map(str::to_owned);
     match essence(&response).as_str() {
         "text/event-stream" => Ok(Taken::Events(response, session)),
-        "application/json" => json(caller, response, asked, session).await.map(Taken::Answer),
+        "application/json" => json(caller, response, reader, session).await.map(Taken::Answer),
         // Some servers say more than they should to a message that wants no answer.
         _ if asked.id.is_none() => Ok(Taken::Answer(StreamableHttpPostResponse::Accepted)),
         "" => Err(protocol(caller, "it answered without a content type; check its URL")),
@@ -53,19 +60,6 @@ pub(super) async fn take(
 /// Whether events follow.
 pub(crate) fn is_events(response: &Response) -> bool {
     response.status().is_success() && essence(response) == "text/event-stream"
-}
-
-/// Whether this answers the request; an error without an id of its own is given this one.
-pub(crate) fn is_answer(message: &mut ServerJsonRpcMessage, id: &RequestId) -> bool {
-    match message {
-        ServerJsonRpcMessage::Response(response) => same(&response.id, id),
-        ServerJsonRpcMessage::Error(error) => same(error.id.get_or_insert_with(|| id.clone()), id),
-        _ => false,
-    }
-}
-
-fn same(one: &RequestId, other: &RequestId) -> bool {
-    one == other || one.to_string() == other.to_string()
 }
 
 /// The content type without its parameters, in lower case; it is short, and shown.
@@ -91,19 +85,18 @@ fn accepted(caller: &Caller, asked: &Asked, in_session: bool) -> Result<Taken, P
 async fn json(
     caller: &Caller,
     response: Response,
-    asked: &Asked,
+    reader: Option<&mut Reader>,
     session: Option<String>,
 ) -> Result<StreamableHttpPostResponse, PostError> {
     let body = events::body(caller, response, caller.limits.max_message).await.map_err(failed)?;
-    let Some(id) = &asked.id else {
+    let Some(reader) = reader else {
         return Ok(StreamableHttpPostResponse::Accepted);
     };
-    let Some(mut message) = decode(&body) else {
-        return Err(protocol(caller, "its answer is no JSON-RPC message"));
-    };
-    match is_answer(&mut message, id) {
-        true => Ok(StreamableHttpPostResponse::Json(message, session)),
-        false => Err(protocol(caller, "it answered another request than the one that was sent")),
+    let read = reader.push(&body);
+    match (reader.answer(), read) {
+        (Some(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+        (None, Decoded::Message) => Err(protocol(caller, "it answered another request than the one that was sent")),
+        (None, Decoded::Blank | Decoded::Junk) => Err(protocol(caller, "its answer is no JSON-RPC message")),
     }
 }
 
@@ -154,7 +147,7 @@ fn json_error(error: ErrorData, id: RequestId) -> StreamableHttpPostResponse {
 }
 
 fn error_in(body: &[u8]) -> Option<ErrorData> {
-    match decode(body)? {
+    match serde_json::from_slice(body).ok()? {
         ServerJsonRpcMessage::Error(error) => Some(error.error),
         _ => None,
     }

@@ -25,6 +25,7 @@ use super::answer::{self, Taken};
 use super::call::{Ask, Caller};
 use super::events::Events;
 use super::pace::Timer;
+use super::reader::Reader;
 use super::stream::{Resumes, Stream, error_event, unasked};
 use crate::{Error, ErrorKind};
 
@@ -163,14 +164,15 @@ impl Client {
         let timer = is_call.then(|| Timer::start(caller, asked.kind));
         ask.way = timer.map_or(ask.way, |timer| timer.way());
         let response = caller.send(&ask).await.map_err(failed)?;
-        match answer::take(caller, response, &asked, session.is_some()).await? {
+        let mut reader = Reader::of(&caller.server, message);
+        match answer::take(caller, response, &asked, reader.as_mut(), session.is_some()).await? {
             Taken::Answer(answer) => {
                 if let Some(timer) = timer {
                     timer.stop(caller);
                 }
                 Ok(answer)
             }
-            Taken::Events(response, session) => self.follow(response, session, &asked, timer).await,
+            Taken::Events(response, session) => self.follow(response, session, asked.step, reader, timer).await,
         }
     }
 
@@ -179,17 +181,18 @@ impl Client {
         &self,
         response: Response,
         session: Option<String>,
-        asked: &Asked,
+        step: Step,
+        reader: Option<Reader>,
         timer: Option<Timer>,
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let events = Events::new(self.0.caller.clone(), response);
-        let Some(id) = asked.id.clone() else {
+        let Some(reader) = reader else {
             // Nobody asked, so there is nothing to wait for.
             self.drain(events);
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let mut stream = Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, id).timed(timer);
-        let answer = match asked.step {
+        let mut stream = Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, reader).timed(timer);
+        let answer = match step {
             Step::Later => {
                 let wait = self.0.caller.world.sleep(AT_ONCE);
                 match select(pin!(stream.first()), wait).await {
@@ -235,7 +238,7 @@ impl Client {
             ask.headers.insert("last-event-id", last);
         }
         match last.and_then(|last| self.0.resumes.take(last).map(|resume| (last, resume))) {
-            Some((last, (id, times))) => self.resume(&ask, last, id, times).await,
+            Some((last, (reader, times))) => self.resume(&ask, last, reader, times).await,
             None => self.listen(&ask).await,
         }
     }
@@ -245,14 +248,14 @@ impl Client {
         &self,
         ask: &Ask<'_>,
         last: &str,
-        id: RequestId,
+        reader: Reader,
         times: u32,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
         let error = match caller.send(ask).await {
             Ok(response) if answer::is_events(&response) => {
                 let events = Events::new(caller.clone(), response);
-                let stream = Stream::new(caller.clone(), self.0.resumes.clone(), events, id);
+                let stream = Stream::new(caller.clone(), self.0.resumes.clone(), events, reader);
                 return Ok(stream.resumed(last, times).boxed());
             }
             Ok(response) if response.status().is_client_error() => {
@@ -268,7 +271,8 @@ impl Client {
             Err(error) => error,
         };
         let final_word = error.kind() == ErrorKind::Closed || error.kind() == ErrorKind::Auth;
-        if !final_word && self.0.resumes.put(last, id.clone(), times + 1) {
+        let id = reader.id();
+        if !final_word && self.0.resumes.put(last, reader, times + 1) {
             return Err(failed(error));
         }
         Ok(once(std::future::ready(Ok(error_event(&error, id)))).boxed())

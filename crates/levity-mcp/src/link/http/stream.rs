@@ -12,12 +12,11 @@ use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
-use super::answer::is_answer;
 use super::call::Caller;
-use super::decode;
 use super::events::Events;
 use super::pace::Timer;
 use super::parse::Event;
+use super::reader::{Reader, is_answer};
 use crate::link::failure;
 use crate::{Error, ErrorKind, Result};
 
@@ -32,26 +31,26 @@ const SHORT: Duration = Duration::from_secs(10);
 
 /// Answers whose stream ended and which will be picked up, by the last event that was seen of them.
 #[derive(Debug, Default)]
-pub(super) struct Resumes(Mutex<VecDeque<(String, RequestId, u32)>>);
+pub(super) struct Resumes(Mutex<VecDeque<(String, Reader, u32)>>);
 
 impl Resumes {
     /// Keeps an answer to be picked up; says no when it was tried too often.
-    pub(super) fn put(&self, last: &str, id: RequestId, times: u32) -> bool {
+    pub(super) fn put(&self, last: &str, reader: Reader, times: u32) -> bool {
         if times >= FRUITLESS {
             return false;
         }
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push_back((last.to_owned(), id, times));
+        waiting.push_back((last.to_owned(), reader, times));
         if waiting.len() > WAITING {
             waiting.pop_front();
         }
         true
     }
 
-    pub(super) fn take(&self, last: &str) -> Option<(RequestId, u32)> {
+    pub(super) fn take(&self, last: &str) -> Option<(Reader, u32)> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = waiting.iter().position(|(known, ..)| known == last)?;
-        waiting.remove(place).map(|(_, id, times)| (id, times))
+        waiting.remove(place).map(|(_, reader, times)| (reader, times))
     }
 }
 
@@ -61,6 +60,8 @@ pub(super) struct Stream {
     caller: Arc<Caller>,
     resumes: Arc<Resumes>,
     events: Events,
+    /// What reads the messages; it is handed on when the answer is to be picked up.
+    reader: Option<Reader>,
     id: RequestId,
     last: Option<String>,
     /// How often in a row it was picked up without anything new.
@@ -74,6 +75,10 @@ pub(super) struct Stream {
 }
 
 /// What an event was.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and nearly always is the large one"
+)]
 enum Read {
     Answer(ServerJsonRpcMessage),
     Other(Sse),
@@ -81,12 +86,14 @@ enum Read {
 }
 
 impl Stream {
-    pub(super) fn new(caller: Arc<Caller>, resumes: Arc<Resumes>, events: Events, id: RequestId) -> Self {
-        let (last, times, ahead) = (None, 0, VecDeque::new());
+    pub(super) fn new(caller: Arc<Caller>, resumes: Arc<Resumes>, events: Events, reader: Reader) -> Self {
+        let (last, times, ahead, id) = (None, 0, VecDeque::new(), reader.id());
+        let reader = Some(reader);
         Self {
             caller,
             resumes,
             events,
+            reader,
             id,
             last,
             times,
@@ -137,10 +144,11 @@ impl Stream {
         loop {
             let event = self.events.next().await?;
             let Some(event) = event else { return Err(self.ended()) };
-            if let Some(mut message) = event.message().and_then(decode)
-                && is_answer(&mut message, &self.id)
-            {
-                return Ok(message);
+            if let (Some(data), Some(reader)) = (event.message(), &mut self.reader) {
+                reader.push(data);
+                if let Some(answer) = reader.answer() {
+                    return Ok(answer);
+                }
             }
         }
     }
@@ -165,36 +173,50 @@ impl Stream {
             };
         }
         match self.read().await {
-            Read::Answer(message) => Some(event_of(&message, None)),
+            Read::Answer(message) => Some(event_of(&message)),
             Read::Other(sse) => Some(sse),
             Read::End => self.failure().map(|error| error_event(&error, self.id.clone())),
         }
     }
 
     async fn read(&mut self) -> Read {
-        match self.events.next().await {
-            Ok(Some(event)) => self.take(event),
-            Ok(None) => self.end(None),
-            Err(error) => self.end(Some(error)),
+        loop {
+            if let Some(message) = self.reader.as_mut().and_then(Reader::pop) {
+                return self.take(message);
+            }
+            match self.events.next().await {
+                Ok(Some(event)) => {
+                    if let Some(control) = self.note(event) {
+                        return Read::Other(control);
+                    }
+                }
+                Ok(None) => return self.end(None),
+                Err(error) => return self.end(Some(error)),
+            }
         }
     }
 
-    fn take(&mut self, event: Event) -> Read {
+    /// Reads an event; what it says about the stream itself is handed on.
+    fn note(&mut self, event: Event) -> Option<Sse> {
+        if let (Some(data), Some(reader)) = (event.message(), &mut self.reader) {
+            reader.push(data);
+        }
         if let Some(id) = &event.id {
             self.last = Some(id.clone());
             self.times = 0;
         }
-        let Some(mut message) = event.message().and_then(decode) else {
-            return Read::Other(control(event));
-        };
-        if !self.answered && is_answer(&mut message, &self.id) {
-            self.answered = true;
-            if let Some(timer) = self.timer.take() {
-                timer.stop(&self.caller);
-            }
-            return Read::Answer(message);
+        (event.id.is_some() || event.retry.is_some()).then(|| control(event))
+    }
+
+    fn take(&mut self, message: ServerJsonRpcMessage) -> Read {
+        if !is_answer(&message) {
+            return Read::Other(event_of(&message));
         }
-        Read::Other(event_of(&message, Some(event)))
+        self.answered = true;
+        if let Some(timer) = self.timer.take() {
+            timer.stop(&self.caller);
+        }
+        Read::Answer(message)
     }
 
     /// The stream ended: with the answer, to be picked up later, or for good, which is an answer too.
@@ -204,8 +226,10 @@ impl Stream {
             return Read::End;
         }
         let large = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::TooLarge);
-        let last = self.last.as_ref().filter(|_| !large);
-        if last.is_some_and(|last| self.resumes.put(last, self.id.clone(), self.times)) {
+        if let Some(last) = self.last.as_ref().filter(|_| !large)
+            && let Some(reader) = self.reader.take()
+            && self.resumes.put(last, reader, self.times)
+        {
             return Read::End;
         }
         let error = error.unwrap_or_else(|| self.ended());
@@ -240,10 +264,10 @@ pub(super) fn unasked(
                 *count = if short { count.saturating_add(1) } else { 0 };
                 return None;
             };
-            let sse = match event.message().and_then(decode) {
-                Some(message) => event_of(&message, Some(event)),
-                None => control(event),
-            };
+            // An answer that comes this way belongs to whatever request has its id, so nothing is known of it here.
+            let message = event.message().and_then(|data| serde_json::from_slice(data).ok());
+            let mut sse = control(event);
+            sse.data = message.and_then(|message: ServerJsonRpcMessage| serde_json::to_string(&message).ok());
             Some((Ok(sse), (events, true)))
         }
     })
@@ -251,13 +275,11 @@ pub(super) fn unasked(
 }
 
 pub(super) fn error_event(error: &Error, id: RequestId) -> Sse {
-    event_of(&failure::answer(error, id), None)
+    event_of(&failure::answer(error, id))
 }
 
-fn event_of(message: &ServerJsonRpcMessage, event: Option<Event>) -> Sse {
-    let mut sse = control(event.unwrap_or_default());
-    sse.data = serde_json::to_string(message).ok();
-    sse
+fn event_of(message: &ServerJsonRpcMessage) -> Sse {
+    Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
 }
 
 /// An event without what it says, which still tells where to go on.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// A request as it came.
@@ -51,6 +52,8 @@ pub(super) enum Do {
 pub(super) struct Raw {
     pub(super) address: SocketAddr,
     pub(super) seen: Arc<Mutex<Vec<Request>>>,
+    /// Counts connections that we left while an answer was due.
+    pub(super) left: watch::Receiver<usize>,
     _task: JoinSet<()>,
 }
 
@@ -101,21 +104,23 @@ pub(super) async fn start_all(act: impl Fn(&Request) -> Do + Send + Sync + 'stat
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
     let (mut task, log, act) = (JoinSet::new(), seen.clone(), Arc::new(act));
+    let (leaves, left) = watch::channel(0);
     task.spawn(async move {
         let mut open = JoinSet::new();
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
-            open.spawn(talk(stream, log.clone(), act.clone()));
+            open.spawn(talk(stream, log.clone(), act.clone(), leaves.clone()));
         }
     });
-    Raw { address, seen, _task: task }
+    Raw { address, seen, left, _task: task }
 }
 
 async fn talk(
     mut stream: TcpStream,
     log: Arc<Mutex<Vec<Request>>>,
     act: Arc<impl Fn(&Request) -> Do + Send + Sync + 'static>,
+    leaves: watch::Sender<usize>,
 ) -> Option<()> {
     loop {
         let request = read(&mut stream).await?;
@@ -129,13 +134,15 @@ async fn talk(
             }
             Do::Forever(first, text) => {
                 stream.write_all(first.as_bytes()).await.ok()?;
-                loop {
-                    stream.write_all(text.as_bytes()).await.ok()?;
-                }
+                while stream.write_all(text.as_bytes()).await.is_ok() {}
+                leaves.send_modify(|count| *count += 1);
+                return None;
             }
             Do::Stall(text) => {
                 stream.write_all(text.as_bytes()).await.ok()?;
-                std::future::pending::<()>().await;
+                while read(&mut stream).await.is_some() {}
+                leaves.send_modify(|count| *count += 1);
+                return None;
             }
         }
     }
