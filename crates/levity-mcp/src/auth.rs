@@ -12,6 +12,7 @@ mod grant;
 mod http;
 mod jwt;
 mod login;
+mod patience;
 mod record;
 mod secret;
 mod settings;
@@ -19,6 +20,28 @@ mod store;
 mod token;
 
 pub use browser::{Browser, Loopback};
-pub(crate) use login::Login;
 pub use settings::{Enterprise, Identity, OAuth};
 pub use store::{FileTokens, MemoryTokens, TokenLock, TokenStore};
+
+use std::sync::Arc;
+
+use levity_core::World;
+
+use crate::ServerConfig;
+use crate::config::Transport;
+use crate::link::authorize::Authorize;
+
+/// The login of a server, if it may need one, and the clock that its limits go by.
+pub(crate) fn of(
+    config: &ServerConfig,
+    world: Arc<dyn World>,
+) -> (Option<Arc<dyn Authorize>>, Arc<dyn World>) {
+    let (Transport::Http(http) | Transport::Sse(http)) = &config.transport else { return (None, world) };
+    let Some(oauth) = http.oauth.clone() else { return (None, world) };
+    let patience = Arc::new(patience::Patience::new(world.clone()));
+    match login::Login::new(config.name.clone(), &http.url, oauth, world, patience.clone()) {
+        Some(login) => (Some(Arc::new(login)), patience),
+        // What is wrong with the address is said when the server is started.
+        None => (None, patience),
+    }
+}

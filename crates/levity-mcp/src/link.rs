@@ -43,9 +43,21 @@ pub(crate) mod authorize {
         /// replaced first.
         async fn header(&self) -> Result<Option<String>>;
 
-        /// The server answered `status` (401 or 403) with this `WWW-Authenticate`. Gets another login and says whether the request
-        /// should be sent again. `attempt` is 1 at first and counts the challenges to one request.
-        async fn challenged(&self, status: u16, challenge: &str, attempt: u32) -> Result<bool>;
+        /// The server does not take the login. Gets another one and says whether the request should be sent again.
+        async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool>;
+    }
+
+    /// A server's wish for another login.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Challenge<'a> {
+        /// The value of `Authorization` that was sent.
+        pub(crate) sent: Option<&'a str>,
+        /// 401 or 403.
+        pub(crate) status: u16,
+        /// Its `WWW-Authenticate`.
+        pub(crate) text: &'a str,
+        /// 1 at first; it counts the challenges to one request, of which there are 3 at most.
+        pub(crate) attempt: u32,
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     starts: AtomicU32,
     /// The login, which is kept over restarts.
     #[cfg(feature = "http")]
-    login: Mutex<Option<Arc<dyn crate::link::authorize::Authorize>>>,
+    login: Option<Arc<dyn crate::link::authorize::Authorize>>,
     /// The resources that somebody wants word about.
     subscribed: Mutex<BTreeSet<String>>,
     /// What is wanted of the stream of changes is something else now.
@@ -195,6 +195,8 @@ impl Shared {
         namer: Namer,
         version: Arc<AtomicU64>,
     ) -> Self {
+        #[cfg(feature = "oauth")]
+        let (login, world) = crate::auth::of(&config, world);
         let phase = if config.enabled { Phase::Starting } else { Phase::Disabled };
         Self {
             permits: Semaphore::new(config.max_concurrent),
@@ -213,8 +215,10 @@ impl Shared {
             restarted: Notify::new(),
             doubt: Notify::new(),
             starts: AtomicU32::new(0),
-            #[cfg(feature = "http")]
-            login: Mutex::default(),
+            #[cfg(feature = "oauth")]
+            login,
+            #[cfg(all(feature = "http", not(feature = "oauth")))]
+            login: None,
             subscribed: Mutex::default(),
             relisten: Notify::new(),
         }

@@ -75,3 +75,49 @@ fn decode(pem: &str) -> Option<Vec<u8>> {
     let body: String = rest.split("-----END").next()?.chars().filter(|c| !c.is_whitespace()).collect();
     STANDARD.decode(body).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use ring::rand::SystemRandom;
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
+    };
+
+    use super::*;
+
+    fn pem(der: &[u8]) -> String {
+        let text = STANDARD.encode(der);
+        let lines: Vec<_> =
+            text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+    }
+
+    #[test]
+    fn what_is_signed_can_be_checked() {
+        let random = SystemRandom::new();
+        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random).unwrap();
+        let key = Key::read(&pem(der.as_ref())).unwrap();
+        let jwt = key.assert("me", "https://login.example", 1000, "once").unwrap();
+        let (text, signature) = jwt.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key());
+        public.verify(text.as_bytes(), &signature).unwrap();
+        let said = claims(&jwt).unwrap();
+        let expected = json!({
+            "iss": "me", "sub": "me", "aud": "https://login.example", "iat": 1000, "exp": 1300, "jti": "once",
+        });
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_and_not_shown() {
+        let check = |pem: &str, part: &str| {
+            let text = Key::read(pem).err().unwrap();
+            assert!(text.contains(part) && !text.contains("hush"), "{text}");
+        };
+        check("hush", "PKCS#8");
+        check("-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----", "PKCS#8");
+        check("-----BEGIN EC PRIVATE KEY-----\nhush\n-----END EC PRIVATE KEY-----", "openssl");
+    }
+}

@@ -10,15 +10,14 @@ use url::Url;
 
 use super::discover::{Found, is_safe};
 use super::http::Http;
+use super::patience::Patience;
 use super::record::{Grant, Record};
 use super::settings::OAuth;
 use super::store::TokenLock;
 use super::token::{Refusal, split};
-use crate::link::authorize::Authorize;
+use crate::link::authorize::{Authorize, Challenge};
 use crate::{Error, ErrorKind, Result};
 
-/// How often one request may be challenged before it is given up.
-const MAX_CHALLENGES: u32 = 3;
 /// A token is renewed when it ends within this time: it has to last until the server reads it.
 const EARLY: Duration = Duration::from_secs(30);
 /// How long to wait for another process that renews the same login, and how often to look.
@@ -38,6 +37,7 @@ pub(super) struct Inner {
     pub(super) settings: OAuth,
     pub(super) http: Arc<Http>,
     pub(super) world: Arc<dyn World>,
+    pub(super) patience: Arc<Patience>,
     key: String,
     state: Mutex<State>,
     /// Held by the one who loads, renews or logs in.
@@ -53,17 +53,23 @@ struct State {
 }
 
 impl Login {
-    pub(crate) fn new(server: Arc<str>, url: &str, settings: OAuth, world: Arc<dyn World>) -> Result<Self> {
-        let wrong = |text: &str| Error::new(ErrorKind::Config, server.clone(), text);
-        let mut url = Url::parse(url).map_err(|_| wrong("its `url` is no address"))?;
+    /// Nothing when the address is none. The clock of `patience` stands still while a person logs in.
+    pub(crate) fn new(
+        server: Arc<str>,
+        url: &str,
+        settings: OAuth,
+        world: Arc<dyn World>,
+        patience: Arc<Patience>,
+    ) -> Option<Self> {
+        let mut url = Url::parse(url).ok()?;
         // A key in the query is no part of the server's name, and none of the authorization server's business.
         url.set_query(None);
         url.set_fragment(None);
-        let http = Arc::new(Http::new().map_err(|_| wrong("no HTTP client could be made for its login"))?);
+        let http = Arc::new(Http::new().ok()?);
         let key = format!("{server} {url}");
         let state = Mutex::default();
-        let inner = Inner { server, url, settings, http, world, key, state, gate: Arc::default() };
-        Ok(Self { inner: Arc::new(inner), renewals: Mutex::default() })
+        let inner = Inner { server, url, settings, http, world, patience, key, state, gate: Arc::default() };
+        Some(Self { inner: Arc::new(inner), renewals: Mutex::default() })
     }
 
     /// Renews in a task of its own and waits for it.
@@ -90,41 +96,36 @@ impl Authorize for Login {
         Ok(record.map(|record| record.header()))
     }
 
-    async fn challenged(&self, status: u16, challenge: &str, attempt: u32) -> Result<bool> {
-        let asked = WWWAuthenticateParams::parse(challenge, &self.inner.url);
-        if status == 403 && !asked.is_insufficient_scope() {
+    async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
+        let asked = WWWAuthenticateParams::parse(challenge.text, &self.inner.url);
+        if challenge.status == 403 && !asked.is_insufficient_scope() {
             return Ok(false);
         }
-        let before = self.inner.record();
         let _gate = self.inner.gate.lock().await;
-        if self.inner.is_replaced(before.as_ref()).await? {
+        if self.inner.is_replaced(challenge.sent).await? {
             return Ok(true);
         }
-        if attempt > MAX_CHALLENGES {
-            let text =
-                if status == 403 { "it keeps asking for more scopes" } else { "it keeps asking for a login" };
-            return Err(self.inner.error(ErrorKind::Auth, text));
-        }
         let scopes = split(asked.scope.as_deref().unwrap_or_default());
-        self.inner.answer(status, challenge, &scopes, attempt).await.map(|()| true)
+        self.inner.answer(challenge, &scopes).await.map(|()| true)
     }
 }
 
 impl Inner {
     /// Gets another login for a challenge. The gate is held.
-    async fn answer(&self, status: u16, challenge: &str, scopes: &[String], attempt: u32) -> Result<()> {
-        let mut found = Found::find(&self.server, &self.url, self.http.clone(), challenge).await?;
+    async fn answer(&self, challenge: &Challenge<'_>, scopes: &[String]) -> Result<()> {
+        let (refused, attempt) = (challenge.status == 401, challenge.attempt);
+        let mut found = Found::find(&self.server, &self.url, self.http.clone(), challenge.text).await?;
         let mut before = self.record();
         if before.as_ref().is_some_and(|record| record.issuer.as_deref() != found.issuer()) {
             // Neither a token nor a client's id means anything to another authorization server.
             self.forget().await?;
             before = None;
         }
-        if status == 401 && attempt == 1 && before.as_ref().is_some_and(|record| record.refresh.is_some()) {
+        if refused && attempt == 1 && before.as_ref().is_some_and(|record| record.refresh.is_some()) {
             if self.renew_now(before.clone()).await?.is_some() {
                 return Ok(());
             }
-        } else if status == 401 && attempt > 1 && self.state().fresh {
+        } else if refused && attempt > 1 && self.state().fresh {
             let text = "it refuses the token that its authorization server gave for it";
             return Err(self.error(ErrorKind::Auth, text));
         }
@@ -228,14 +229,12 @@ impl Inner {
         Ok(other)
     }
 
-    /// Whether the login that was challenged is not the one there is now, here or in the store.
-    async fn is_replaced(&self, before: Option<&Record>) -> Result<bool> {
-        let now = self.record();
-        match (before, &now) {
-            (Some(before), Some(now)) if before.access != now.access => Ok(true),
-            (None, Some(_)) => Ok(true),
-            (Some(before), _) => Ok(self.stored_other(before).await?.is_some()),
-            (None, None) => Ok(false),
+    /// Whether the login that was sent is not the one there is now, here or in the store.
+    async fn is_replaced(&self, sent: Option<&str>) -> Result<bool> {
+        match self.record() {
+            Some(now) if sent != Some(now.header().as_str()) => Ok(!self.ends_soon(&now)),
+            Some(now) => Ok(self.stored_other(&now).await?.is_some()),
+            None => Ok(false),
         }
     }
 

@@ -89,13 +89,14 @@ impl Endpoint<'_> {
 fn read(status: u16, body: &[u8]) -> Result<Granted, Refusal> {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
-    if let Some(code) = field("error") {
-        return Err(Refusal::No(clean(&code)));
+    let error = field("error").map(|code| clean(&code));
+    let passing = matches!(error.as_deref(), Some("server_error" | "temporarily_unavailable"));
+    if passing || status >= 500 || status == 429 || status == 408 {
+        let text = format!("its authorization server answered {status} to a request for a token");
+        return Err(Refusal::Later(text));
     }
-    if status >= 500 || status == 429 || status == 408 {
-        return Err(Refusal::Later(format!(
-            "its authorization server answered {status} to a request for a token"
-        )));
+    if let Some(code) = error {
+        return Err(Refusal::No(code));
     }
     let access = field("access_token").filter(|_| (200..300).contains(&status));
     let access = access.ok_or_else(|| Refusal::No(format!("status {status} and no token")))?;
@@ -147,4 +148,39 @@ pub(crate) fn proof<'a>(
 
 pub(crate) fn read_key(pem: Option<&str>) -> Result<Option<Key>, &'static str> {
     pem.map(Key::read).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let granted =
+            read(200, br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#).ok().unwrap();
+        assert_eq!((granted.access.as_str(), granted.kind.as_str()), ("a", "bearer"));
+        assert_eq!((granted.seconds, granted.refresh), (Some(60), None));
+        assert_eq!(granted.scopes.unwrap(), ["x", "y"]);
+    }
+
+    #[test]
+    fn refusals_say_whether_later_helps() {
+        let check = |status, body: &str, later, part: &str| {
+            let refusal = read(status, body.as_bytes()).err().unwrap();
+            assert_eq!(matches!(refusal, Refusal::Later(_)), later, "{refusal:?}");
+            assert!(refusal.text().contains(part) && !refusal.text().contains("hush"), "{refusal:?}");
+        };
+        check(400, r#"{"error": "invalid_grant", "error_description": "hush"}"#, false, "`invalid_grant`");
+        check(200, r#"{"error": "<a no>\n"}"#, false, "`ano`");
+        check(503, "hush", true, "503");
+        check(404, "hush", false, "404");
+        check(200, r#"{"access_token": 7}"#, false, "no token");
+        check(500, r#"{"error": "invalid_grant"}"#, true, "500");
+        check(400, r#"{"error": "temporarily_unavailable"}"#, true, "400");
+    }
+
+    #[test]
+    fn ids_and_secrets_are_encoded() {
+        assert_eq!(basic("a:b", "c d"), format!("Basic {}", STANDARD.encode("a%3Ab:c+d")));
+    }
 }

@@ -1,11 +1,8 @@
 //! Servers that are reached by HTTP.
 
-use std::sync::Arc;
-
 use super::{Shared, lock};
 use crate::client::{Client, Era, Misunderstanding};
 use crate::config::{Http, Transport};
-use crate::link::authorize::Authorize;
 use crate::link::{http, sse};
 use crate::{ErrorKind, Result};
 
@@ -15,7 +12,7 @@ impl Shared {
             Transport::Sse(settings) => {
                 let limits = http::Limits::of(&self.config);
                 let (name, world) = (self.config.name.clone(), self.world.clone());
-                let wire = sse::open(name, settings, limits, self.login(settings)?, world).await?;
+                let wire = sse::open(name, settings, limits, self.login.clone(), world).await?;
                 self.shake(wire, None, true).await.map_err(|(error, _)| error)
             }
             Transport::Http(settings) => self.connect_streamable(settings).await,
@@ -26,7 +23,7 @@ impl Shared {
     async fn connect_streamable(&self, settings: &Http) -> Result<Client> {
         let open = || {
             let limits = http::Limits::of(&self.config);
-            http::open(self.config.name.clone(), settings, limits, self.login(settings)?, self.world.clone())
+            http::open(self.config.name.clone(), settings, limits, self.login.clone(), self.world.clone())
         };
         let asked_before = lock(&self.era).is_some();
         let (error, why) = match self.shake(open()?, None, false).await {
@@ -44,21 +41,5 @@ impl Shared {
             *lock(&self.era) = None;
         }
         second.map_err(|(error, _)| error)
-    }
-
-    #[cfg(feature = "oauth")]
-    fn login(&self, settings: &Http) -> Result<Option<Arc<dyn Authorize>>> {
-        let Some(oauth) = &settings.oauth else { return Ok(None) };
-        let mut login = lock(&self.login);
-        if login.is_none() {
-            let (name, world) = (self.config.name.clone(), self.world.clone());
-            *login = Some(Arc::new(crate::auth::Login::new(name, &settings.url, oauth.clone(), world)?));
-        }
-        Ok(login.clone())
-    }
-
-    #[cfg(not(feature = "oauth"))]
-    fn login(&self, _: &Http) -> Result<Option<Arc<dyn Authorize>>> {
-        Ok(lock(&self.login).clone())
     }
 }

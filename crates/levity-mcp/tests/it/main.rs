@@ -1,5 +1,7 @@
 //! Servers of every kind, and what becomes of them.
 
+#[cfg(feature = "oauth")]
+mod auth;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::Limits;
 use super::pace::{Pace, Way};
-use crate::link::authorize::Authorize;
+use crate::link::authorize::{Authorize, Challenge};
 use crate::{Error, ErrorKind, Result, config};
 
 /// How often one request may be answered with a wish for another login.
@@ -111,7 +111,11 @@ impl Caller {
     pub(crate) async fn send(&self, ask: &Ask<'_>) -> Result<Response> {
         let (mut challenges, mut waits, mut again) = (0, 0, ask.repeatable);
         loop {
-            let response = match self.once(ask).await? {
+            let login = match &self.authorize {
+                Some(authorize) => authorize.header().await?,
+                None => None,
+            };
+            let response = match self.once(ask, login.as_deref()).await? {
                 Ok(response) => response,
                 // The server closed a kept connection at the moment we used it.
                 Err(error) if again && error.is_request() && !error.is_connect() => {
@@ -123,7 +127,7 @@ impl Caller {
             match response.status() {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     challenges += 1;
-                    self.challenged(&response, challenges).await?;
+                    self.challenged(&response, login.as_deref(), challenges).await?;
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     match retry_after(&response) {
@@ -140,11 +144,9 @@ impl Caller {
         }
     }
 
-    async fn once(&self, ask: &Ask<'_>) -> Result<Result<Response, reqwest::Error>> {
+    async fn once(&self, ask: &Ask<'_>, login: Option<&str>) -> Result<Result<Response, reqwest::Error>> {
         let mut headers = self.headers.clone();
-        if let Some(authorize) = &self.authorize
-            && let Some(login) = authorize.header().await?
-        {
+        if let Some(login) = login {
             let wrong = |_| self.error(ErrorKind::Auth, "its login cannot be sent as a header");
             let mut login = HeaderValue::try_from(login).map_err(wrong)?;
             login.set_sensitive(true);
@@ -171,12 +173,13 @@ impl Caller {
     }
 
     /// Gets another login, or says why the request cannot be made.
-    async fn challenged(&self, response: &Response, times: u32) -> Result<()> {
+    async fn challenged(&self, response: &Response, sent: Option<&str>, attempt: u32) -> Result<()> {
         let status = response.status().as_u16();
-        if let Some(authorize) = self.authorize.as_ref().filter(|_| times <= CHALLENGES) {
+        if let Some(authorize) = self.authorize.as_ref().filter(|_| attempt <= CHALLENGES) {
             let challenges = response.headers().get_all(WWW_AUTHENTICATE);
             let challenges: Vec<_> = challenges.iter().filter_map(|value| value.to_str().ok()).collect();
-            if authorize.challenged(status, &challenges.join(", "), times).await? {
+            let text = &challenges.join(", ");
+            if authorize.challenged(&Challenge { sent, status, text, attempt }).await? {
                 return Ok(());
             }
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::raw::{Do, Raw, answer, ok, start};
 use super::{Dial, call, end};
-use crate::link::authorize::Authorize;
+use crate::link::authorize::{Authorize, Challenge};
 use crate::{ErrorKind, Result};
 
 /// Gets a new token for each challenge, as long as it is asked at most so often.
@@ -26,8 +26,10 @@ impl Authorize for Tokens {
         Ok((now > 0).then(|| format!("Bearer t{now}")))
     }
 
-    async fn challenged(&self, status: u16, challenge: &str, attempt: u32) -> Result<bool> {
-        assert_eq!((status, challenge), (401, "Bearer realm=\"x\""));
+    async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
+        assert_eq!((challenge.status, challenge.text), (401, "Bearer realm=\"x\""));
+        assert_eq!(challenge.sent.map(str::to_owned), self.header().await?);
+        let attempt = challenge.attempt;
         assert_eq!(attempt, self.asked.fetch_add(1, Ordering::Relaxed) % 100 + 1);
         self.now.fetch_add(1, Ordering::Relaxed);
         Ok(attempt <= self.most)

@@ -1,0 +1,280 @@
+//! Servers that want a login.
+
+mod authority;
+mod http;
+mod loopback;
+mod store;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use levity_mcp::{
+    Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers, TokenStore,
+    Wait,
+};
+use levity_runtime::SystemWorld;
+use serde_json::json;
+
+use authority::{Authority, Quirks};
+
+/// A person who logs in at once, every time.
+#[derive(Clone, Default)]
+struct Person(Arc<AtomicUsize>);
+
+impl Person {
+    fn visits(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Browser for Person {
+    fn redirect_url(&self) -> String {
+        "http://127.0.0.1:9/callback".to_owned()
+    }
+
+    async fn visit(&self, url: &str) -> io::Result<String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let reply = client.get(url).send().await.map_err(io::Error::other)?;
+        let back = reply.headers().get("location").ok_or_else(|| io::Error::other("no way back"))?;
+        Ok(back.to_str().unwrap().to_owned())
+    }
+}
+
+fn oauth(person: &Person) -> OAuth {
+    OAuth::new().client_name("a test").browser(person.clone())
+}
+
+fn start(authority: &Authority, oauth: OAuth) -> Servers {
+    let config = ServerConfig::http("guarded", authority.url.clone()).oauth(oauth).retries(0);
+    Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap()
+}
+
+async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
+    let servers = start(authority, oauth);
+    let status = servers.wait(Wait::All).await;
+    assert!(status[0].state.is_ready(), "{status:?}");
+    let server = servers.get("guarded").unwrap();
+    (servers, server)
+}
+
+async fn refused(authority: &Authority, oauth: OAuth) -> Error {
+    let servers = start(authority, oauth);
+    match servers.wait(Wait::All).await.remove(0).state {
+        ServerState::Away { error, .. } => error,
+        state => panic!("it was not refused: {state:?}"),
+    }
+}
+
+async fn call(server: &Server, tool: &str) -> levity_mcp::Result<String> {
+    server.call(tool, json!({})).await.map(|output| output.as_text().to_string())
+}
+
+#[tokio::test]
+async fn a_person_logs_in_once() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    assert_eq!((person.visits(), authority.clients()), (1, 1));
+    assert_eq!(authority.pages(), ["read"]);
+    let grants = authority.grants("authorization_code");
+    assert_eq!(grants.len(), 1);
+    assert_eq!(grants[0]["resource"], authority.url);
+    assert!(grants[0]["code_verifier"].len() >= 43);
+}
+
+#[tokio::test]
+async fn a_login_that_was_kept_is_used() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let store = Arc::new(MemoryTokens::new());
+    drop(ready(&authority, oauth(&person).store(store.clone())).await);
+    let (_servers, server) = ready(&authority, OAuth::new().store(store)).await;
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    assert_eq!(person.visits(), 1);
+}
+
+#[tokio::test]
+async fn a_token_that_is_about_to_end_is_renewed_first() {
+    let quirks = Quirks { expires: Some(20), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    let (before, refused) = (authority.grants("refresh_token").len(), authority.refused());
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    assert!(authority.grants("refresh_token").len() > before);
+    assert_eq!((authority.refused(), person.visits()), (refused, 1), "a token that had ended was sent");
+}
+
+#[tokio::test]
+async fn many_requests_renew_once() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    authority.revoke();
+    let calls = (0..16).map(|_| call(&server, "read"));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert_eq!(outcome.unwrap(), "read");
+    }
+    assert_eq!((authority.grants("refresh_token").len(), person.visits()), (1, 1));
+}
+
+#[tokio::test]
+async fn tokens_that_another_holder_renewed_are_taken() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let store = Arc::new(MemoryTokens::new());
+    let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
+    let (_others, other) = ready(&authority, oauth(&person).store(store)).await;
+    authority.revoke();
+    assert_eq!(call(&one, "read").await.unwrap(), "read");
+    assert_eq!(call(&other, "read").await.unwrap(), "read");
+    assert_eq!((authority.grants("refresh_token").len(), person.visits()), (1, 1));
+}
+
+/// A store that shows what was saved only when it is asked once more, as when another process saves in between.
+struct Late {
+    store: Arc<MemoryTokens>,
+    shown: std::sync::Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl TokenStore for Late {
+    async fn load(&self, key: &str) -> io::Result<Option<String>> {
+        let now = self.store.load(key).await?;
+        let mut shown = self.shown.lock().unwrap();
+        Ok(std::mem::replace(&mut *shown, now.clone()).or(now))
+    }
+
+    async fn save(&self, key: &str, login: &str) -> io::Result<()> {
+        self.store.save(key, login).await
+    }
+
+    async fn remove(&self, key: &str) -> io::Result<()> {
+        self.store.remove(key).await
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_was_used_by_another_holder_is_no_end() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let store = Arc::new(MemoryTokens::new());
+    let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
+    let late = Late { store, shown: std::sync::Mutex::default() };
+    let (_others, other) = ready(&authority, OAuth::new().store(late)).await;
+    authority.revoke();
+    assert_eq!(call(&one, "read").await.unwrap(), "read");
+    assert_eq!(call(&other, "read").await.unwrap(), "read");
+    assert_eq!(person.visits(), 1);
+}
+
+#[tokio::test]
+async fn more_scopes_are_asked_for_when_they_are_needed() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    assert_eq!(call(&server, "write").await.unwrap(), "write");
+    assert_eq!(authority.pages(), ["read", "read write"]);
+    assert_eq!(authority.clients(), 1, "the client was registered twice");
+}
+
+#[tokio::test]
+async fn a_server_that_is_never_content_is_given_up() {
+    let quirks = Quirks { stingy: true, ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    let error = call(&server, "write").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    assert_eq!(person.visits(), 4);
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_refused_leads_to_a_login() {
+    let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    authority.revoke();
+    authority.revoke_refresh();
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    assert_eq!(person.visits(), 2);
+}
+
+#[tokio::test]
+async fn without_a_browser_the_error_says_what_to_set() {
+    let authority = Authority::start(Quirks::default()).await;
+    let error = refused(&authority, OAuth::new()).await;
+    assert_eq!(error.kind(), ErrorKind::Auth);
+    assert!(error.message().contains("`OAuth::browser`"), "{error}");
+}
+
+#[track_caller]
+fn no_token_was_given(authority: &Authority, error: &Error, part: &str) {
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    assert!(error.message().contains(part), "{error}");
+    assert!(authority.grants("authorization_code").is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_to_another_login_is_refused() {
+    let quirks = Quirks { state: Some("another".into()), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let error = refused(&authority, oauth(&person)).await;
+    no_token_was_given(&authority, &error, "another login");
+}
+
+#[tokio::test]
+async fn an_answer_of_another_issuer_is_refused() {
+    let quirks = Quirks { iss: Some("http://127.0.0.1:1".into()), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let error = refused(&authority, oauth(&person)).await;
+    no_token_was_given(&authority, &error, "another authorization server");
+}
+
+#[tokio::test]
+async fn metadata_of_another_issuer_are_refused() {
+    let quirks = Quirks { issuer: Some("http://127.0.0.1:1".into()), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let error = refused(&authority, oauth(&person)).await;
+    no_token_was_given(&authority, &error, "`http://127.0.0.1:1`");
+    assert_eq!(person.visits(), 0);
+}
+
+#[tokio::test]
+async fn metadata_of_another_server_are_refused() {
+    let quirks = Quirks { resource: Some("http://127.0.0.1:1/mcp".into()), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let error = refused(&authority, oauth(&person)).await;
+    no_token_was_given(&authority, &error, "metadata");
+    assert_eq!(person.visits(), 0);
+}
+
+#[tokio::test]
+async fn a_page_that_is_no_safe_address_is_not_opened() {
+    for page in ["file:///etc/passwd", "http://example.com/authorize", "javascript:alert(1)"] {
+        let quirks = Quirks { page: Some(page.into()), ..Quirks::default() };
+        let (authority, person) = (Authority::start(quirks).await, Person::default());
+        let error = refused(&authority, oauth(&person)).await;
+        no_token_was_given(&authority, &error, "neither https");
+        assert_eq!(person.visits(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_token_goes_to_no_other_place() {
+    let (authority, other) =
+        (Authority::start(Quirks::default()).await, Authority::start(Quirks::default()).await);
+    let person = Person::default();
+    let (_servers, server) = ready(&authority, oauth(&person)).await;
+    authority.quirks().elsewhere = Some(other.url.clone());
+    call(&server, "read").await.unwrap_err();
+    assert!(other.logins().iter().all(Option::is_none), "{:?}", other.logins());
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let oauth = OAuth::new().client_id("me").client_secret("hush").client_key("hush");
+    let enterprise = levity_mcp::Enterprise::new("https://id.example/token", "me", "hush".to_owned());
+    let oauth = oauth.enterprise(enterprise.client_secret("hush"));
+    let config = ServerConfig::http("guarded", "https://guarded.example/mcp").oauth(oauth.clone());
+    for shown in [format!("{oauth:?}"), format!("{config:?}")] {
+        assert!(!shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,289 @@
+//! A server that wants a login, and the authorization server that gives one, both in this process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use url::Url;
+
+use super::http::{Reply, Request, serve};
+
+/// What the two do that is not usual.
+#[derive(Clone)]
+pub(crate) struct Quirks {
+    /// How long tokens last, in seconds.
+    pub(crate) expires: Option<u64>,
+    /// Whether refresh tokens are given.
+    pub(crate) refreshes: bool,
+    /// Whose metadata the authorization server says they are.
+    pub(crate) issuer: Option<String>,
+    /// Whose metadata the server says they are.
+    pub(crate) resource: Option<String>,
+    /// What the browser is sent back with in place of the issuer.
+    pub(crate) iss: Option<String>,
+    /// What the browser is sent back with in place of the state.
+    pub(crate) state: Option<String>,
+    /// Which scope the tool `write` needs.
+    pub(crate) write: &'static str,
+    /// Whether what was granted never has that scope.
+    pub(crate) stingy: bool,
+    /// Where the server redirects every request.
+    pub(crate) elsewhere: Option<String>,
+    /// Where people log in.
+    pub(crate) page: Option<String>,
+}
+
+impl Default for Quirks {
+    fn default() -> Self {
+        let (issuer, resource, iss, state, elsewhere, page) = (None, None, None, None, None, None);
+        let (expires, refreshes, write, stingy) = (Some(3600), true, "write", false);
+        Self { expires, refreshes, issuer, resource, iss, state, write, stingy, elsewhere, page }
+    }
+}
+
+/// The two servers; they end with it.
+pub(crate) struct Authority {
+    /// The address of the server.
+    pub(crate) url: String,
+    state: Arc<State>,
+    _tasks: JoinSet<()>,
+}
+
+struct State {
+    server: String,
+    issuer: String,
+    quirks: Mutex<Quirks>,
+    data: Mutex<Data>,
+}
+
+#[derive(Default)]
+struct Data {
+    count: u64,
+    clients: Vec<String>,
+    /// Codes with their challenge and scopes.
+    codes: HashMap<String, (String, String)>,
+    /// Access tokens that are good, with their scopes.
+    tokens: BTreeMap<String, String>,
+    /// Refresh tokens that are good, with their scopes.
+    refresh: BTreeMap<String, String>,
+    /// What was asked of the token endpoint.
+    grants: Vec<HashMap<String, String>>,
+    /// The scopes that people were asked for.
+    pages: Vec<String>,
+    /// The `Authorization` of requests to the server.
+    logins: Vec<Option<String>>,
+    /// How many of them had a token that is not good.
+    refused: usize,
+}
+
+impl Authority {
+    pub(crate) async fn start(quirks: Quirks) -> Self {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(State {
+            server: at(&server),
+            issuer: at(&issuer),
+            quirks: Mutex::new(quirks),
+            data: Mutex::default(),
+        });
+        let mut tasks = JoinSet::new();
+        let (one, other) = (state.clone(), state.clone());
+        tasks.spawn(serve(server, move |request| one.server(&request)));
+        tasks.spawn(serve(issuer, move |request| other.issuer(&request)));
+        Self { url: format!("{}/mcp", state.server), state, _tasks: tasks }
+    }
+
+    pub(crate) fn quirks(&self) -> MutexGuard<'_, Quirks> {
+        self.state.quirks.lock().unwrap()
+    }
+
+    fn data(&self) -> MutexGuard<'_, Data> {
+        self.state.data.lock().unwrap()
+    }
+
+    /// How often a token was asked for by this grant.
+    pub(crate) fn grants(&self, grant: &str) -> Vec<HashMap<String, String>> {
+        self.data().grants.iter().filter(|form| form["grant_type"] == grant).cloned().collect()
+    }
+
+    /// The scopes of each login page that was opened.
+    pub(crate) fn pages(&self) -> Vec<String> {
+        self.data().pages.clone()
+    }
+
+    pub(crate) fn clients(&self) -> usize {
+        self.data().clients.len()
+    }
+
+    /// The `Authorization` of each request to the server.
+    pub(crate) fn logins(&self) -> Vec<Option<String>> {
+        self.data().logins.clone()
+    }
+
+    /// How many requests had a token that was not good.
+    pub(crate) fn refused(&self) -> usize {
+        self.data().refused
+    }
+
+    /// Makes all access tokens useless, as when a server loses its sessions.
+    pub(crate) fn revoke(&self) {
+        self.data().tokens.clear();
+    }
+
+    /// Makes all refresh tokens useless.
+    pub(crate) fn revoke_refresh(&self) {
+        self.data().refresh.clear();
+    }
+}
+
+impl State {
+    fn issuer(&self, request: &Request) -> Reply {
+        match request.path.as_str() {
+            "/.well-known/oauth-authorization-server" => self.metadata(),
+            "/register" => self.register(&request.json()),
+            "/authorize" => self.page(request),
+            "/token" => self.token(&request.form()),
+            _ => Reply::status(404),
+        }
+    }
+
+    fn metadata(&self) -> Reply {
+        let (issuer, quirks) = (&self.issuer, self.quirks.lock().unwrap().clone());
+        Reply::json(&json!({
+            "issuer": quirks.issuer.unwrap_or_else(|| issuer.clone()),
+            "authorization_endpoint": quirks.page.unwrap_or_else(|| format!("{issuer}/authorize")),
+            "token_endpoint": format!("{issuer}/token"),
+            "registration_endpoint": format!("{issuer}/register"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "authorization_response_iss_parameter_supported": true,
+        }))
+    }
+
+    fn register(&self, asked: &Value) -> Reply {
+        let mut data = self.data.lock().unwrap();
+        let id = format!("client-{}", data.clients.len());
+        data.clients.push(id.clone());
+        Reply::json(&json!({ "client_id": id, "redirect_uris": asked["redirect_uris"] }))
+    }
+
+    fn page(&self, request: &Request) -> Reply {
+        let (query, quirks) = (request.query(), self.quirks.lock().unwrap().clone());
+        let mut data = self.data.lock().unwrap();
+        assert!(data.clients.contains(&query["client_id"]), "a client that is not registered");
+        assert_eq!(query["code_challenge_method"], "S256");
+        assert_eq!(query["resource"], format!("{}/mcp", self.server));
+        let scopes = query.get("scope").cloned().unwrap_or_default();
+        data.pages.push(scopes.clone());
+        data.count += 1;
+        let code = format!("code-{}", data.count);
+        data.codes.insert(code.clone(), (query["code_challenge"].clone(), scopes));
+        let mut back = Url::parse(&query["redirect_uri"]).unwrap();
+        back.query_pairs_mut()
+            .append_pair("code", &code)
+            .append_pair("state", quirks.state.as_deref().unwrap_or(&query["state"]))
+            .append_pair("iss", quirks.iss.as_deref().unwrap_or(&self.issuer));
+        Reply::status(302).header("Location", back.as_str())
+    }
+
+    fn token(&self, form: &HashMap<String, String>) -> Reply {
+        let no = |code: &str| Reply::json(&json!({ "error": code })).with_status(400);
+        let quirks = self.quirks.lock().unwrap().clone();
+        let mut data = self.data.lock().unwrap();
+        data.grants.push(form.clone());
+        let scopes = match form["grant_type"].as_str() {
+            "authorization_code" => match data.codes.remove(&form["code"]) {
+                Some((challenge, scopes)) if challenge == digest(&form["code_verifier"]) => scopes,
+                _ => return no("invalid_grant"),
+            },
+            "refresh_token" => match data.refresh.remove(&form["refresh_token"]) {
+                Some(scopes) => scopes,
+                None => return no("invalid_grant"),
+            },
+            _ => return no("unsupported_grant_type"),
+        };
+        data.count += 1;
+        let (access, refresh) = (format!("access-{}", data.count), format!("refresh-{}", data.count));
+        let mut reply = json!({ "access_token": access, "token_type": "Bearer", "scope": scopes });
+        if let Some(expires) = quirks.expires {
+            reply["expires_in"] = expires.into();
+        }
+        if quirks.refreshes {
+            reply["refresh_token"] = refresh.clone().into();
+            data.refresh.insert(refresh, scopes.clone());
+        }
+        data.tokens.insert(access, scopes);
+        Reply::json(&reply)
+    }
+
+    fn server(&self, request: &Request) -> Reply {
+        let quirks = self.quirks.lock().unwrap().clone();
+        if request.path == "/.well-known/oauth-protected-resource/mcp" {
+            let resource = quirks.resource.unwrap_or_else(|| format!("{}/mcp", self.server));
+            return Reply::json(&json!({ "resource": resource, "authorization_servers": [self.issuer] }));
+        }
+        if request.path != "/mcp" {
+            return Reply::status(404);
+        }
+        let login = request.headers.get("authorization").cloned();
+        self.data.lock().unwrap().logins.push(login.clone());
+        if let Some(elsewhere) = quirks.elsewhere {
+            return Reply::status(307).header("Location", &elsewhere);
+        }
+        let token = login.as_deref().and_then(|login| login.strip_prefix("Bearer ")).unwrap_or_default();
+        let scopes = self.data.lock().unwrap().tokens.get(token).cloned();
+        let Some(scopes) = scopes else {
+            self.data.lock().unwrap().refused += usize::from(!token.is_empty());
+            return Reply::status(401).header("WWW-Authenticate", &self.challenge(r#"scope="read""#));
+        };
+        if request.method != "POST" {
+            return Reply::status(405);
+        }
+        let message = request.json();
+        let wants = message["params"]["name"] == "write" && message["method"] == "tools/call";
+        let has = scopes.split(' ').any(|scope| scope == quirks.write) && !quirks.stingy;
+        if wants && !has {
+            let more = format!(r#"error="insufficient_scope", scope="{}""#, quirks.write);
+            return Reply::status(403).header("WWW-Authenticate", &self.challenge(&more));
+        }
+        answer(&message)
+    }
+
+    fn challenge(&self, more: &str) -> String {
+        let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.server);
+        format!(r#"Bearer resource_metadata="{metadata}", {more}"#)
+    }
+}
+
+/// What a small MCP server says.
+fn answer(message: &Value) -> Reply {
+    let Some(id) = message.get("id") else { return Reply::status(202) };
+    let schema = json!({ "type": "object" });
+    let result = match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "guarded", "version": "1" },
+        }),
+        "tools/list" => json!({ "tools": [
+            { "name": "read", "inputSchema": schema }, { "name": "write", "inputSchema": schema },
+        ] }),
+        "tools/call" => json!({ "content": [{ "type": "text", "text": message["params"]["name"] }] }),
+        "ping" => json!({}),
+        _ => {
+            let error = json!({ "code": -32601, "message": "unknown method" });
+            return Reply::json(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+    };
+    Reply::json(&json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+}
+
+fn digest(verifier: &str) -> String {
+    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes()))
+}

@@ -1,0 +1,78 @@
+//! Logins in a file.
+
+use levity_mcp::{FileTokens, TokenStore};
+
+#[tokio::test]
+async fn a_file_keeps_logins_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/tokens.json");
+    let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
+    assert_eq!(one.load("a").await.unwrap(), None);
+    one.save("a", "first").await.unwrap();
+    other.save("b", "second").await.unwrap();
+    one.save("a", "third").await.unwrap();
+    assert_eq!(other.load("a").await.unwrap().as_deref(), Some("third"));
+    other.remove("a").await.unwrap();
+    assert_eq!(one.load("a").await.unwrap(), None);
+    assert_eq!(one.load("b").await.unwrap().as_deref(), Some("second"));
+}
+
+#[tokio::test]
+async fn many_writers_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.json");
+    let saves = (0..20).map(|n| {
+        let store = FileTokens::new(&path);
+        async move { store.save(&format!("key {n}"), &"x".repeat(n)).await }
+    });
+    for saved in futures_util::future::join_all(saves).await {
+        saved.unwrap();
+    }
+    for n in 0..20 {
+        let login = FileTokens::new(&path).load(&format!("key {n}")).await.unwrap();
+        assert_eq!(login.unwrap().len(), n);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own/tokens.json");
+    let store = FileTokens::new(&path);
+    store.save("a", "hush").await.unwrap();
+    // A file that was made readable is not so any more after the next login.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    store.save("a", "hush").await.unwrap();
+    let _lock = store.try_lock("a").await.unwrap().unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        assert!(path.extension().is_some_and(|end| end != "new"), "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_login_has_one_renewer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.json");
+    let (one, other) = (FileTokens::new(&path), FileTokens::new(&path));
+    let lock = one.try_lock("a").await.unwrap();
+    assert!(lock.is_some() && other.try_lock("a").await.unwrap().is_none());
+    assert!(other.try_lock("b").await.unwrap().is_some());
+    drop(lock);
+    assert!(other.try_lock("a").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_not_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.json");
+    std::fs::write(&path, r#"{"a": hush}"#).unwrap();
+    let error = FileTokens::new(&path).load("a").await.unwrap_err();
+    assert!(error.to_string().contains("damaged") && !format!("{error:?}").contains("hush"), "{error:?}");
+}

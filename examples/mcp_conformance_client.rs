@@ -1,0 +1,154 @@
+//! A client that does with any MCP server what can be done: it lists, calls, reads and answers. The official conformance
+//! suite runs it against its servers.
+//!
+//! ```text
+//! cargo run --example mcp_conformance_client -- http://127.0.0.1:3000/mcp
+//! ```
+//!
+//! Credentials for a login come from `MCP_CONFORMANCE_CONTEXT`, in JSON, and the login page is "visited" by a request that
+//! follows where it points to.
+
+use std::env;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity::core::{Tool, ToolCx};
+use levity::mcp::{
+    AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server, ServerConfig,
+    Servers, Wait,
+};
+use levity::runtime::SystemWorld;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Some(url) = env::args().skip(1).last() else {
+        println!("usage: mcp_conformance_client URL");
+        return Ok(());
+    };
+    let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".into());
+    let config = ServerConfig::http("peer", url).oauth(login(&serde_json::from_str(&context)?)).retries(0);
+    let servers = Servers::builder(Arc::new(SystemWorld))
+        .server(config)
+        .sampler(Canned)
+        .elicitor(AcceptDefaults)
+        .roots([format!("file://{}", env::current_dir()?.display())])
+        .start()?;
+    for status in servers.wait(Wait::All).await {
+        println!("{}: {:?}", status.name, status.state);
+    }
+    if let Some(server) = servers.get("peer").filter(|server| server.status().state.is_ready()) {
+        use_tools(&server).await;
+        read(&server).await;
+        ask_prompts(&server).await;
+    }
+    servers.stop().await;
+    Ok(())
+}
+
+async fn use_tools(server: &Server) {
+    for tool in server.tools() {
+        let args = example(&tool.spec().input, 0);
+        println!("call {}: {:?}", tool.spec().name, tool.call(args, &ToolCx::detached()).await);
+    }
+}
+
+async fn read(server: &Server) {
+    let resources = server.resources().await.unwrap_or_default();
+    for resource in resources {
+        println!("read {}: {:?}", resource.uri, server.read(&resource.uri).await);
+    }
+}
+
+async fn ask_prompts(server: &Server) {
+    for prompt in server.prompts().await.unwrap_or_default() {
+        let args: Map<_, _> = prompt.arguments.iter().map(|arg| (arg.name.clone(), json!("text"))).collect();
+        println!("prompt {}: {:?}", prompt.name, server.prompt(&prompt.name, args.into()).await);
+    }
+}
+
+/// A value that fits a schema: its default or an example where it has one, else the plainest one.
+fn example(schema: &Value, depth: usize) -> Value {
+    let first = |list: &str| schema.get(list).and_then(|list| list.get(0)).cloned();
+    let said = schema.get("default").or_else(|| schema.get("const")).cloned();
+    if let Some(value) = said.or_else(|| first("examples")).or_else(|| first("enum")) {
+        return value;
+    }
+    if let Some(choice) = first("anyOf").or_else(|| first("oneOf")).filter(|_| depth < 8) {
+        return example(&choice, depth + 1);
+    }
+    let kind = schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
+    match kind {
+        Some("string") => "text".into(),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
+        Some("boolean") => true.into(),
+        Some("array") => json!([]),
+        Some("null") => Value::Null,
+        _ if depth >= 8 => json!({}),
+        _ => {
+            let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+            fields.map(|(name, field)| (name.clone(), example(field, depth + 1))).collect::<Map<_, _>>().into()
+        }
+    }
+}
+
+/// Logs in with what is known: a client that was registered, its key, a person's ID token; or as anybody can.
+fn login(context: &Value) -> OAuth {
+    let known = |name: &str| context.get(name).and_then(Value::as_str);
+    let document = "https://conformance-test.local/client-metadata.json";
+    let mut oauth = OAuth::new().client_name("levity conformance client").client_metadata_url(document);
+    oauth = oauth.browser(FollowsAtOnce).login_limit(Duration::from_secs(20));
+    if let Some(id) = known("client_id") {
+        oauth = oauth.client_id(id);
+    }
+    if let Some(secret) = known("client_secret") {
+        oauth = oauth.client_secret(secret);
+    }
+    if let Some(key) = known("private_key_pem") {
+        oauth = oauth.client_key(key);
+    }
+    match (known("idp_token_endpoint"), known("idp_client_id"), known("idp_id_token")) {
+        (Some(endpoint), Some(id), Some(token)) => {
+            oauth.enterprise(Enterprise::new(endpoint, id, token.to_owned()))
+        }
+        _ => oauth,
+    }
+}
+
+/// A browser of somebody who agrees to everything: it asks for the login page, and goes where that sends it.
+struct FollowsAtOnce;
+
+#[async_trait::async_trait]
+impl Browser for FollowsAtOnce {
+    fn redirect_url(&self) -> String {
+        "http://127.0.0.1:3999/callback".into()
+    }
+
+    async fn visit(&self, url: &str) -> io::Result<String> {
+        let rest = url.strip_prefix("http://").ok_or_else(|| io::Error::other("not a page of a test"))?;
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let mut stream = TcpStream::connect(host).await?;
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await?;
+        let there = page.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("location").then(|| value.trim().to_owned())
+        });
+        there.ok_or_else(|| io::Error::other("the page leads nowhere"))
+    }
+}
+
+/// A model that always says the same.
+struct Canned;
+
+#[async_trait::async_trait]
+impl Sampler for Canned {
+    async fn sample(&self, _: &str, _: SampleAsk) -> Result<SampleReply, Refusal> {
+        Ok(SampleReply::text("canned", "This is what a model would say."))
+    }
+}
