@@ -7,7 +7,8 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use levity_core::{Content, Media};
 use rmcp::model::{ContentBlock, Resource, ResourceContents};
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 
 use super::text::{bytes, cut};
 
@@ -40,7 +41,13 @@ impl Pieces {
     pub(super) fn json(&mut self, piece: Value) {
         match piece {
             Value::String(text) => self.text(text),
-            piece => match serde_json::from_value(piece.clone()) {
+            // Text is by far the most, and may be long.
+            Value::Object(mut fields) if is_text(&fields) => {
+                if let Some(Value::String(text)) = fields.get_mut("text").map(Value::take) {
+                    self.text(text);
+                }
+            }
+            piece => match ContentBlock::deserialize(&piece) {
                 Ok(block) => self.block(block),
                 Err(_) => self.unknown(&piece),
             },
@@ -104,6 +111,10 @@ impl Pieces {
         let kind = piece.get("type").and_then(Value::as_str).unwrap_or("no type");
         self.text(format!("[content of an unknown kind, `{}`, as JSON]\n{piece}", cut(kind, 64)));
     }
+}
+
+fn is_text(fields: &Map<String, Value>) -> bool {
+    fields.get("type").is_some_and(|kind| kind == "text") && fields.get("text").is_some_and(Value::is_string)
 }
 
 fn linked(link: &Resource) -> String {
