@@ -174,6 +174,20 @@ impl ServerConfig {
         self.enabled
     }
 
+    /// How it is reached: `stdio`, `http`, `sse` or `in-process`.
+    pub fn transport(&self) -> &'static str {
+        self.transport.name()
+    }
+
+    /// Which program it is, or where it is: without arguments, and without what may be a secret in an address.
+    pub fn place(&self) -> String {
+        match &self.transport {
+            Transport::Stdio(stdio) => stdio.command.clone(),
+            Transport::Http(http) | Transport::Sse(http) => bare(&http.url),
+            Transport::InProcess(_) => "this process".to_owned(),
+        }
+    }
+
     /// Keeps it from being started.
     #[must_use]
     pub fn disabled(mut self) -> Self {
@@ -328,6 +342,19 @@ impl ServerConfig {
     }
 }
 
+/// An address without what stands before `@`, and behind `?` or `#`: it may be a key.
+fn bare(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let host = rest.split('/').next().unwrap_or_default();
+            let hidden = host.rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[hidden..])
+        }
+        None => url.to_owned(),
+    }
+}
+
 // Values of variables and headers are often secrets.
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -340,8 +367,7 @@ impl fmt::Debug for Stdio {
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What comes after `?` may be a key.
-        let url = self.url.split('?').next().unwrap_or_default();
+        let url = bare(&self.url);
         let headers: Vec<_> = self.headers.keys().collect();
         f.debug_struct("Http").field("url", &url).field("headers", &headers).finish()
     }

@@ -1,5 +1,7 @@
 //! MCP servers as tools.
 
+pub mod blocking;
+
 #[cfg(feature = "oauth")]
 mod auth;
 mod client;

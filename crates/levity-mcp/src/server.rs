@@ -164,7 +164,7 @@ impl Server {
         self.0.tools().list.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
-    /// Calls a tool by the name that the server gave it.
+    /// Calls a tool by the name that the server gave it, or by the one that models know.
     ///
     /// # Errors
     /// When the server is away, does not answer in time, or refuses; a tool that says itself that it failed is
@@ -172,6 +172,14 @@ impl Server {
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
+    }
+
+    /// As [`call`](Self::call), for a call of which somebody wants to hear meanwhile, or that may be cancelled: by `cx`.
+    ///
+    /// # Errors
+    /// As for [`call`](Self::call); and when it was cancelled.
+    pub async fn call_with(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
+        self.0.call(tool, args, cx).await
     }
 
     /// Starts it again, whatever it is doing; calls that are under way fail.
@@ -308,8 +316,12 @@ impl Shared {
 
     /// Calls a tool by the name that the server gave it.
     pub(crate) async fn call(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
-        let found = self.tools().list.iter().find(|known| known.original() == tool).cloned();
-        let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
+        let tools = self.tools().list;
+        let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
+        let found = named(McpTool::original).or_else(|| named(McpTool::name));
+        let as_task = found.is_some_and(|tool| tool.wants_task());
+        // One that is not in the list may be there all the same: the server knows best.
+        let tool = found.map_or(tool, |tool| tool.original());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
         crate::convert::output_of_json(result).map_err(|error| {
             Error::new(
@@ -374,7 +386,7 @@ impl Shared {
 }
 
 impl Transport {
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Stdio(_) => "stdio",
             Self::Http(_) => "http",

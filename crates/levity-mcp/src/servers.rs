@@ -122,6 +122,11 @@ impl Servers {
         futures_util::future::join_all(self.0.list.iter().map(|server| server.stop())).await;
     }
 
+    /// Ends all servers at once.
+    pub(crate) fn kill(&self) {
+        self.0.list.iter().for_each(|server| server.kill());
+    }
+
     fn tools_of(&self, wanted: impl Fn(&str) -> bool) -> Vec<Arc<dyn Tool>> {
         let servers = self.0.list.iter().filter(|server| wanted(&server.config.name));
         let mut seen = std::collections::HashSet::new();

@@ -112,6 +112,15 @@ fn addresses_are_read() {
 }
 
 #[test]
+fn places_tell_no_secret() {
+    let place = |url: &str| ServerConfig::http("x", url).place();
+    assert_eq!(place("https://user:s3cret@h:1/mcp/a@b?key=s3cret#s3cret"), "https://h:1/mcp/a@b");
+    assert_eq!(place("nonsense?s3cret"), "nonsense");
+    let server = ServerConfig::stdio("x", "npx").arg("--key=s3cret");
+    assert_eq!((server.place(), server.transport()), ("npx".to_owned(), "stdio"));
+}
+
+#[test]
 fn every_limit_can_be_set() {
     let server = one(
         r#"{"command": "c", "startLimit": 20, "call_limit": "5m", "idle-limit": "500ms", "probeLimit": 0.5,

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "oauth")]
 mod auth;
+mod blocking;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
