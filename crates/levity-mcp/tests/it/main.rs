@@ -6,4 +6,5 @@ mod blocking;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
+mod peers;
 mod servers;

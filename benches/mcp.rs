@@ -1,0 +1,228 @@
+//! What levity adds to a call of a tool of an MCP server, beside a plain rmcp client, over pipes and over HTTP; and how long ten servers
+//! take to start.
+//!
+//! `cargo bench --bench mcp`; `-- --quick` to see that it runs.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{ToolCx, ToolSource, World};
+use levity_mcp::{ServerConfig, Servers, Wait};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{RoleClient, ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use tokio::io::AsyncBufReadExt as _;
+use tokio::process::Command;
+
+mod clock;
+
+/// What a call over pipes may cost more, in microseconds of processor time, and of the median in percent.
+const GOAL_CPU: f64 = 10.0;
+const GOAL_MEDIAN: f64 = 5.0;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut args = std::env::args().skip(1);
+    match args.next().as_deref() {
+        Some("serve-pipes") => runtime.block_on(serve_pipes(args.next())),
+        Some("serve-http") => runtime.block_on(serve_http()),
+        _ => {
+            let quick = std::env::args().any(|arg| arg == "--quick");
+            runtime.block_on(measure(if quick { 20 } else { 2_000 }));
+        }
+    }
+}
+
+async fn measure(calls: usize) {
+    println!("{calls} calls of a tool that echoes 16 bytes, in turns; client side only.\n");
+    println!("{:44} {:>10} {:>10} {:>10}", "", "median µs", "least µs", "CPU µs");
+    let plain = plain_pipes().await;
+    let ours = Servers::builder(world()).server(this("pipes")).start().expect("servers start");
+    ours.wait(Wait::All).await;
+    let pipes = compare("pipes", calls, &plain, &ours).await;
+    ours.stop().await;
+    drop(plain);
+    let verdict = |met| if met { "met" } else { "MISSED" };
+    println!("  {:+.1} µs CPU, {}; {:+.1} % of the median, {}\n", pipes.cpu, verdict(pipes.cpu <= GOAL_CPU), pipes.median, verdict(pipes.median <= GOAL_MEDIAN));
+
+    let (mut child, url) = http_server().await;
+    let plain = about_us().serve(StreamableHttpClientTransport::from_uri(url.clone())).await.expect("rmcp connects");
+    let ours = Servers::builder(world()).server(ServerConfig::http("it", url)).start().expect("servers start");
+    ours.wait(Wait::All).await;
+    let http = compare("HTTP", calls, &plain, &ours).await;
+    println!("  {:+.1} % of the median, {}\n", http.median, verdict(http.median <= 0.0));
+    ours.stop().await;
+    drop(plain);
+    child.kill().await.expect("the server ends");
+    starts().await;
+}
+
+struct Over {
+    cpu: f64,
+    median: f64,
+}
+
+/// Calls in turns, so that both meet the same machine.
+async fn compare(way: &str, calls: usize, plain: &RunningService<RoleClient, ClientConfig>, ours: &Servers) -> Over {
+    let tool = ours.tools().first().cloned().expect("it has a tool");
+    let args = json!({"text": "sixteen bytes .."});
+    let (mut floor, mut levity) = (Samples::default(), Samples::default());
+    for call in 0..calls + calls / 10 {
+        let counts = call >= calls / 10;
+        let Value::Object(map) = args.clone() else { unreachable!() };
+        let start = Moment::now();
+        let result = plain.call_tool(CallToolRequestParams::new("echo").with_arguments(map)).await;
+        floor.add(&start, counts);
+        assert!(result.is_ok());
+        let start = Moment::now();
+        let result = tool.call(args.clone(), &ToolCx::detached()).await;
+        levity.add(&start, counts);
+        assert!(result.is_ok(), "{result:?}");
+    }
+    let (a, b) = (floor.show(&format!("a plain rmcp client, {way}")), levity.show(&format!("levity-mcp, {way}")));
+    Over { cpu: b.1 - a.1, median: (b.0 / a.0 - 1.0) * 100.0 }
+}
+
+#[derive(Default)]
+struct Samples {
+    real: Vec<f64>,
+    cpu: f64,
+}
+
+struct Moment(std::time::Instant, Duration);
+
+impl Moment {
+    #[allow(clippy::disallowed_methods, reason = "real time is what is measured")]
+    fn now() -> Self {
+        Self(std::time::Instant::now(), clock::cpu())
+    }
+}
+
+impl Samples {
+    fn add(&mut self, start: &Moment, counts: bool) {
+        if counts {
+            self.real.push(start.0.elapsed().as_secs_f64() * 1e6);
+            self.cpu += (clock::cpu() - start.1).as_secs_f64() * 1e6;
+        }
+    }
+
+    fn show(&mut self, name: &str) -> (f64, f64) {
+        self.real.sort_by(f64::total_cmp);
+        let (median, least) = (self.real[self.real.len() / 2], self.real[0]);
+        let cpu = self.cpu / self.real.len() as f64;
+        println!("{name:44} {median:>10.1} {least:>10.1} {cpu:>10.1}");
+        (median, cpu)
+    }
+}
+
+fn world() -> Arc<dyn World> {
+    Arc::new(levity::runtime::SystemWorld)
+}
+
+fn this(name: &str) -> ServerConfig {
+    let program = std::env::current_exe().expect("this program has a path").to_string_lossy().into_owned();
+    ServerConfig::stdio(name, program).arg("serve-pipes")
+}
+
+fn about_us() -> ClientConfig {
+    ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25)
+}
+
+async fn plain_pipes() -> RunningService<RoleClient, ClientConfig> {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(program);
+    command.arg("serve-pipes").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("the server starts");
+    let (read, write) = (child.stdout.take().expect("a pipe"), child.stdin.take().expect("a pipe"));
+    let client = about_us().serve((read, write)).await.expect("rmcp connects");
+    // It ends when its stdin does.
+    std::mem::forget(child);
+    client
+}
+
+/// Ten servers, each of which takes half a second to start.
+async fn starts() {
+    for count in [1, 10] {
+        let slow = |number: usize| this(&format!("s{number}")).arg("500");
+        let start = Moment::now();
+        let servers = Servers::builder(world()).servers((0..count).map(slow)).start().expect("servers start");
+        let status = servers.wait(Wait::All).await;
+        assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
+        println!("{count:>2} servers that take 500 ms: ready after {:.0} ms", start.0.elapsed().as_secs_f64() * 1e3);
+        servers.stop().await;
+    }
+}
+
+async fn http_server() -> (tokio::process::Child, String) {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(program);
+    command.arg("serve-http").stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("the server starts");
+    let stdout = child.stdout.take().expect("a pipe");
+    let mut line = String::new();
+    tokio::io::BufReader::new(stdout).read_line(&mut line).await.expect("it says where it is");
+    (child, line.trim().to_owned())
+}
+
+#[derive(Clone)]
+struct Echo;
+
+impl ServerHandler for Echo {
+    fn get_info(&self) -> About {
+        About::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let Value::Object(schema) = json!({"type": "object", "properties": {"text": {"type": "string"}}}) else {
+            unreachable!()
+        };
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says it again.", Arc::new(schema))]))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let text = request.arguments.as_ref().and_then(|args| args.get("text")?.as_str()).unwrap_or_default();
+        Ok(CallToolResult::success(vec![ContentBlock::text(text.to_owned())]).into())
+    }
+}
+
+async fn serve_pipes(slow: Option<String>) {
+    if let Some(time) = slow.and_then(|time| time.parse().ok()) {
+        tokio::time::sleep(Duration::from_millis(time)).await;
+    }
+    if let Ok(running) = Echo.serve((tokio::io::stdin(), tokio::io::stdout())).await {
+        let _ = running.waiting().await;
+    }
+}
+
+async fn serve_http() {
+    let settings = StreamableHttpServerConfig::default();
+    let service: StreamableHttpService<Echo, LocalSessionManager> =
+        StreamableHttpService::new(|| Ok(Echo), Default::default(), settings);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    println!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let service = hyper_util::service::TowerToHyperService::new(service);
+    while let Ok((socket, _)) = listener.accept().await {
+        let _ = socket.set_nodelay(true);
+        let service = service.clone();
+        tokio::spawn(async move {
+            let io = hyper_util::rt::TokioIo::new(socket);
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+        });
+    }
+}
