@@ -13,6 +13,7 @@ use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
 
+use crate::mcp::{McpArgs, Offered};
 use crate::memory;
 use crate::terminal::{chain, say};
 use crate::tools::ToolArgs;
@@ -38,6 +39,8 @@ pub(crate) struct AgentArgs {
     pub(crate) memory: Option<PathBuf>,
     #[command(flatten)]
     tools: ToolArgs,
+    #[command(flatten)]
+    mcp: McpArgs,
     /// Ask before this tool is called; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,
@@ -67,14 +70,15 @@ async fn add(
 }
 
 impl AgentArgs {
-    /// The agent, driven by this runtime.
-    pub(crate) fn build(&self, runtime: Runtime) -> Result<Agent, String> {
-        self.builder(runtime)?.build().map_err(|error| chain(&error))
+    /// The agent, driven by this runtime, and the servers that run beside it.
+    pub(crate) async fn build(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
+        let (agent, offered) = self.builder(runtime).await?;
+        Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }
 
     /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
     /// were empty.
-    pub(crate) fn builder(&self, runtime: Runtime) -> Result<AgentBuilder, String> {
+    pub(crate) async fn builder(&self, runtime: Runtime) -> Result<(AgentBuilder, Offered), String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
@@ -88,8 +92,10 @@ impl AgentArgs {
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
-        let agent = agent.runtime(runtime);
-        self.tools.add_to(agent, self.quiet, |note| self.tell(&format!("({note})\n")))
+        let tell = |note: &str| self.tell(&format!("({note})\n"));
+        let agent = self.tools.add_to(agent.runtime(runtime), self.quiet, tell)?;
+        let offered = self.mcp.start(tell).await?;
+        Ok((offered.add_to(agent), offered))
     }
 
     fn model(&self) -> Result<Arc<dyn Model>, String> {

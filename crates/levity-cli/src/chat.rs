@@ -11,6 +11,7 @@ use levity::prelude::*;
 use crate::agent::AgentArgs;
 use crate::follow::{failed, line, watch};
 use crate::input::Input;
+use crate::mcp::Offered;
 use crate::memory;
 use crate::terminal::{chain, complain, note, say, say_json};
 
@@ -33,8 +34,8 @@ pub(crate) async fn chat(args: Chat) -> ExitCode {
     if args.agent.park {
         return complain("a conversation does not wait; use `levity run --park`", 2);
     }
-    match Talk::open(&args) {
-        Ok(talk) => talk.go_on(&args.agent).await,
+    match Talk::open(&args).await {
+        Ok((talk, offered)) => offered.end(talk.go_on(&args.agent).await).await,
         Err(problem) => complain(&problem, 2),
     }
 }
@@ -46,9 +47,9 @@ struct Talk {
 }
 
 impl Talk {
-    fn open(args: &Chat) -> Result<Self, String> {
+    async fn open(args: &Chat) -> Result<(Self, Offered), String> {
         let (runtime, kept) = (Runtime::new(), args.agent.memory.as_deref());
-        let mut agent = args.agent.builder(runtime.clone())?;
+        let (mut agent, offered) = args.agent.builder(runtime.clone()).await?;
         if kept.is_none() {
             // What is said is known until the program ends.
             agent = agent.conversations(memory::conversations(Arc::new(InMemory::new()), &runtime));
@@ -58,7 +59,7 @@ impl Talk {
         if kept.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
-        Ok(Self { agent, id })
+        Ok((Self { agent, id }, offered))
     }
 
     async fn go_on(mut self, args: &AgentArgs) -> ExitCode {

@@ -6,6 +6,7 @@ mod complete;
 mod conversations;
 mod follow;
 mod input;
+mod mcp;
 mod memory;
 mod run;
 mod runs;
@@ -35,6 +36,8 @@ enum Command {
     Conversations(conversations::Conversations),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Look at MCP servers and call their tools.
+    Mcp(mcp::Mcp),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
     /// Say what really keeps commands in a folder on this system.
@@ -54,6 +57,7 @@ async fn start() -> ExitCode {
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Mcp(args) => mcp::mcp(args).await,
         Command::Runs(runs) => runs::runs(runs).await,
         Command::Sandbox(report) => tools::report(&report),
     }

@@ -34,12 +34,16 @@ pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return complain("a run can only wait in a journal; name one with `--journal`", 2);
     }
-    let agent = match runtime(&args).and_then(|runtime| args.agent.build(runtime)) {
-        Ok(agent) => agent,
+    let built = match runtime(&args) {
+        Ok(runtime) => args.agent.build(runtime).await,
+        Err(problem) => Err(problem),
+    };
+    let (agent, offered) = match built {
+        Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
     let run = begin(&agent, &args).await;
-    follow(run, &args.agent, args.journal.is_some()).await
+    offered.end(follow(run, &args.agent, args.journal.is_some()).await).await
 }
 
 fn runtime(args: &Run) -> Result<Runtime, String> {

@@ -11,11 +11,11 @@ use crate::terminal::{chain, say, say_json};
 
 pub(super) async fn resume(args: Driven) -> Done {
     let (journal, records) = args.one.records().await?;
-    let agent = args.agent.build(Runtime::new().with_journal(journal))?;
+    let (agent, offered) = args.agent.build(Runtime::new().with_journal(journal)).await?;
     let resume = agent.resume(args.one.id());
     let run = if args.agent.park { resume.park() } else { resume }.start();
     go_on(&run, &records).await;
-    Ok(follow(run, &args.agent, true).await)
+    Ok(offered.end(follow(run, &args.agent, true).await).await)
 }
 
 #[derive(Args)]
@@ -29,8 +29,8 @@ impl Replay {
         let Driven { one, agent: mut args } = self.driven;
         let (journal, records) = one.records().await?;
         args.quiet = true;
-        let agent = args.build(Runtime::new().with_journal(journal))?;
-        let replayed = agent.replay(&one.id()).await.map_err(|error| chain(&error))?;
+        let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
+        let replayed = offered.end(agent.replay(&one.id()).await).await.map_err(|error| chain(&error))?;
         if args.json {
             replayed.events.iter().for_each(say_json);
         } else {
@@ -58,7 +58,7 @@ impl Fork {
     pub(super) async fn fork(self) -> Done {
         let Driven { one, agent: args } = self.driven;
         let (journal, records) = one.records().await?;
-        let agent = args.build(Runtime::new().with_journal(journal))?;
+        let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
         let mut fork = agent.fork(one.id());
         if let Some(after) = self.after {
             fork = fork.after(after);
@@ -69,6 +69,6 @@ impl Fork {
         let run = if args.park { fork.park() } else { fork }.start();
         let begins = self.after.and_then(|after| usize::try_from(after).ok()?.checked_add(1));
         go_on(&run, records.get(..begins.unwrap_or(records.len())).unwrap_or_default()).await;
-        Ok(follow(run, &args, true).await)
+        Ok(offered.end(follow(run, &args, true).await).await)
     }
 }
