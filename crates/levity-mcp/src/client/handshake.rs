@@ -65,6 +65,8 @@ pub(crate) struct Handshake<'a> {
 
 // Far from the numbers that requests get afterwards, so that a late answer is taken for none of theirs.
 const FIRST: i64 = 1_000_000_000;
+/// How often the newer form is asked for.
+const PROBES: i64 = 2;
 
 impl Handshake<'_> {
     /// Speaks with the server until both know which form they use.
@@ -80,7 +82,7 @@ impl Handshake<'_> {
     /// Asks for the newer form; `None` when the server does not have it, or does not answer in time.
     async fn discover<T: Transport<RoleClient>>(&self, transport: &mut T) -> Heard<Option<ServerPeerInfo>> {
         // One more try for a server that says it has the very version it was asked for.
-        for attempt in 0..2 {
+        for attempt in 0..PROBES {
             let id = RequestId::Number(FIRST + attempt);
             let ask = self.ask_discover(transport, &id);
             let answer = tokio::select! {
@@ -113,7 +115,10 @@ impl Handshake<'_> {
             self.config.client_info.clone(),
             self.config.capabilities.clone(),
         ));
-        ask(transport, ClientRequest::DiscoverRequest(request), id).await
+        let request = ClientRequest::DiscoverRequest(request);
+        send(transport, ClientJsonRpcMessage::request(request, id.clone())).await?;
+        let heard = answer(transport, |other| same(id, other)).await;
+        heard.map(|(_, result)| result).map_err(|(_, why)| why)
     }
 
     async fn initialize<T: Transport<RoleClient>>(&self, transport: &mut T) -> Heard<ServerPeerInfo> {
@@ -121,15 +126,39 @@ impl Handshake<'_> {
         // rmcp's own latest version has no `initialize`.
         let params = self.config.clone().with_protocol_version(ProtocolVersion::V_2025_11_25);
         let request = ClientRequest::InitializeRequest(InitializeRequest::new(params));
-        let result = ask(transport, request, &id).await?;
-        let result: InitializeResult = match result {
-            ServerResult::InitializeResult(result) => result,
-            other => read(&other).ok_or_else(|| odd("initialize", &other))?,
-        };
-        let note = ClientNotification::InitializedNotification(InitializedNotification::default());
-        send(transport, ClientJsonRpcMessage::notification(note)).await?;
-        Ok(result.into())
+        send(transport, ClientJsonRpcMessage::request(request, id.clone())).await?;
+        loop {
+            match answer(transport, |other| same(&id, other) || is_probe(other)).await {
+                Ok((other, result)) if same(&id, &other) => return begin(transport, result).await,
+                // A slow start was taken for silence. From here on such a server refuses the older form.
+                Ok((_, result)) => {
+                    if let Some(info) = modern(result) {
+                        return Ok(info);
+                    }
+                }
+                Err((Some(other), _)) if is_probe(&other) => {}
+                Err((_, why)) => return Err(why),
+            }
+        }
     }
+}
+
+/// Takes in the answer to `initialize` and says that we are ready.
+async fn begin<T: Transport<RoleClient>>(transport: &mut T, result: ServerResult) -> Heard<ServerPeerInfo> {
+    let result: InitializeResult = match result {
+        ServerResult::InitializeResult(result) => result,
+        other => read(&other).ok_or_else(|| {
+            Misunderstanding::Odd("the answer to `initialize` is not what the protocol says".to_owned())
+        })?,
+    };
+    let note = ClientNotification::InitializedNotification(InitializedNotification::default());
+    send(transport, ClientJsonRpcMessage::notification(note)).await?;
+    Ok(result.into())
+}
+
+/// Whether a number is one of those with which the newer form was asked for.
+fn is_probe(id: &RequestId) -> bool {
+    (0..PROBES).any(|probe| same(&RequestId::Number(FIRST + probe), id))
 }
 
 fn modern(result: ServerResult) -> Option<ServerPeerInfo> {
@@ -159,32 +188,28 @@ fn read<T: DeserializeOwned>(result: &ServerResult) -> Option<T> {
     serde_json::from_value(value_of(result)).ok()
 }
 
-fn odd(to: &str, _: &ServerResult) -> Misunderstanding {
-    Misunderstanding::Odd(format!("the answer to `{to}` is not what the protocol says"))
-}
-
 async fn send<T: Transport<RoleClient>>(transport: &mut T, message: ClientJsonRpcMessage) -> Heard<()> {
     transport.send(message).await.map_err(|error| Misunderstanding::Send(Box::new(error)))
 }
 
-/// Sends a request and waits for its answer; what comes in between is left aside, but a ping is answered.
-async fn ask<T: Transport<RoleClient>>(
+/// Waits for the answer to one of the requests that are `wanted`; what else comes is left aside, but a ping is answered.
+async fn answer<T: Transport<RoleClient>>(
     transport: &mut T,
-    request: ClientRequest,
-    id: &RequestId,
-) -> Heard<ServerResult> {
-    send(transport, ClientJsonRpcMessage::request(request, id.clone())).await?;
+    wanted: impl Fn(&RequestId) -> bool,
+) -> Result<(RequestId, ServerResult), (Option<RequestId>, Misunderstanding)> {
     loop {
-        match transport.receive().await.ok_or(Misunderstanding::Closed)? {
-            ServerJsonRpcMessage::Response(answer) if same(id, &answer.id) => return Ok(answer.result),
-            ServerJsonRpcMessage::Error(error) if error.id.as_ref().is_none_or(|other| same(id, other)) => {
-                return Err(Misunderstanding::Refused(error.error));
+        match transport.receive().await.ok_or((None, Misunderstanding::Closed))? {
+            ServerJsonRpcMessage::Response(answer) if wanted(&answer.id) => {
+                return Ok((answer.id, answer.result));
+            }
+            ServerJsonRpcMessage::Error(error) if error.id.as_ref().is_none_or(&wanted) => {
+                return Err((error.id, Misunderstanding::Refused(error.error)));
             }
             ServerJsonRpcMessage::Request(request)
                 if matches!(request.request, ServerRequest::PingRequest(_)) =>
             {
                 let pong = ClientJsonRpcMessage::response(ClientResult::empty(()), request.id);
-                send(transport, pong).await?;
+                send(transport, pong).await.map_err(|why| (None, why))?;
             }
             _ => {}
         }
