@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use levity::core::{Tool, ToolCx};
 use levity::mcp::{
-    AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server, ServerConfig,
-    Servers, Wait,
+    AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server,
+    ServerConfig, Servers, Wait,
 };
 use levity::runtime::SystemWorld;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     };
     let context = env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_else(|_| "{}".into());
-    let config = ServerConfig::http("peer", url).oauth(login(&serde_json::from_str(&context)?)).retries(0);
+    let config = ServerConfig::http("peer", url)
+        .oauth(login(&serde_json::from_str(&context)?))
+        // All scenarios run at once, so that even a server on this machine takes its time.
+        .probe_limit(Duration::from_secs(15))
+        .retries(0);
     let servers = Servers::builder(Arc::new(SystemWorld))
         .server(config)
         .sampler(Canned)
@@ -70,7 +74,7 @@ async fn ask_prompts(server: &Server) {
     }
 }
 
-/// A value that fits a schema: its default or an example where it has one, else the plainest one.
+/// A value that fits a schema: its default or an example where it has one, else a plain one with what is required.
 fn example(schema: &Value, depth: usize) -> Value {
     let first = |list: &str| schema.get(list).and_then(|list| list.get(0)).cloned();
     let said = schema.get("default").or_else(|| schema.get("const")).cloned();
@@ -82,15 +86,20 @@ fn example(schema: &Value, depth: usize) -> Value {
     }
     let kind = schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
     match kind {
-        Some("string") => "text".into(),
+        // Not plain ASCII, which is harder to send in a header.
+        Some("string") => "Grüße".into(),
         Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 1.into()),
         Some("boolean") => true.into(),
         Some("array") => json!([]),
         Some("null") => Value::Null,
         _ if depth >= 8 => json!({}),
         _ => {
-            let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-            fields.map(|(name, field)| (name.clone(), example(field, depth + 1))).collect::<Map<_, _>>().into()
+            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let fields = required.filter_map(|name| {
+                let name = name.as_str()?;
+                Some((name.to_owned(), example(schema.get("properties")?.get(name)?, depth + 1)))
+            });
+            fields.collect::<Map<_, _>>().into()
         }
     }
 }

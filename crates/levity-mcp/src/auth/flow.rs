@@ -96,7 +96,7 @@ impl Inner {
     }
 
     async fn visit(&self, browser: &dyn Browser, page: &str) -> Result<String> {
-        let (limit, _pause) = (self.settings.login_limit, self.patience.pause());
+        let limit = self.settings.login_limit;
         match select(browser.visit(page), self.world.sleep(limit)).await {
             Either::Left((Ok(answer), _)) => Ok(answer),
             Either::Left((Err(error), _)) => Err(self

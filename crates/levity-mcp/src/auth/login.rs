@@ -37,7 +37,7 @@ pub(super) struct Inner {
     pub(super) settings: OAuth,
     pub(super) http: Arc<Http>,
     pub(super) world: Arc<dyn World>,
-    pub(super) patience: Arc<Patience>,
+    patience: Arc<Patience>,
     key: String,
     state: Mutex<State>,
     /// Held by the one who loads, renews or logs in.
@@ -53,7 +53,7 @@ struct State {
 }
 
 impl Login {
-    /// Nothing when the address is none. The clock of `patience` stands still while a person logs in.
+    /// Nothing when the address is none. The clock of `patience` stands still during a login.
     pub(crate) fn new(
         server: Arc<str>,
         url: &str,
@@ -74,6 +74,7 @@ impl Login {
 
     /// Renews in a task of its own and waits for it.
     async fn renew(&self) -> Result<Option<Record>> {
+        let _pause = self.inner.patience.pause();
         let (to, from) = oneshot::channel();
         let inner = self.inner.clone();
         {
@@ -101,6 +102,7 @@ impl Authorize for Login {
         if challenge.status == 403 && !asked.is_insufficient_scope() {
             return Ok(false);
         }
+        let _pause = self.inner.patience.pause();
         let _gate = self.inner.gate.lock().await;
         if self.inner.is_replaced(challenge.sent).await? {
             return Ok(true);

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use levity_core::{Timestamp, World};
 use tokio::sync::watch;
 
-/// A clock that stands still while a person logs in, so that no limit of the server runs out meanwhile.
+/// A clock that stands still during a login, so that no limit of the server runs out while a person types, or while an
+/// authorization server takes its time. A login has limits of its own.
 pub(crate) struct Patience {
     world: Arc<dyn World>,
     pauses: Mutex<Pauses>,
@@ -16,10 +17,13 @@ pub(crate) struct Patience {
 struct Pauses {
     /// How long it stood still, in all.
     total: Duration,
+    /// Since when it stands still.
     since: Option<Timestamp>,
+    /// How many keep it from going on.
+    count: usize,
 }
 
-/// The time that a person takes; it ends when this is dropped.
+/// The time that a login takes; it ends when this is dropped.
 pub(crate) struct Pause<'a>(&'a Patience);
 
 impl Patience {
@@ -29,7 +33,9 @@ impl Patience {
 
     /// Stands still from now on.
     pub(crate) fn pause(&self) -> Pause<'_> {
-        self.pauses().since = Some(self.world.now());
+        let mut pauses = self.pauses();
+        pauses.count += 1;
+        pauses.since.get_or_insert_with(|| self.world.now());
         self.paused.send_replace(true);
         Pause(self)
     }
@@ -42,10 +48,13 @@ impl Patience {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         let mut pauses = self.0.pauses();
-        if let Some(since) = pauses.since.take() {
+        pauses.count -= 1;
+        if pauses.count == 0
+            && let Some(since) = pauses.since.take()
+        {
             pauses.total += self.0.world.now().since(since);
+            self.0.paused.send_replace(false);
         }
-        self.0.paused.send_replace(false);
     }
 }
 
@@ -85,14 +94,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_time_passes_while_a_person_logs_in() {
+    async fn no_time_passes_during_a_login() {
         let (minute, clock) = (Duration::from_secs(60), Arc::new(ManualWorld::new()));
         let patience = Patience::new(clock.clone());
         let begin = patience.now();
         let mut sleep = patience.sleep(minute).boxed();
         assert!(sleep.as_mut().now_or_never().is_none());
         let pause = patience.pause();
-        clock.advance(minute * 10);
+        clock.advance(minute * 5);
+        drop(patience.pause());
+        clock.advance(minute * 5);
         assert_eq!(patience.now(), begin);
         assert!(sleep.as_mut().now_or_never().is_none());
         drop(pause);

@@ -166,7 +166,9 @@ impl Shared {
 
     /// Waits until it is time to start again.
     async fn rest(&self, error: Error, failures: u32) {
-        let gone = failures > self.config.retries;
+        // Settings do not mend themselves, and nobody likes to be asked to log in again and again.
+        let hopeless = matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
+        let gone = hopeless || failures > self.config.retries;
         let pause = (!gone).then(|| self.backoff(failures));
         let retry: Option<Timestamp> = pause.map(|pause| self.world.now().after(pause));
         let event = ServerEventKind::Away { error: error.clone(), retry: pause };

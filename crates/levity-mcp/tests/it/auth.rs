@@ -49,7 +49,7 @@ fn oauth(person: &Person) -> OAuth {
 }
 
 fn start(authority: &Authority, oauth: OAuth) -> Servers {
-    let config = ServerConfig::http("guarded", authority.url.clone()).oauth(oauth).retries(0);
+    let config = ServerConfig::http("guarded", authority.url.clone()).oauth(oauth);
     Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap()
 }
 
@@ -64,7 +64,8 @@ async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
 async fn refused(authority: &Authority, oauth: OAuth) -> Error {
     let servers = start(authority, oauth);
     match servers.wait(Wait::All).await.remove(0).state {
-        ServerState::Away { error, .. } => error,
+        // Nobody is asked to log in again by itself.
+        ServerState::Away { error, retry: None, .. } => error,
         state => panic!("it was not refused: {state:?}"),
     }
 }
