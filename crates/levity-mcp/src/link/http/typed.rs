@@ -5,7 +5,7 @@
 //! answer to `initialize`, and a list of tools says which arguments also go into headers.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rmcp::model::{
     CustomResult, InitializeResult, ListToolsResult, ProtocolVersion, RequestId, ServerJsonRpcMessage,

@@ -72,11 +72,11 @@ const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params"
 
 #[tokio::test]
 async fn by_every_way_an_answer_can_take() {
-    let as_json = |request: &Request| ok(&request.result(result_of(request)));
+    let as_json = |request: &Request| ok(&request.result(&result_of(request)));
     let at_once =
-        |request: &Request| Do::Last(format!("{EVENTS}data: {}\n\n", request.result(result_of(request))));
+        |request: &Request| Do::Last(format!("{EVENTS}data: {}\n\n", request.result(&result_of(request))));
     let later = |request: &Request| {
-        let answer = request.result(result_of(request));
+        let answer = request.result(&result_of(request));
         Do::Last(format!("{EVENTS}data: {NOTE}\n\ndata: {answer}\n\n"))
     };
     legacy(as_json).await;
