@@ -12,6 +12,7 @@ mod pace;
 pub(crate) mod parse;
 mod reader;
 mod stream;
+mod typed;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use self::answer::is_events;
 use self::call::Caller;
 use self::client::{Client, Failure};
+use self::typed::Written;
 use super::authorize::Authorize;
 use super::sse;
 use crate::config::{self, ServerConfig};
@@ -77,8 +79,10 @@ pub(crate) fn open(
         .max_sse_event_size(limits.max_message);
     settings.retry_config = Arc::new(Backoff);
     let (closing, closed) = watch::channel(false);
-    let http = StreamableHttpClientTransport::with_client(Client::new(caller.clone(), closed), settings);
-    Ok(Link { caller, closing, http: Some(http), began: false, older: Older::new() })
+    let written = Arc::<Written>::default();
+    let client = Client::new(caller.clone(), written.clone(), closed);
+    let http = StreamableHttpClientTransport::with_client(client, settings);
+    Ok(Link { caller, closing, http: Some(http), written, began: false, older: Older::new() })
 }
 
 /// A connection to a server.
@@ -87,6 +91,7 @@ pub(crate) struct Link {
     /// Tells what waits for the first answers that nobody does any more.
     closing: watch::Sender<bool>,
     http: Option<StreamableHttpClientTransport<Client>>,
+    written: Arc<Written>,
     /// Whether anything was sent that belongs after the handshake.
     began: bool,
     older: Older,
@@ -165,7 +170,7 @@ impl Transport<RoleClient> for Link {
                 biased;
                 Some(opened) = self.older.opened.recv(), if on_its_way => Some(opened),
                 message = http.receive() => match message {
-                    Some(message) => return Some(message),
+                    Some(message) => return Some(self.written.restore(message)),
                     // A worker that could not begin ends.
                     None if on_its_way => self.older.opened.recv().await,
                     None => None,

@@ -1,6 +1,7 @@
 //! Servers that are reached by HTTP.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(clippy::disallowed_methods, reason = "servers take the time they take")]
 
 mod peers;
 mod server;

@@ -31,7 +31,7 @@ pub(super) enum Taken {
 pub(super) async fn take(
     caller: &Caller,
     response: Response,
-    asked: &Asked,
+    asked: &Asked<'_>,
     reader: Option<&mut Reader>,
     in_session: bool,
 ) -> Result<Taken, PostError> {
@@ -74,7 +74,7 @@ fn protocol(caller: &Caller, message: &str) -> PostError {
     failed(caller.error(ErrorKind::Protocol, message))
 }
 
-fn accepted(caller: &Caller, asked: &Asked, in_session: bool) -> Result<Taken, PostError> {
+fn accepted(caller: &Caller, asked: &Asked<'_>, in_session: bool) -> Result<Taken, PostError> {
     // In a session the answer may come by the stream of what is said unasked; elsewhere it cannot come any more.
     if asked.id.is_some() && (asked.step != Step::Later || !in_session) {
         return Err(protocol(caller, "it took the request and gave no answer"));
@@ -106,7 +106,7 @@ async fn json(
 async fn refused(
     caller: &Caller,
     response: Response,
-    asked: &Asked,
+    asked: &Asked<'_>,
     in_session: bool,
 ) -> Result<StreamableHttpPostResponse, PostError> {
     let status = response.status();

@@ -27,6 +27,7 @@ use super::events::Events;
 use super::pace::Timer;
 use super::reader::Reader;
 use super::stream::{Resumes, Stream, error_event, unasked};
+use super::typed::{Typed, Written};
 use crate::{Error, ErrorKind};
 
 /// How long an answer that comes as events is waited for before it is followed at leisure.
@@ -66,7 +67,9 @@ pub(super) fn failed(error: Error) -> PostError {
 
 /// What is known of a message that is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
+    /// What a request asks.
+    method: &'a str,
     /// The request's id; none when the message wants no answer.
     pub(super) id: Option<RequestId>,
     pub(super) step: Step,
@@ -84,13 +87,14 @@ pub(super) enum Step {
     Later,
 }
 
-impl Asked {
-    fn of(message: &ClientJsonRpcMessage) -> Self {
-        let mut asked = Self { id: None, step: Step::Later, kind: 0, repeatable: true };
+impl<'a> Asked<'a> {
+    fn of(message: &'a ClientJsonRpcMessage) -> Self {
+        let mut asked = Self { method: "", id: None, step: Step::Later, kind: 0, repeatable: true };
         match message {
             ClientJsonRpcMessage::Request(request) => {
                 let method = request.request.method();
                 asked.id = Some(request.id.clone());
+                asked.method = method;
                 asked.step = match method {
                     "initialize" => Step::Initialize,
                     "server/discover" => Step::Discover,
@@ -135,6 +139,7 @@ pub(crate) struct Client(Arc<Inner>);
 struct Inner {
     caller: Arc<Caller>,
     resumes: Arc<Resumes>,
+    written: Arc<Written>,
     /// Turns true when nobody waits for the first answers any more.
     closing: watch::Receiver<bool>,
     drains: Mutex<JoinSet<()>>,
@@ -143,9 +148,9 @@ struct Inner {
 }
 
 impl Client {
-    pub(super) fn new(caller: Arc<Caller>, closing: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(caller: Arc<Caller>, written: Arc<Written>, closing: watch::Receiver<bool>) -> Self {
         let (resumes, drains, fruitless) = (Arc::default(), Mutex::default(), Arc::default());
-        Self(Arc::new(Inner { caller, resumes, closing, drains, fruitless }))
+        Self(Arc::new(Inner { caller, resumes, written, closing, drains, fruitless }))
     }
 
     async fn post(
@@ -157,6 +162,8 @@ impl Client {
         let (caller, asked) = (&self.0.caller, Asked::of(message));
         let body = serde_json::to_vec(message)?;
         let mut ask = Ask::post(&caller.url, &body);
+        let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+        let typed = Typed::of(asked.method, version);
         ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         ask.repeatable = asked.repeatable;
         add_session(&mut ask, session)?;
@@ -164,7 +171,7 @@ impl Client {
         let timer = is_call.then(|| Timer::start(caller, asked.kind));
         ask.way = timer.map_or(ask.way, |timer| timer.way());
         let response = caller.send(&ask).await.map_err(failed)?;
-        let mut reader = Reader::of(&caller.server, message);
+        let mut reader = Reader::of(&caller.server, message, typed, &self.0.written);
         match answer::take(caller, response, &asked, reader.as_mut(), session.is_some()).await? {
             Taken::Answer(answer) => {
                 if let Some(timer) = timer {

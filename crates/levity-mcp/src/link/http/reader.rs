@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 
+use super::typed::{Typed, Written};
 use crate::link::decode::{Decoded, Queue, decode};
 use crate::link::pending::Pending;
 
@@ -12,17 +13,25 @@ use crate::link::pending::Pending;
 pub(super) struct Reader {
     server: Arc<str>,
     id: RequestId,
+    typed: Typed,
+    written: Arc<Written>,
     pending: Pending,
     queue: Queue,
 }
 
 impl Reader {
     /// A reader for the answer to this message; none when it wants no answer.
-    pub(super) fn of(server: &Arc<str>, message: &ClientJsonRpcMessage) -> Option<Self> {
+    pub(super) fn of(
+        server: &Arc<str>,
+        message: &ClientJsonRpcMessage,
+        typed: Typed,
+        written: &Arc<Written>,
+    ) -> Option<Self> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let pending = Pending::default();
         pending.sent(message);
-        Some(Self { server: server.clone(), id: request.id.clone(), pending, queue: Queue::new() })
+        let (server, id, written) = (server.clone(), request.id.clone(), written.clone());
+        Some(Self { server, id, typed, written, pending, queue: Queue::new() })
     }
 
     /// The request.
@@ -32,12 +41,19 @@ impl Reader {
 
     /// Takes in the bytes of a message.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Decoded {
-        decode(bytes, &self.server, &self.pending, &mut self.queue)
+        let read = decode(bytes, &self.server, &self.pending, &mut self.queue);
+        self.queue.iter_mut().for_each(|message| self.written.keep(message, self.typed));
+        read
     }
 
     /// The next message.
     pub(super) fn pop(&mut self) -> Option<ServerJsonRpcMessage> {
         self.queue.pop_front()
+    }
+
+    /// An answer for the worker to read.
+    pub(super) fn empty(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
+        self.written.empty(message)
     }
 
     /// The answer, if it has come; what came before it is left out.

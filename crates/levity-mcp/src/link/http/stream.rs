@@ -173,7 +173,13 @@ impl Stream {
             };
         }
         match self.read().await {
-            Read::Answer(message) => Some(event_of(&message)),
+            Read::Answer(message) => {
+                let message = match &self.reader {
+                    Some(reader) => reader.empty(message),
+                    None => message,
+                };
+                Some(event_of(&message))
+            }
             Read::Other(sse) => Some(sse),
             Read::End => self.failure().map(|error| error_event(&error, self.id.clone())),
         }

@@ -1,7 +1,9 @@
-//! Against real servers: some in this process, some hostile, some from elsewhere.
+//! Against real servers: some in this process, some hostile.
+#![allow(clippy::disallowed_methods, reason = "servers take the time they take")]
 
 mod hostile;
 mod login;
+mod loss;
 mod older;
 mod raw;
 #[path = "../../../tests/it/http/server.rs"]
@@ -13,13 +15,17 @@ use std::time::Duration;
 
 use levity_core::World;
 use levity_runtime::SystemWorld;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, ErrorData, ProtocolVersion};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientConfig, ClientJsonRpcMessage, ErrorData, ProtocolVersion,
+    ServerJsonRpcMessage,
+};
 use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
+use rmcp::transport::Transport;
 use rmcp::{RoleClient, ServiceError};
 use serde_json::Value;
 
 use super::{Limits, Link, open};
-use crate::config::{self, ServerConfig, Transport};
+use crate::config::{self, ServerConfig};
 use crate::link::authorize::Authorize;
 use crate::link::failure;
 use crate::{Error, Result};
@@ -48,7 +54,7 @@ impl Dial {
         let config = ServerConfig::http("test", &self.url).max_message(self.max_message).max_concurrent(64);
         let config = self.headers.iter().fold(config, |config, (name, value)| config.header(*name, value));
         let limits = Limits::of(&config);
-        let Transport::Http(http) = config.transport else { unreachable!() };
+        let config::Transport::Http(http) = config.transport else { unreachable!() };
         (http, limits, Arc::new(SystemWorld))
     }
 
@@ -82,10 +88,34 @@ pub(crate) fn auto() -> ClientLifecycleMode {
 
 pub(crate) async fn connect<T>(link: T, mode: ClientLifecycleMode) -> Result<Client, String>
 where
-    T: rmcp::transport::Transport<RoleClient, Error = Error> + 'static,
+    T: Transport<RoleClient, Error = Error> + 'static,
 {
     let us = ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
-    serve_client_with_lifecycle(us, link, mode).await.map_err(|error| error.to_string())
+    serve_client_with_lifecycle(us, Typed(link), mode).await.map_err(|error| error.to_string())
+}
+
+/// Hands results on as rmcp's own client wants them.
+struct Typed<T>(T);
+
+impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for Typed<T> {
+    type Error = Error;
+
+    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = Result<()>> + Send + 'static {
+        self.0.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        let mut message = self.0.receive().await?;
+        if let ServerJsonRpcMessage::Response(response) = &mut message {
+            let value = serde_json::to_value(&response.result).unwrap();
+            response.result = serde_json::from_value(value).unwrap();
+        }
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.0.close().await
+    }
 }
 
 /// Fails instead of hanging.

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 /// What the server's tools do.
 #[derive(Clone, Default)]
-pub struct Tools;
+pub(crate) struct Tools;
 
 impl ServerHandler for Tools {
     fn get_info(&self) -> ServerConfig {
@@ -63,11 +63,11 @@ impl ServerHandler for Tools {
 
 /// How a server is set up.
 #[derive(Clone, Copy)]
-pub struct Setup {
-    pub sessions: bool,
-    pub json: bool,
-    pub nodelay: bool,
-    pub port: u16,
+pub(crate) struct Setup {
+    pub(crate) sessions: bool,
+    pub(crate) json: bool,
+    pub(crate) nodelay: bool,
+    pub(crate) port: u16,
 }
 
 impl Default for Setup {
@@ -77,27 +77,27 @@ impl Default for Setup {
 }
 
 /// A server; it goes, with its connections, when this is dropped.
-pub struct Server {
-    pub address: SocketAddr,
-    pub connections: Arc<AtomicUsize>,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<AtomicUsize>,
     listens: JoinSet<()>,
     open: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl Server {
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
     /// Ends it; nothing is answered any more after that.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.listens.shutdown().await;
         let mut open = std::mem::take(&mut *self.open.lock().unwrap());
         open.shutdown().await;
     }
 }
 
-pub async fn start(setup: Setup) -> Server {
+pub(crate) async fn start(setup: Setup) -> Server {
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = setup.sessions;
     config.json_response = setup.json;

@@ -162,7 +162,7 @@ async fn a_call_is_not_sent_twice_but_a_list_is() {
     let times = AtomicUsize::new(0);
     let server = start(move |request| match times.fetch_add(1, Ordering::Relaxed) {
         0 => Do::Last(String::new()),
-        _ => ok(&request.result(json!({"tools": []}))),
+        _ => ok(&request.result(&json!({"tools": []}))),
     })
     .await;
     let client = Dial::to(server.url()).legacy().await;
@@ -176,7 +176,7 @@ async fn in_session(act: impl Fn(&Request) -> Do + Send + Sync + 'static) -> Raw
         (_, "initialize") => {
             let info = json!({"name": "raw", "version": "1"});
             let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info});
-            let body = request.result(result);
+            let body = request.result(&result);
             let length = body.len();
             Do::Say(format!("HTTP/1.1 200 OK\r\nmcp-session-id: s1\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"))
         }

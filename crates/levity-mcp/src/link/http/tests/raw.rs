@@ -29,12 +29,12 @@ impl Request {
     }
 
     /// The answer to this request.
-    pub(super) fn result(&self, result: Value) -> String {
+    pub(super) fn result(&self, result: &Value) -> String {
         json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string()
     }
 
     pub(super) fn text(&self, text: &str) -> String {
-        self.result(json!({"content": [{"type": "text", "text": text}]}))
+        self.result(&json!({"content": [{"type": "text", "text": text}]}))
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn start(act: impl Fn(&Request) -> Do + Send + Sync + 'static) 
             let info = json!({"name": "raw", "version": "1"});
             let result =
                 json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info});
-            ok(&request.result(result))
+            ok(&request.result(&result))
         }
         method if method.starts_with("notifications/") => Do::Say(answer("202 Accepted", "text/plain", "")),
         _ => act(request),

@@ -1,0 +1,88 @@
+//! What servers write comes through as they wrote it.
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+
+use super::raw::{Do, EVENTS, Request, ok, start};
+use super::{Dial, within};
+use crate::Error;
+
+/// A list with more in it than rmcp's types have a place for.
+fn list() -> Value {
+    let tool =
+        json!({"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}});
+    json!({"tools": [tool], "news": {"x": [1]}})
+}
+
+/// Content of a kind that nobody knows.
+fn content() -> Value {
+    json!({"content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "y", "news": 1}]})
+}
+
+fn result_of(request: &Request) -> Value {
+    if request.rpc() == "tools/list" { list() } else { content() }
+}
+
+fn message(value: Value) -> ClientJsonRpcMessage {
+    serde_json::from_value(value).unwrap()
+}
+
+async fn ask<T: Transport<RoleClient, Error = Error>>(link: &mut T, method: &str, params: Value) -> Value {
+    let request = json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params});
+    within(link.send(message(request))).await.unwrap();
+    loop {
+        match within(link.receive()).await.unwrap() {
+            ServerJsonRpcMessage::Response(answer) => return serde_json::to_value(answer.result).unwrap(),
+            ServerJsonRpcMessage::Error(error) => panic!("{error:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// Asks in a session of the older form.
+async fn legacy(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
+    let server = start(act).await;
+    let mut link = Dial::to(server.url()).open().unwrap();
+    let us = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    ask(&mut link, "initialize", us).await;
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    within(link.send(message(initialized))).await.unwrap();
+    assert_eq!(ask(&mut link, "tools/list", json!({})).await, list());
+    assert_eq!(ask(&mut link, "tools/call", json!({"name": "t"})).await, content());
+    within(link.close()).await.unwrap();
+}
+
+/// Asks in the newer form, in which the worker reads lists of tools.
+async fn modern(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
+    let server = start(act).await;
+    let mut link = Dial::to(server.url()).open().unwrap();
+    let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
+    assert_eq!(ask(&mut link, "tools/list", meta.clone()).await, list());
+    assert_eq!(ask(&mut link, "tools/list", meta.clone()).await, list());
+    let mut call = meta;
+    call["name"] = "t".into();
+    assert_eq!(ask(&mut link, "tools/call", call).await, content());
+    assert_eq!(server.seen().last().unwrap().header("mcp-protocol-version"), Some("2026-07-28"));
+    within(link.close()).await.unwrap();
+}
+
+const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+
+#[tokio::test]
+async fn by_every_way_an_answer_can_take() {
+    let as_json = |request: &Request| ok(&request.result(&result_of(request)));
+    let at_once =
+        |request: &Request| Do::Last(format!("{EVENTS}data: {}\n\n", request.result(&result_of(request))));
+    let later = |request: &Request| {
+        let answer = request.result(&result_of(request));
+        Do::Last(format!("{EVENTS}data: {NOTE}\n\ndata: {answer}\n\n"))
+    };
+    legacy(as_json).await;
+    legacy(at_once).await;
+    legacy(later).await;
+    modern(as_json).await;
+    modern(at_once).await;
+    modern(later).await;
+}
