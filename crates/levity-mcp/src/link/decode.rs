@@ -99,7 +99,7 @@ fn take(mut object: Map<String, Value>, server: &Arc<str>, pending: &Pending, qu
     if nothing && asked.is_empty() {
         return Decoded::Junk;
     }
-    let error = error.map(repair::error);
+    let error = error.as_ref().map(repair::error);
     for (id, kind) in asked {
         queue.push_back(match (&error, result.take()) {
             (Some(error), _) => JsonRpcMessage::error(error.clone(), Some(id)),

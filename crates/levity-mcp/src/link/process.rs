@@ -141,8 +141,8 @@ impl Process {
         let _ = state.wait_for(reached).await;
     }
 
-    fn signal(&self, send: impl FnOnce(&Remains)) {
-        if let Some(remains) = &*self.shared.remains() {
+    fn signal(&self, send: impl FnOnce(&mut Remains)) {
+        if let Some(remains) = &mut *self.shared.remains() {
             send(remains);
         }
     }
@@ -214,7 +214,7 @@ async fn wait(shared: Arc<Shared>, end: End) {
         None => std::task::Poll::Ready(None),
     });
     let Some(exit) = exit.await else { return };
-    let Some(remains) = shared.remains().take() else { return };
+    let Some(mut remains) = shared.remains().take() else { return };
     // Those that are left hold its pipes open.
     remains.kill();
     shared.state.send_modify(|state| state.exit = Some(exit.unwrap_or_default()));

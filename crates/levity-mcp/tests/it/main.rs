@@ -1,8 +1,20 @@
 //! Servers of every kind, and what becomes of them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and a server of a test speaks by printing"
+)]
+
 #[cfg(feature = "oauth")]
 mod auth;
 mod blocking;
+#[cfg(target_os = "linux")]
+mod chaos;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;

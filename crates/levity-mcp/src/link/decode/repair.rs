@@ -61,7 +61,7 @@ fn unit(bytes: &[u8]) -> Option<u16> {
 }
 
 /// An error, also where it has not the form that JSON-RPC wants.
-pub(super) fn error(error: Value) -> ErrorData {
+pub(super) fn error(error: &Value) -> ErrorData {
     serde_json::from_value(error.clone()).unwrap_or_else(|_| {
         let code = error.get("code").and_then(number).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
         let message = match error.get("message").unwrap_or(&error) {

@@ -37,13 +37,17 @@ impl Remains {
     }
 
     /// Asks the process and its group to end.
-    pub(super) fn terminate(&self) {
+    pub(super) fn terminate(&mut self) {
         self.family.terminate();
     }
 
     /// Kills the process and its group.
-    pub(super) fn kill(&self) {
+    pub(super) fn kill(&mut self) {
         self.family.kill();
+        // Once it is reaped, this does nothing.
+        if let Some(child) = &mut self.child {
+            let _ = child.start_kill();
+        }
     }
 
     /// Kills all that is left and waits until it is gone. It blocks, for some milliseconds as a rule and never for much more than two
@@ -72,10 +76,7 @@ impl Drop for Remains {
         if self.cleared {
             return;
         }
-        self.family.kill();
-        if let Some(child) = &mut self.child {
-            let _ = child.start_kill();
-        }
+        self.kill();
         let rest = Self { child: self.child.take(), family: std::mem::take(&mut self.family), cleared: true };
         // The runtime may be ending, or gone, so this cannot be one of its tasks. Should the thread not start, the runtime reaps the process; should
         // the host end before it is done, the watcher goes on.

@@ -206,11 +206,10 @@ fn what_cannot_be_started_says_why() {
 
 #[tokio::test]
 async fn only_what_is_meant_for_it_is_in_its_environment() {
-    let config = ServerConfig::stdio("s", "/usr/bin/env").env("MINE", "1");
+    let config = ServerConfig::stdio("s", "/bin/sh").args(["-c", "env >&2"]).env("MINE", "1");
     let (process, mut pipes) = start(&config).unwrap();
     assert_eq!(pipes.receive().await.map(|_| ()), None);
-    process.exited().await;
-    let text = process.last_words().stderr;
+    let text = process.death().await.unwrap().stderr;
     assert!(text.contains("MINE=1") && !text.contains("CARGO_MANIFEST_DIR"), "{text}");
 }
 

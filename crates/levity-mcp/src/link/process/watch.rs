@@ -141,12 +141,13 @@ impl Watch {
         let mut shell = command.spawn()?;
         let known: String = self.groups.iter().map(|group| format!("+ {group}\n")).collect();
         let told = write(&mut shell, &format!("= {}\n{known}", host_mark()));
-        if told.is_err() {
-            end(shell);
-        } else {
-            return Ok(shell);
+        match told {
+            Ok(()) => Ok(shell),
+            Err(error) => {
+                end(shell);
+                Err(error)
+            }
         }
-        told.and(Err(io::ErrorKind::BrokenPipe.into()))
     }
 
     /// Tells the watcher, or starts another that is told all.

@@ -147,7 +147,7 @@ async fn half_a_message_is_followed_by_nothing() {
     // The halves of a pipe within this process close together.
     drop(transport);
     let mut rest = Vec::new();
-    tokio::io::AsyncReadExt::read_to_end(&mut theirs, &mut rest).await.unwrap();
+    AsyncReadExt::read_to_end(&mut theirs, &mut rest).await.unwrap();
     assert_eq!(rest.len(), 100);
 }
 

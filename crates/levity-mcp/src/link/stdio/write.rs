@@ -112,6 +112,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Writer<W> {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 self.lock().end();
                 self.close();
+                self.end.gone();
             }
             _ => {}
         }
