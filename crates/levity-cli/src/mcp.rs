@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, Wait};
 use levity::runtime::SystemWorld;
-use levity_mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, Wait};
 use serde_json::{Value, json};
 
 use crate::terminal::{chain, complain, note, say, say_json};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::core::{Content, Progress, ToolCx, ToolOutput};
-use levity_mcp::{Error, Servers};
+use levity::mcp::{Error, Servers};
 use serde_json::{Value, json};
 
 use super::{Done, From, INTERRUPTED, only, told, with_servers};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::World as _;
+use levity::mcp::{ServerState, Servers, Wait};
 use levity::runtime::SystemWorld;
-use levity_mcp::{ServerState, Servers, Wait};
 
 use super::read;
 use crate::terminal::chain;

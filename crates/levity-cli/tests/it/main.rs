@@ -11,6 +11,7 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod mcp;
 mod tools;
 
 /// The command, where no model is configured.

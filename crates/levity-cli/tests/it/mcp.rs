@@ -1,0 +1,225 @@
+//! MCP servers from the terminal.
+
+use std::fs;
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use super::{check, command, file, text};
+
+/// The variable that makes the test below a server.
+const SERVE: &str = "LEVITY_CLI_SERVER";
+
+/// A server: this test binary, when it is told to be one.
+#[test]
+fn server() {
+    let Ok(mode) = std::env::var(SERVE) else { return };
+    if mode == "dies" {
+        eprintln!("missing API key");
+        std::process::exit(7);
+    }
+    let mut out = std::io::stdout();
+    // The test harness has begun a line.
+    writeln!(out).unwrap();
+    for line in std::io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let params = &message["params"];
+        if message.get("id").is_none() {
+            continue;
+        }
+        let answer = match message["method"].as_str().unwrap() {
+            "initialize" => json!({"result": {
+                "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "speaker", "version": "1.2"}
+            }}),
+            "ping" => json!({"result": {}}),
+            "tools/list" => json!({"result": {"tools": [{
+                "name": "say", "description": "Says it again.\nTwice.",
+                "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}
+            }]}}),
+            "tools/call" => {
+                let token = &params["_meta"]["progressToken"];
+                let progress =
+                    json!({"progressToken": token, "progress": 1, "total": 2, "message": "half way"});
+                writeln!(
+                    out,
+                    "{}",
+                    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+                )
+                .unwrap();
+                let text = params["arguments"]["text"].as_str().unwrap_or("nothing").to_owned();
+                let failed = text == "fail";
+                json!({"result": {"content": [{"type": "text", "text": text}], "isError": failed}})
+            }
+            _ => json!({"error": {"code": -32601, "message": "no such method"}}),
+        };
+        let mut answer = answer;
+        answer["jsonrpc"] = "2.0".into();
+        answer["id"] = message["id"].clone();
+        writeln!(out, "{answer}").unwrap();
+    }
+    std::process::exit(0);
+}
+
+/// The settings of the server above.
+fn settings(mode: &str) -> Value {
+    let program = std::env::current_exe().unwrap();
+    json!({
+        "command": program, "args": ["mcp::server", "--exact", "--nocapture", "--test-threads=1"],
+        "env": {SERVE: mode}, "retries": 0
+    })
+}
+
+/// A config of this test's own.
+struct Config(PathBuf);
+
+impl Config {
+    fn new(name: &str, config: &Value) -> Self {
+        Self(file(&format!("{}-{name}.json", std::process::id()), &config.to_string()))
+    }
+
+    /// One server that serves.
+    fn speaker(name: &str) -> Self {
+        Self::new(name, &json!({"mcpServers": {"speaker": settings("serve")}}))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn mcp(&self, args: &[&str]) -> Output {
+        command(&[&["mcp"], args, &["--config", self.path()]].concat()).output().unwrap()
+    }
+}
+
+impl Drop for Config {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn servers_are_listed_with_what_is_wrong() {
+    let config = Config::new(
+        "listed",
+        &json!({"mcpServers": {
+            "files": {"command": "npx", "args": ["-y"]},
+            "search": {"url": "https://h/mcp?key=s3cret", "disabled": true},
+            "bad": {"command": "x", "env": {"KEY": "${LEVITY_NO_SUCH_VARIABLE}"}}
+        }}),
+    );
+    let output = config.mcp(&["list"]);
+    assert_eq!(text(&output), "files  stdio  npx\nsearch  http  https://h/mcp  (disabled)\n");
+    check(&output, 1, "`/mcpServers/bad/env/KEY`: `LEVITY_NO_SUCH_VARIABLE` is not set");
+    let json: Value =
+        serde_json::from_str(text(&config.mcp(&["list", "--json"])).lines().nth(1).unwrap()).unwrap();
+    assert_eq!(
+        json,
+        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false})
+    );
+    check(&config.mcp(&["call", "bad", "say"]), 2, "the settings of server `bad` are wrong");
+    check(&config.mcp(&["call", "none", "say"]), 2, "there is no server `none`; there are `files`, `search`");
+    check(&config.mcp(&["call", "search", "say"]), 2, "server `search` is disabled");
+}
+
+#[test]
+fn a_config_comes_from_the_environment_too() {
+    let list = |value: Option<&str>| {
+        let mut command = command(&["mcp", "list"]);
+        if let Some(value) = value {
+            command.env("LEVITY_MCP_SERVERS", value);
+        }
+        command.output().unwrap()
+    };
+    check(&list(None), 2, "there are no servers; name a file with `--config`");
+    check(&list(Some(r#"[{"name": "a", "command": "b"}]"#)), 0, "a  stdio  b\n");
+    let config = Config::speaker("env");
+    check(&list(Some(config.path())), 0, "speaker  stdio");
+    check(&list(Some("nowhere.json")), 1, "`nowhere.json` cannot be read");
+}
+
+#[test]
+fn tools_are_listed() {
+    let config = Config::speaker("tools");
+    let output = config.mcp(&["tools"]);
+    check(&output, 0, "  mcp_speaker_say  Says it again.\n");
+    assert!(text(&output).starts_with("speaker: 1 tools, about "), "{}", text(&output));
+    let json: Value = serde_json::from_str(&text(&config.mcp(&["tools", "speaker", "--json"]))).unwrap();
+    assert_eq!((&json["server"], &json["name"]), (&json!("speaker"), &json!("mcp_speaker_say")));
+    assert_eq!(json["input"]["properties"]["text"]["type"], "string");
+}
+
+#[test]
+fn a_tool_is_called() {
+    let config = Config::speaker("call");
+    let output = config.mcp(&["call", "speaker", "say", r#"{"text": "la\u001b[2J"}"#]);
+    check(&output, 0, "la\u{fffd}[2J\n");
+    assert!(
+        err(&output).contains("1 of 2: half way") && !text(&output).contains("half way"),
+        "{}",
+        err(&output)
+    );
+    check(&config.mcp(&["call", "speaker", "mcp_speaker_say"]), 0, "nothing\n");
+    let json: Value =
+        serde_json::from_str(&text(&config.mcp(&["call", "speaker", "say", "{}", "--json"]))).unwrap();
+    assert_eq!(json, json!({"content": [{"text": "nothing"}], "value": null, "error": null}));
+    check(
+        &config.mcp(&["call", "speaker", "say", r#"{"text": "fail"}"#]),
+        1,
+        "server `speaker`: `say` failed: fail",
+    );
+    let failed = config.mcp(&["call", "speaker", "say", r#"{"text": "fail"}"#, "--json"]);
+    check(&failed, 1, r#""error":"MCP server `speaker`"#);
+    check(&config.mcp(&["call", "speaker", "say", "[]"]), 2, "no JSON object");
+    check(&config.mcp(&["call", "speaker", "say", "{"]), 2, "no JSON");
+    check(&config.mcp(&["call", "speaker"]), 2, "Usage");
+}
+
+#[test]
+fn health_is_told() {
+    let both = json!({"mcpServers": {"speaker": settings("serve"), "dead": settings("dies")}});
+    let config = Config::new("health", &both);
+    let output = config.mcp(&["health"]);
+    check(&output, 1, "speaker  stdio  ready  1 tools  speaker 1.2  protocol ");
+    check(&output, 1, "dead  stdio  away");
+    check(&output, 1, "missing API key");
+    check(&output, 1, "ended with code 7");
+    check(&config.mcp(&["health", "speaker"]), 0, "answers in ");
+    let json = text(&config.mcp(&["health", "dead", "--json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["state"], &json["tools"]), (&json!("away"), &json!(0)));
+    check(&config.mcp(&["call", "dead", "say"]), 1, "missing API key");
+}
+
+#[test]
+fn an_agent_has_the_tools_of_servers() {
+    let both = json!({"mcpServers": {"speaker": settings("serve"), "dead": settings("dies")}});
+    let config = Config::new("agent", &both);
+    let script = r#"[{"call": {"name": "mcp_speaker_say", "args": {"text": "la la"}}}, {"reply": "Done."}]"#;
+    let script = file("mcp-agent.json", script);
+    let args = ["run", "Sing", "--script", script.to_str().unwrap(), "--mcp", config.path()];
+    let output = command(&args).output().unwrap();
+    for part in
+        ["calls  mcp_speaker_say", "says   1 of 2: half way", "gets   la la", "missing API key", "Done.\n"]
+    {
+        check(&output, 0, part);
+    }
+    let mut by_env = command(&args[..4]);
+    check(&by_env.env("LEVITY_MCP_SERVERS", config.path()).output().unwrap(), 0, "gets   la la");
+    check(
+        &command(&[&args[..4], &["--mcp", "nowhere.json"]].concat()).output().unwrap(),
+        2,
+        "names no server",
+    );
+    let mut chat = command(&["chat", "--script", script.to_str().unwrap(), "--mcp", config.path()]);
+    let mut chat =
+        chat.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    chat.stdin.take().unwrap().write_all(b"Sing\n").unwrap();
+    check(&chat.wait_with_output().unwrap(), 0, "gets   la la");
+}
