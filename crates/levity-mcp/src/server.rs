@@ -307,7 +307,7 @@ impl Shared {
         let found = self.tools().list.iter().find(|known| known.original() == tool).cloned();
         let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
-        crate::convert::output_of_json(result).map_err(|error| {
+        crate::convert::output(result).map_err(|error| {
             Error::new(
                 ErrorKind::Refused(0),
                 self.config.name.clone(),
