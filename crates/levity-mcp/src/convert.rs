@@ -11,10 +11,10 @@ mod schema;
 mod spec;
 mod text;
 
-pub(crate) use output::{output, output_of_json};
+pub(crate) use output::output;
 pub(crate) use prompt::{message, resource};
 pub(crate) use raw::tool;
-pub(crate) use spec::{Kept, Tasks, spec};
+pub(crate) use spec::{Tasks, spec};
 
 #[cfg(test)]
 mod peers;

@@ -323,7 +323,7 @@ impl Shared {
         // One that is not in the list may be there all the same: the server knows best.
         let tool = found.map_or(tool, |tool| tool.original());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
-        crate::convert::output_of_json(result).map_err(|error| {
+        crate::convert::output(result).map_err(|error| {
             Error::new(
                 ErrorKind::Refused(0),
                 self.config.name.clone(),

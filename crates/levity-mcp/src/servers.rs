@@ -134,6 +134,12 @@ impl Servers {
         tools.filter(|tool| seen.insert(tool.name().to_owned())).map(|tool| tool as Arc<dyn Tool>).collect()
     }
 
+    /// The server that has a tool.
+    fn server_of(&self, tool: &str) -> Option<String> {
+        let has = |server: &&Arc<Shared>| server.tools().list.iter().any(|own| own.name() == tool);
+        self.0.list.iter().find(has).map(|server| server.config.name.to_string())
+    }
+
     fn problems_of(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let servers = self.0.list.iter().filter(|server| wanted(&server.config.name));
         let told = |server: &Arc<Shared>| {
@@ -171,6 +177,10 @@ impl ToolSource for Servers {
     fn problems(&self) -> Vec<String> {
         self.problems_of(|_| true)
     }
+
+    fn part(&self, tool: &str) -> Option<String> {
+        self.server_of(tool)
+    }
 }
 
 impl fmt::Debug for Servers {
@@ -207,6 +217,10 @@ impl ToolSource for SomeServers {
 
     fn problems(&self) -> Vec<String> {
         self.servers.problems_of(|name| self.wants(name))
+    }
+
+    fn part(&self, tool: &str) -> Option<String> {
+        self.servers.server_of(tool)
     }
 }
 

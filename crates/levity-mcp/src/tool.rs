@@ -84,6 +84,6 @@ impl Tool for McpTool {
         };
         let (progress, cancel) = (cx.progress.clone(), Some(&cx.cancel));
         let result = server.call_raw(&self.original, args, self.as_task, progress, cancel).await?;
-        convert::output_of_json(result)
+        convert::output(result)
     }
 }

@@ -1,26 +1,15 @@
 //! Results of calls.
 
 use levity_core::{Content, ToolError, ToolOutput};
-use rmcp::model::CallToolResult;
 use serde_json::Value;
 
 use super::content::Pieces;
 
-/// What a call returned.
+/// What a call returned. It is read from JSON, since rmcp's type loses all of it for one piece that it does not know.
 ///
 /// # Errors
 /// When the server says that the tool failed.
-pub(crate) fn output(result: CallToolResult) -> Result<ToolOutput, ToolError> {
-    let mut pieces = Pieces::default();
-    result.content.into_iter().for_each(|block| pieces.block(block));
-    finish(pieces, result.structured_content, result.is_error == Some(true))
-}
-
-/// What a call returned, when it is nothing that rmcp has a type for: content of kinds that came later, or none at all.
-///
-/// # Errors
-/// When the server says that the tool failed.
-pub(crate) fn output_of_json(result: Value) -> Result<ToolOutput, ToolError> {
+pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
     let mut fields = match result {
         Value::Object(fields) => fields,
         other => return Ok(ToolOutput::value(other)),

@@ -3,21 +3,9 @@ use serde_json::json;
 
 use super::*;
 
-/// What becomes of a result, read as rmcp does where it can, and as JSON; both ways have to agree.
-#[track_caller]
-fn result(json: &Value) -> Result<ToolOutput, ToolError> {
-    let raw = output_of_json(json.clone());
-    if let Ok(typed) = serde_json::from_value::<CallToolResult>(json.clone()) {
-        let typed = output(typed);
-        let words = |of: &Result<ToolOutput, ToolError>| of.as_ref().map_err(ToolError::explain).cloned();
-        assert_eq!(words(&typed), words(&raw), "{json}");
-    }
-    raw
-}
-
 #[track_caller]
 fn check(json: &Value, text: &str) {
-    assert_eq!(result(json).unwrap().as_text(), text, "{json}");
+    assert_eq!(output(json.clone()).unwrap().as_text(), text, "{json}");
 }
 
 fn text(text: &str) -> Value {
@@ -38,8 +26,7 @@ fn what_is_no_result_is_shown_as_it_is() {
     check(&json!({"content": ["a", text("b")]}), "a\nb");
     check(&Value::Null, "null");
     check(&json!([1, 2]), "[1,2]");
-    // Fields that are not known are seen only as JSON.
-    let odd = output_of_json(json!({"answer": 42, "_meta": {}})).unwrap();
+    let odd = output(json!({"answer": 42, "_meta": {}})).unwrap();
     assert_eq!(odd.as_text(), r#"{"answer":42}"#);
     check(&json!({"content": null}), "");
     check(&json!({"content": 7}), "[content of an unknown kind, `no type`, as JSON]\n7");
@@ -54,24 +41,24 @@ fn unknown_content_is_not_lost_and_loses_nothing_else() {
     );
     // A known kind without what it needs.
     let wrong = json!({"type": "image", "url": "x"});
-    assert!(result(&json!({"content": [wrong]})).unwrap().as_text().contains("`image`"));
+    assert!(output(json!({"content": [wrong]})).unwrap().as_text().contains("`image`"));
 }
 
 #[test]
 fn media_is_decoded_in_every_form_of_base64() {
     for data in ["iVBORw0K+/8=", "iVBORw0K+/8", "iVBO\nRw0K\r\n+/8=", "iVBORw0K-_8"] {
         let found =
-            result(&json!({"content": [{"type": "image", "mimeType": "Image/PNG; x=1", "data": data}]}))
+            output(json!({"content": [{"type": "image", "mimeType": "Image/PNG; x=1", "data": data}]}))
                 .unwrap();
         let [Content::Media(media)] = &*found.content else { panic!("{found:?}") };
         assert_eq!(media.mime, "image/png");
         let MediaSource::Bytes(bytes) = &media.source else { panic!() };
         assert_eq!(bytes.as_slice(), b"\x89PNG\r\n\xfb\xff", "{data}");
     }
-    let found = result(&json!({"content": [{"type": "image", "mimeType": "", "data": "iVBORw0K"}]})).unwrap();
+    let found = output(json!({"content": [{"type": "image", "mimeType": "", "data": "iVBORw0K"}]})).unwrap();
     assert!(matches!(&*found.content, [Content::Media(media)] if media.mime == "image/png"));
     let found =
-        result(&json!({"content": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]})).unwrap();
+        output(json!({"content": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]})).unwrap();
     assert!(matches!(&*found.content, [Content::Media(media)] if media.mime == "audio/wav"));
 }
 
@@ -88,7 +75,7 @@ fn media_that_cannot_be_shown_is_told() {
     );
     let large = "AAAA".repeat(4 << 20);
     let image = json!({"type": "image", "mimeType": "image/png", "data": large});
-    let found = output_of_json(json!({"content": [image]})).unwrap();
+    let found = output(json!({"content": [image]})).unwrap();
     assert_eq!(found.as_text(), "[an image (image/png) is left out, as its 12582912 bytes are too many]");
 }
 
@@ -106,7 +93,7 @@ fn resources_are_shown_with_their_address() {
         "[the resource file:///b.json (application/json)]\n{}",
     );
     let pdf = json!({"uri": "file:///dir/c.pdf", "blob": "JVBERg=="});
-    let found = result(&json!({"content": [{"type": "resource", "resource": pdf}]})).unwrap();
+    let found = output(json!({"content": [{"type": "resource", "resource": pdf}]})).unwrap();
     let [Content::Media(media)] = &*found.content else { panic!("{found:?}") };
     assert_eq!((&*media.mime, media.name.as_deref()), ("application/pdf", Some("c.pdf")));
     let link = json!({
@@ -123,17 +110,17 @@ fn resources_are_shown_with_their_address() {
 fn a_value_is_shown_once() {
     let value = json!({"sum": 7, "of": [3, 4]});
     let copy = |content: &Value| json!({"content": content, "structuredContent": value});
-    let whole = result(&copy(&json!([text("{\n  \"of\": [3, 4],\n  \"sum\": 7\n}")]))).unwrap();
+    let whole = output(copy(&json!([text("{\n  \"of\": [3, 4],\n  \"sum\": 7\n}")]))).unwrap();
     assert_eq!((whole.content.len(), whole.value.as_ref()), (0, Some(&value)));
     assert_eq!(whole.as_text(), r#"{"sum":7,"of":[3,4]}"#);
     // With something else, the text stays, and the value is not told a second time.
-    let mixed = result(&copy(&json!([text(r#"{"sum":7,"of":[3,4]}"#), text("Done.")]))).unwrap();
+    let mixed = output(copy(&json!([text(r#"{"sum":7,"of":[3,4]}"#), text("Done.")]))).unwrap();
     assert_eq!(mixed.as_text(), "{\"sum\":7,\"of\":[3,4]}\nDone.");
     assert_eq!(mixed.value.as_ref(), Some(&value));
     // Text that says something else is told beside it.
-    let other = result(&copy(&json!([text("It is seven.")]))).unwrap();
+    let other = output(copy(&json!([text("It is seven.")]))).unwrap();
     assert_eq!(other.as_text(), "It is seven.\n{\"sum\":7,\"of\":[3,4]}");
-    let only = result(&json!({"content": [], "structuredContent": value})).unwrap();
+    let only = output(json!({"content": [], "structuredContent": value})).unwrap();
     assert_eq!(only.as_text(), r#"{"sum":7,"of":[3,4]}"#);
 }
 
@@ -141,7 +128,7 @@ fn a_value_is_shown_once() {
 fn a_value_in_one_field_is_known_by_its_text() {
     let shown = |content: Value, value: Value| {
         let json = json!({"content": content, "structuredContent": value});
-        result(&json).unwrap().as_text().into_owned()
+        output(json).unwrap().as_text().into_owned()
     };
     assert_eq!(shown(json!([text("a file\n")]), json!({"content": "a file\n"})), "a file\n");
     assert_eq!(shown(json!([text("[1, 2]")]), json!({"entities": [1, 2]})), "[1, 2]");
@@ -154,7 +141,7 @@ fn a_value_in_one_field_is_known_by_its_text() {
 
 #[test]
 fn a_failure_is_an_error_in_the_tools_words() {
-    let failed = |json: Value| result(&json).unwrap_err();
+    let failed = |json: Value| output(json).unwrap_err();
     let error = failed(json!({"content": [text("no such file"), text("try another")], "isError": true}));
     assert_eq!((error.kind(), &*error.explain()), (ToolErrorKind::Failed, "no such file\ntry another"));
     assert!(!error.is_retryable());
@@ -164,7 +151,7 @@ fn a_failure_is_an_error_in_the_tools_words() {
     assert_eq!(error.explain(), r#"{"code":4}"#);
     let image = json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});
     assert_eq!(failed(json!({"content": [image], "isError": true})).explain(), "[image/png came with it]");
-    assert!(result(&json!({"content": [text("x")], "isError": false})).is_ok());
-    let odd = output_of_json(json!({"isError": true, "why": "odd"})).unwrap_err();
+    assert!(output(json!({"content": [text("x")], "isError": false})).is_ok());
+    let odd = output(json!({"isError": true, "why": "odd"})).unwrap_err();
     assert_eq!(odd.explain(), r#"{"why":"odd"}"#);
 }

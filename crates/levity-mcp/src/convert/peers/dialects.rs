@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use levity_core::{Model, Request, ToolSpec};
+use levity_core::{Message, Model, Request, ToolSpec};
 use levity_llm::{Endpoint, GeminiModel, OpenAiModel};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) 
         stream.write_all(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\n{}").unwrap();
         body
     });
-    let request = Request::new().with_message(levity_core::Message::user("Hi")).with_tools(specs.clone());
+    let request = Request::new().with_message(Message::user("Hi")).with_tools(specs.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(runtime.block_on(model.complete(request)).is_err());
     server.join().unwrap()
@@ -91,11 +91,7 @@ fn gemini(body: &Value, specs: &[Arc<ToolSpec>]) {
         if let Some(schema) = function.get("parametersJsonSchema") {
             walk(schema, &mut |schema| {
                 let known = schema.keys().all(|keyword| GEMINI.contains(&keyword.as_str()));
-                assert!(
-                    known && schema.get("type").is_none_or(Value::is_string),
-                    "{}: {schema:?}",
-                    spec.name
-                );
+                assert!(known && schema.get("type").is_none_or(is_type), "{}: {schema:?}", spec.name);
                 let formats = ["date-time", "date", "time", "enum", "int32", "int64", "float", "double"];
                 assert!(
                     schema.get("format").is_none_or(|format| formats.iter().any(|known| format == known))
@@ -105,6 +101,14 @@ fn gemini(body: &Value, specs: &[Arc<ToolSpec>]) {
                 assert!(required.into_iter().all(has), "{}: {schema:?}", spec.name);
             });
         }
+    }
+}
+
+/// A type, or one that may be null.
+fn is_type(kind: &Value) -> bool {
+    match kind {
+        Value::Array(types) => matches!(&**types, [one, null] if one.is_string() && null == "null"),
+        kind => kind.is_string(),
     }
 }
 

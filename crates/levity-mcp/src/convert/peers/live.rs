@@ -24,7 +24,7 @@ pub(super) fn has_all() -> bool {
 pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
     let folder = tempfile::tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).into_os_string();
-    let servers: [(&str, &str, &str, Vec<OsString>); 8] = [
+    let servers: [(&'static str, &'static str, &str, Vec<OsString>); 8] = [
         (NODE, "everything", "mcp-server-everything", vec!["stdio".into()]),
         (NODE, "filesystem", "mcp-server-filesystem", vec![folder.path().into()]),
         (NODE, "memory", "mcp-server-memory", Vec::new()),
@@ -34,16 +34,18 @@ pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
         (PYTHON, "fetch", "mcp-server-fetch", Vec::new()),
         (PYTHON1, "sqlite", "mcp-server-sqlite", vec!["--db-path".into(), inside("t.db")]),
     ];
-    let mut lists = Vec::new();
-    for (variable, name, program, args) in servers {
-        match env::var_os(variable) {
-            Some(at) => {
-                lists.push((name, list(&programs(variable, Path::new(&at)), program, &args, folder.path())))
-            }
-            None => println!("skipped: `{variable}` is not set, so the server `{name}` is not run"),
-        }
+    let (here, away): (Vec<_>, Vec<_>) = servers.iter().partition(|server| env::var_os(server.0).is_some());
+    for (variable, name, ..) in away {
+        println!("skipped: `{variable}` is not set, so the server `{name}` is not run");
     }
-    lists
+    std::thread::scope(|scope| {
+        let ask = |(variable, name, program, args): &'_ (&'static str, &'static str, &str, Vec<OsString>)| {
+            let programs = programs(variable, Path::new(&env::var_os(variable).unwrap()));
+            (*name, list(&programs, program, args, folder.path()))
+        };
+        let asked: Vec<_> = here.into_iter().map(|server| scope.spawn(move || ask(server))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    })
 }
 
 /// Where the programs of a server are.
