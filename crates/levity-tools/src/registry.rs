@@ -129,7 +129,7 @@ impl Registry {
     }
 
     /// The tool of this name, if it is one of a source's.
-    pub(crate) fn from_source(&self, name: &str) -> Option<Arc<ToolSpec>> {
+    pub(crate) fn of_source(&self, name: &str) -> Option<Arc<ToolSpec>> {
         let snapshot = self.snapshot();
         snapshot.get(name).filter(|_| snapshot.is_from_source(name)).map(|entry| entry.spec.clone())
     }

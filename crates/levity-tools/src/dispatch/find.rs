@@ -64,7 +64,7 @@ impl Dispatcher {
             return self.specs();
         };
         let fixed = registry.fixed().into_iter();
-        let found = found.iter().filter_map(|name| registry.from_source(name));
+        let found = found.iter().filter_map(|name| registry.of_source(name));
         // A source may have a tool of this name by now; the dispatcher answers to it.
         let found = found.filter(|spec| spec.name != search.name);
         fixed.chain([Arc::new(spec(search.name, registry))]).chain(found).collect()
@@ -86,25 +86,30 @@ impl Dispatcher {
                 "note": format!("no tool fits; try other words. {sources}"),
             })));
         }
-        let mut room = self.0.max_output.saturating_sub(256);
-        let tools: Vec<Value> = found.iter().map_while(|spec| shown(spec, &mut room)).collect();
+        let tools = shown(&found, self.0.max_output.saturating_sub(256));
         Ok(ToolOutput::value(json!({ "tools": tools })))
     }
 }
 
-/// What is told of a tool that was found, if there is room.
-fn shown(spec: &ToolSpec, room: &mut usize) -> Option<Value> {
-    let whole = json!({"name": spec.name, "description": spec.description, "input": spec.input});
-    let mut left = room.checked_sub(whole.to_string().len());
-    let mut shown = whole;
-    if left.is_none() {
-        // The tool is offered from now on, so what is left out here is told there.
-        let words = &spec.description[..floor(&spec.description, 512)];
-        shown = json!({"name": spec.name, "description": words});
-        left = room.checked_sub(shown.to_string().len());
+/// What is told of tools that were found: all of the first ones, and of the others as much as there is room for. They are offered from
+/// now on, so what is left out here is told there.
+fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
+    let length = |tool: &Value| tool.to_string().len() + 1;
+    let mut tools = Vec::new();
+    for spec in found {
+        let words = &spec.description[..floor(&spec.description, 256)];
+        let short = json!({"name": spec.name, "description": words});
+        let Some(left) = room.checked_sub(length(&short)) else { break };
+        room = left;
+        tools.push(short);
     }
-    *room = left?;
-    Some(shown)
+    for (tool, spec) in tools.iter_mut().zip(found) {
+        let whole = json!({"name": spec.name, "description": spec.description, "input": spec.input});
+        let Some(left) = (room + length(tool)).checked_sub(length(&whole)) else { break };
+        room = left;
+        *tool = whole;
+    }
+    tools
 }
 
 fn spec(name: &str, registry: &Registry) -> ToolSpec {

@@ -9,6 +9,7 @@ use super::*;
 use crate::policy::Rule;
 use crate::testing::{Clock, FnTool};
 
+mod find;
 mod long;
 mod permit;
 mod slow;
