@@ -207,7 +207,7 @@ impl ServerConfig {
     /// Adds arguments of the program.
     #[must_use]
     pub fn args(self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        args.into_iter().fold(self, |config, arg| config.arg(arg))
+        args.into_iter().fold(self, Self::arg)
     }
 
     /// Sets an environment variable of the program.

@@ -81,15 +81,15 @@ impl<'a> Entry<'a> {
     /// Reads everything. There is no server when something is wrong that stops it.
     pub(super) fn read(
         mut self,
-        name: Option<Arc<str>>,
+        name: Option<&Arc<str>>,
         expand: &mut Expand<'_>,
     ) -> (Option<ServerConfig>, Vec<Problem>) {
-        if let Some(Err(problem)) = name.as_deref().map(good_name) {
+        if let Some(Err(problem)) = name.map(|name| good_name(name)) {
             self.whole(problem);
         }
         let enabled = self.enabled();
         let transport = self.transport(expand);
-        let server = name.clone().unwrap_or_else(|| "".into());
+        let server = name.cloned().unwrap_or_else(|| "".into());
         let transport_or_none = transport.unwrap_or(Transport::Stdio(Stdio::default()));
         let mut config = ServerConfig::new(server, transport_or_none);
         config.enabled = enabled;
@@ -97,7 +97,7 @@ impl<'a> Entry<'a> {
         self.tools(&mut config);
         let stops = self.problems.iter().any(|problem| problem.stops);
         for problem in &mut self.problems {
-            problem.server = name.clone();
+            problem.server = name.cloned();
             // What is not started is not in anybody's way.
             problem.stops &= enabled;
         }
@@ -216,7 +216,7 @@ impl<'a> Entry<'a> {
                 || matches!(value, Node::List(list) if list.is_empty())
             {
                 self.wrong(key, "it is empty");
-            } else if words.first().is_some() {
+            } else if !words.is_empty() {
                 self.wrong(key, "nothing is left of it once variables are put in");
             }
             return (None, Vec::new());

@@ -113,7 +113,7 @@ impl<'a> Reading<'a> {
             entry.second(name);
         }
         let at = entry.at().to_owned();
-        let (server, problems) = entry.read(name, &mut self.expand);
+        let (server, problems) = entry.read(name.as_ref(), &mut self.expand);
         problems.into_iter().for_each(|problem| self.config.note(problem));
         if let Some(server) = server {
             self.config.add(server, &at);
