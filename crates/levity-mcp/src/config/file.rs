@@ -79,7 +79,7 @@ impl<'a> Reading<'a> {
         for (name, value) in map {
             let at = below(at, name);
             match value {
-                Node::Map(settings) => self.entry(Entry::new(at, settings), Some(name.as_str().into())),
+                Node::Map(settings) => self.entry(Entry::new(at, settings), Some(&name.as_str().into())),
                 // A remark, or the schema of the file.
                 _ if name.starts_with(['$', '_']) => {}
                 other => self.no_server(at, Some(name.as_str().into()), other),
@@ -94,7 +94,7 @@ impl<'a> Reading<'a> {
                 Node::Map(settings) => {
                     let mut entry = Entry::new(at, settings);
                     let name = entry.name();
-                    self.entry(entry, name);
+                    self.entry(entry, name.as_ref());
                 }
                 other => self.no_server(at, None, other),
             }
@@ -106,14 +106,14 @@ impl<'a> Reading<'a> {
         self.config.note(Problem { server, ..Problem::new(at, message) });
     }
 
-    fn entry(&mut self, mut entry: Entry<'_>, name: Option<Arc<str>>) {
-        if let Some(name) = &name
+    fn entry(&mut self, mut entry: Entry<'_>, name: Option<&Arc<str>>) {
+        if let Some(name) = name
             && !self.names.insert(name.clone())
         {
             entry.second(name);
         }
         let at = entry.at().to_owned();
-        let (server, problems) = entry.read(name.as_ref(), &mut self.expand);
+        let (server, problems) = entry.read(name, &mut self.expand);
         problems.into_iter().for_each(|problem| self.config.note(problem));
         if let Some(server) = server {
             self.config.add(server, &at);
