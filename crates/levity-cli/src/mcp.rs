@@ -221,9 +221,9 @@ impl Health {
                 failed.into_iter().for_each(|error| note(&chain(error)));
                 let millis = pinged.and_then(Result::ok).map(|time| time.as_millis() as u64);
                 if self.json {
-                    say_json(&health_json(&status, millis))
+                    say_json(&health_json(&status, millis));
                 } else {
-                    say(&health_text(&status, millis))
+                    say(&health_text(&status, millis));
                 }
             }
             good

@@ -308,7 +308,8 @@ fn schema() -> Value {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap()
+    let Value::Object(map) = value else { panic!("{value}") };
+    map
 }
 
 #[track_caller]
