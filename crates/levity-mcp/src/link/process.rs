@@ -273,5 +273,6 @@ fn signal_of(_: ExitStatus) -> Option<i32> {
     None
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

@@ -58,7 +58,13 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
         }
     };
     let (endpoint, pending) = (Arc::new(endpoint), Arc::<Pending>::default());
-    let receiver = Receiver { caller: caller.clone(), events, pending: pending.clone(), queue: Queue::new(), ended: None };
+    let receiver = Receiver {
+        caller: caller.clone(),
+        events,
+        pending: pending.clone(),
+        queue: Queue::new(),
+        ended: None,
+    };
     Ok((Sender { caller, endpoint, pending }, receiver))
 }
 

@@ -56,7 +56,8 @@ fn count(servers: &Servers, tools: usize) {
 /// Calls a tool as an agent would, by the name that it knows.
 async fn call(servers: &Servers, name: &str, args: Value) -> String {
     let tools = servers.tools();
-    let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool `{name}`"));
+    let tool =
+        tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool `{name}`"));
     match tool.call(args, &ToolCx::detached()).await {
         Ok(output) => output.as_text().into_owned(),
         Err(error) => panic!("{name}: {error}"),
@@ -96,9 +97,7 @@ async fn everything_by_its_pipes() {
     server.log_level("debug").await.unwrap();
     server.ping().await.unwrap();
     server.call("toggle-simulated-logging", json!({})).await.unwrap();
-    let logged = async {
-        while !matches!(events.next().await.unwrap().kind, ServerEventKind::Log { .. }) {}
-    };
+    let logged = async { while !matches!(events.next().await.unwrap().kind, ServerEventKind::Log { .. }) {} };
     tokio::time::timeout(Duration::from_secs(30), logged).await.expect("it logs");
     servers.stop().await;
 }
@@ -141,12 +140,14 @@ async fn everything_asks_and_takes_its_time() {
         }
     });
     let tools = servers.tools();
-    let slow = tools.iter().find(|tool| tool.spec().name.ends_with("trigger-long-running-operation")).unwrap();
+    let slow =
+        tools.iter().find(|tool| tool.spec().name.ends_with("trigger-long-running-operation")).unwrap();
     slow.call(json!({"duration": 0.4, "steps": 2}), &cx).await.unwrap();
     assert!(told.recv().await.unwrap().contains("of 2"));
 
     // This one is only done as a task that is asked after.
-    let report = server.call("simulate-research-query", json!({"topic": "tides", "ambiguous": false})).await.unwrap();
+    let report =
+        server.call("simulate-research-query", json!({"topic": "tides", "ambiguous": false})).await.unwrap();
     assert!(report.as_text().contains("tides"), "{report:?}");
     servers.stop().await;
 }
@@ -165,12 +166,15 @@ async fn files_memory_and_thoughts() {
     count(&servers, 14 + 9 + 1);
     let path = format!("{root}/a.txt");
     assert!(call(&servers, "mcp_files_read_text_file", json!({"path": path})).await.contains("alpha"));
-    let outside = servers.get("files").unwrap().call("read_text_file", json!({"path": "/etc/hostname"})).await;
+    let outside =
+        servers.get("files").unwrap().call("read_text_file", json!({"path": "/etc/hostname"})).await;
     assert!(outside.unwrap_err().to_string().contains("denied"));
-    let entities = json!({"entities": [{"name": "tide", "entityType": "thing", "observations": ["it is high"]}]});
+    let entities =
+        json!({"entities": [{"name": "tide", "entityType": "thing", "observations": ["it is high"]}]});
     call(&servers, "mcp_memory_create_entities", entities).await;
     assert!(call(&servers, "mcp_memory_read_graph", json!({})).await.contains("it is high"));
-    let thought = json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1});
+    let thought =
+        json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1});
     assert!(call(&servers, "mcp_think_sequentialthinking", thought).await.contains("thoughtNumber"));
     servers.stop().await;
 }
@@ -205,7 +209,8 @@ async fn time_git_and_pages() {
     assert!(call(&servers, "mcp_time_get_current_time", json!({"timezone": "UTC"})).await.contains("UTC"));
     assert!(call(&servers, "mcp_git_git_status", json!({"repo_path": root})).await.contains("a.txt"));
     let (address, page) = page("<html><body><p>spring tide</p></body></html>").await;
-    let text = call(&servers, "mcp_fetch_fetch", json!({"url": format!("http://{address}/"), "raw": true})).await;
+    let text =
+        call(&servers, "mcp_fetch_fetch", json!({"url": format!("http://{address}/"), "raw": true})).await;
     assert!(text.contains("spring tide"), "{text}");
     page.abort();
     servers.stop().await;
@@ -236,7 +241,9 @@ async fn a_database_of_the_older_library() {
     assert_eq!(servers.status()[0].protocol.as_deref(), Some("2025-11-25"));
     call(&servers, "mcp_db_create_table", json!({"query": "CREATE TABLE tides (height INTEGER)"})).await;
     call(&servers, "mcp_db_write_query", json!({"query": "INSERT INTO tides VALUES (7)"})).await;
-    assert!(call(&servers, "mcp_db_read_query", json!({"query": "SELECT height FROM tides"})).await.contains('7'));
+    assert!(
+        call(&servers, "mcp_db_read_query", json!({"query": "SELECT height FROM tides"})).await.contains('7')
+    );
     servers.stop().await;
 }
 
@@ -244,7 +251,8 @@ async fn a_database_of_the_older_library() {
 async fn python_by_its_pipes_from_a_file_of_settings() {
     let Some(python) = from_env("LEVITY_TEST_MCP_PYTHON") else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/server.py");
-    let text = json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
+    let text =
+        json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
     let vars = |name: &str| (name == "PY").then(|| python.to_string_lossy().into_owned());
     let config = Config::parse(&text.to_string(), vars);
     assert!(!config.problems().is_empty(), "the bad one is told of");

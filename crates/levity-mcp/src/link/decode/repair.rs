@@ -64,7 +64,7 @@ fn unit(bytes: &[u8]) -> Option<u16> {
 pub(super) fn error(error: &Value) -> ErrorData {
     serde_json::from_value(error.clone()).unwrap_or_else(|_| {
         let code = error.get("code").and_then(number).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
-        let message = match error.get("message").unwrap_or(&error) {
+        let message = match error.get("message").unwrap_or(error) {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };

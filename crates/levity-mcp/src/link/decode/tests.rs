@@ -31,10 +31,10 @@ fn read(line: impl AsRef<[u8]>, pending: &Pending) -> (Decoded, Vec<Value>) {
 
 /// One line with one pending call, of id 7, becomes these messages.
 #[track_caller]
-fn check(line: impl AsRef<[u8]>, expected: &[Value]) {
+fn check(line: impl AsRef<[u8]>, expected: impl IntoIterator<Item = Value>) {
     let (decoded, messages) = read(line, &pending(&[(7, "tools/call")]));
     assert_eq!(decoded, Decoded::Message);
-    assert_eq!(messages, expected);
+    assert_eq!(messages, Vec::from_iter(expected));
 }
 
 /// The error of our own that a message is.
@@ -50,18 +50,18 @@ fn answer(result: &Value) -> Value {
 #[test]
 fn answers_to_calls_are_read_in_whatever_order_they_are_written() {
     let expected = answer(&json!({"content": [{"type": "text", "text": "hi"}], "isError": false}));
-    check(expected.to_string(), &[expected.clone()]);
+    check(expected.to_string(), [expected.clone()]);
     check(
         r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"jsonrpc":"2.0","id":7}"#,
-        &[expected.clone()],
+        [expected.clone()],
     );
     check(
         r#"{"result":{"content":[{"type":"text","text":"hi"}],"isError":false},"id":7,"jsonrpc":"2.0"}"#,
-        &[expected.clone()],
+        [expected.clone()],
     );
     check(
         r#" {"id":"7","extra":[1],"result":{"isError":false,"content":[{"type":"text","text":"hi"}]}}"#,
-        &[expected],
+        [expected],
     );
 }
 
@@ -77,7 +77,7 @@ fn what_rmcp_cannot_hold_arrives_as_it_is() {
         json!("text"),
         Value::Null,
     ] {
-        check(answer(&result).to_string(), &[answer(&result)]);
+        check(answer(&result).to_string(), [answer(&result)]);
     }
 }
 
@@ -88,11 +88,11 @@ fn text_that_is_no_text_is_repaired() {
         [br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#, text, br#""}]}}"#]
             .concat()
     };
-    check(line(b"a\xffb"), &[text("a\u{fffd}b")]);
-    check(line(br"a\ud800b"), &[text("a\u{fffd}b")]);
-    check(line(br"\udc80\ud83d"), &[text("\u{fffd}\u{fffd}")]);
-    check(line(br"\ud83d\ude00 \\ud800 \ud83d"), &[text("\u{1f600} \\ud800 \u{fffd}")]);
-    check([b"\xEF\xBB\xBF", &*line(b"bom"), b"\r"].concat(), &[text("bom")]);
+    check(line(b"a\xffb"), [text("a\u{fffd}b")]);
+    check(line(br"a\ud800b"), [text("a\u{fffd}b")]);
+    check(line(br"\udc80\ud83d"), [text("\u{fffd}\u{fffd}")]);
+    check(line(br"\ud83d\ude00 \\ud800 \ud83d"), [text("\u{1f600} \\ud800 \u{fffd}")]);
+    check([b"\xEF\xBB\xBF", &*line(b"bom"), b"\r"].concat(), [text("bom")]);
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn an_answer_that_is_no_json_fails_its_request() {
 #[test]
 fn errors_come_through_whatever_their_form() {
     let error = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": message}});
-    check(error(-1, "no").to_string(), &[error(-1, "no")]);
-    check(r#"{"id":7,"error":"no"}"#, &[error(-32603, "no")]);
-    check(r#"{"id":7,"error":{"code":"5","message":"no"},"result":null}"#, &[error(5, "no")]);
-    check(r#"{"id":7,"error":{"message":"no"}}"#, &[error(-32603, "no")]);
+    check(error(-1, "no").to_string(), [error(-1, "no")]);
+    check(r#"{"id":7,"error":"no"}"#, [error(-32603, "no")]);
+    check(r#"{"id":7,"error":{"code":"5","message":"no"},"result":null}"#, [error(5, "no")]);
+    check(r#"{"id":7,"error":{"message":"no"}}"#, [error(-32603, "no")]);
     let (_, nothing) = read(r#"{"id":7}"#, &pending(&[(7, "tools/call")]));
     assert_eq!(failed(&nothing[0]).unwrap().message(), "its answer has neither a result nor an error");
-    check(r#"{"id":7,"error":null,"result":{"content":[]}}"#, &[answer(&json!({"content": []}))]);
+    check(r#"{"id":7,"error":null,"result":{"content":[]}}"#, [answer(&json!({"content": []}))]);
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn cancelled_requests_no_longer_wait() {
 #[test]
 fn requests_and_notifications_come_through() {
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    check(notification.to_string(), &[notification.clone()]);
-    check(r#"{"method":"notifications/tools/list_changed","id":null}"#, &[notification]);
+    check(notification.to_string(), [notification.clone()]);
+    check(r#"{"method":"notifications/tools/list_changed","id":null}"#, [notification]);
     let ping = json!({"jsonrpc": "2.0", "id": "x", "method": "ping"});
-    check(ping.to_string(), &[ping.clone()]);
+    check(ping.to_string(), [ping.clone()]);
     let both = json!([ping, answer(&json!({"content": []}))]);
-    check(both.to_string(), &[ping, answer(&json!({"content": []}))]);
+    check(both.to_string(), [ping, answer(&json!({"content": []}))]);
 }
 
 #[test]

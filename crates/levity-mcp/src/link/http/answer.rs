@@ -95,7 +95,9 @@ async fn json(
     let read = reader.push(&body);
     match (reader.answer(), read) {
         (Some(answer), _) => Ok(StreamableHttpPostResponse::Json(answer, session)),
-        (None, Decoded::Message) => Err(protocol(caller, "it answered another request than the one that was sent")),
+        (None, Decoded::Message) => {
+            Err(protocol(caller, "it answered another request than the one that was sent"))
+        }
         (None, Decoded::Blank | Decoded::Junk) => Err(protocol(caller, "its answer is no JSON-RPC message")),
     }
 }

@@ -179,7 +179,9 @@ impl Client {
                 }
                 Ok(answer)
             }
-            Taken::Events(response, session) => self.follow(response, session, asked.step, reader, timer).await,
+            Taken::Events(response, session) => {
+                self.follow(response, session, asked.step, reader, timer).await
+            }
         }
     }
 
@@ -198,7 +200,8 @@ impl Client {
             self.drain(events);
             return Ok(StreamableHttpPostResponse::Accepted);
         };
-        let mut stream = Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, reader).timed(timer);
+        let mut stream =
+            Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, reader).timed(timer);
         let answer = match step {
             Step::Later => {
                 let wait = self.0.caller.world.sleep(AT_ONCE);

@@ -98,7 +98,7 @@ async fn a_server_that_does_not_go_is_killed() {
 /// Waits until the server has said that it is up.
 async fn up(process: &Process) {
     while !process.shared.tail.text().contains("is up") {
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        process.world.sleep(Duration::from_millis(2)).await;
     }
 }
 

@@ -32,7 +32,8 @@ fn answer(id: i64, text: &str) -> String {
 }
 
 async fn next(transport: &mut Duplex) -> Option<serde_json::Value> {
-    transport.receive().await.map(|message| serde_json::to_value(message).unwrap())
+    let message = tokio::time::timeout(std::time::Duration::from_secs(60), transport.receive()).await;
+    message.expect("it hangs").map(|message| serde_json::to_value(message).unwrap())
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
             std::process::exit(9);
         }
         "kill" => {
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap()
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
         "deaf" => sleep(),
         "hang" => {}
@@ -182,7 +182,7 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
             &json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what was that?"}}),
         ),
         "no_id_absent" => {
-            send(&json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what was that?"}}))
+            send(&json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what was that?"}}));
         }
         "unknown" => answer(
             id,
@@ -196,7 +196,7 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         "fail" => error(id, -32000, "cannot"),
         "broken" => {
             out(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"x\":NaN}}}}\n")
-                .as_bytes())
+                .as_bytes());
         }
         _ => {
             if let Some(id) = late.take() {
