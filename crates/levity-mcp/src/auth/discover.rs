@@ -59,7 +59,7 @@ impl Found {
 
     pub(crate) fn takes_metadata_url(&self) -> bool {
         let field = self.metadata.additional_fields.get("client_id_metadata_document_supported");
-        field.and_then(|value| value.as_bool()).unwrap_or(false)
+        field.and_then(serde_json::Value::as_bool).unwrap_or(false)
     }
 
     /// How a client with a secret, or a key, is to show that it is itself.
