@@ -162,7 +162,10 @@ impl Client {
         let (caller, asked) = (&self.0.caller, Asked::of(message));
         let body = serde_json::to_vec(message)?;
         let mut ask = Ask::post(&caller.url, &body);
-        let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+        // A name hashes otherwise than its text.
+        let version = headers
+            .get(&HeaderName::from_static("mcp-protocol-version"))
+            .and_then(|version| version.to_str().ok());
         let typed = Typed::of(asked.method, version);
         ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         ask.repeatable = asked.repeatable;
