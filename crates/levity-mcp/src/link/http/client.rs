@@ -30,6 +30,8 @@ use super::stream::{Resumes, Stream, error_event, unasked};
 use super::typed::{Typed, Written};
 use crate::{Error, ErrorKind};
 
+// A map by header names does not find a name that is given as text.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// How long an answer that comes as events is waited for before it is followed at leisure.
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// How long the rest of a finished answer is read so that its connection can be used again.
@@ -162,10 +164,7 @@ impl Client {
         let (caller, asked) = (&self.0.caller, Asked::of(message));
         let body = serde_json::to_vec(message)?;
         let mut ask = Ask::post(&caller.url, &body);
-        // A name hashes otherwise than its text.
-        let version = headers
-            .get(&HeaderName::from_static("mcp-protocol-version"))
-            .and_then(|version| version.to_str().ok());
+        let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
         let typed = Typed::of(asked.method, version);
         ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         ask.repeatable = asked.repeatable;
@@ -203,17 +202,19 @@ impl Client {
             self.drain(events);
             return Ok(StreamableHttpPostResponse::Accepted);
         };
+        let at_leisure = step == Step::Later && !reader.is_understood();
         let mut stream =
             Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, reader).timed(timer);
-        let answer = match step {
-            Step::Later => {
+        let answer = match at_leisure {
+            true => {
                 let wait = self.0.caller.world.sleep(AT_ONCE);
                 match select(pin!(stream.first()), wait).await {
                     Either::Left((answer, _)) => answer,
                     Either::Right(_) => None,
                 }
             }
-            _ => Some(stream.only().await.map_err(failed)?),
+            // The worker looks into some answers only when they come whole.
+            false => Some(stream.only().await.map_err(failed)?),
         };
         match (answer, stream.failure()) {
             (Some(message), _) => {

@@ -39,6 +39,11 @@ impl Reader {
         self.id.clone()
     }
 
+    /// Whether the worker has to understand the answer.
+    pub(super) fn is_understood(&self) -> bool {
+        self.typed != Typed::Nothing
+    }
+
     /// Takes in the bytes of a message.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Decoded {
         let read = decode(bytes, &self.server, &self.pending, &mut self.queue);

@@ -11,8 +11,9 @@ use crate::Error;
 
 /// A list with more in it than rmcp's types have a place for.
 fn list() -> Value {
-    let tool =
-        json!({"name": "t", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}});
+    let region = json!({"type": "string", "x-mcp-header": "Region"});
+    let schema = json!({"type": "object", "properties": {"region": region}});
+    let tool = json!({"name": "t", "inputSchema": schema, "execution": {"taskSupport": "required"}});
     json!({"tools": [tool], "news": {"x": [1]}})
 }
 
@@ -63,8 +64,11 @@ async fn modern(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
     assert_eq!(ask(&mut link, "tools/list", meta.clone()).await, list());
     let mut call = meta;
     call["name"] = "t".into();
+    call["arguments"] = json!({"region": "north"});
     assert_eq!(ask(&mut link, "tools/call", call).await, content());
-    assert_eq!(server.seen().last().unwrap().header("mcp-protocol-version"), Some("2026-07-28"));
+    let last = server.seen().pop().unwrap();
+    assert_eq!(last.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(last.header("mcp-param-region"), Some("north"));
     within(link.close()).await.unwrap();
 }
 
