@@ -10,8 +10,9 @@ use std::time::Duration;
 use levity_core::{ToolCx, ToolSource, World};
 use levity_mcp::{ServerConfig, Servers, Wait};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About,
+    Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -51,11 +52,19 @@ async fn measure(calls: usize) {
     ours.stop().await;
     drop(plain);
     let verdict = |met| if met { "met" } else { "MISSED" };
-    println!("  {:+.1} µs CPU, {}; {:+.1} % of the median, {}\n", pipes.cpu, verdict(pipes.cpu <= GOAL_CPU), pipes.median, verdict(pipes.median <= GOAL_MEDIAN));
+    println!(
+        "  {:+.1} µs CPU, {}; {:+.1} % of the median, {}\n",
+        pipes.cpu,
+        verdict(pipes.cpu <= GOAL_CPU),
+        pipes.median,
+        verdict(pipes.median <= GOAL_MEDIAN)
+    );
 
     let (mut child, url) = http_server().await;
-    let plain = about_us().serve(StreamableHttpClientTransport::from_uri(url.clone())).await.expect("rmcp connects");
-    let ours = Servers::builder(world()).server(ServerConfig::http("it", url)).start().expect("servers start");
+    let plain =
+        about_us().serve(StreamableHttpClientTransport::from_uri(url.clone())).await.expect("rmcp connects");
+    let ours =
+        Servers::builder(world()).server(ServerConfig::http("it", url)).start().expect("servers start");
     ours.wait(Wait::All).await;
     let http = compare("HTTP", calls, &plain, &ours).await;
     println!("  {:+.1} % of the median, {}\n", http.median, verdict(http.median <= 0.0));
@@ -71,7 +80,12 @@ struct Over {
 }
 
 /// Calls in turns, so that both meet the same machine.
-async fn compare(way: &str, calls: usize, plain: &RunningService<RoleClient, ClientConfig>, ours: &Servers) -> Over {
+async fn compare(
+    way: &str,
+    calls: usize,
+    plain: &RunningService<RoleClient, ClientConfig>,
+    ours: &Servers,
+) -> Over {
     let tool = ours.tools().first().cloned().expect("it has a tool");
     let args = json!({"text": "sixteen bytes .."});
     let (mut floor, mut levity) = (Samples::default(), Samples::default());
@@ -87,7 +101,8 @@ async fn compare(way: &str, calls: usize, plain: &RunningService<RoleClient, Cli
         levity.add(&start, counts);
         assert!(result.is_ok(), "{result:?}");
     }
-    let (a, b) = (floor.show(&format!("a plain rmcp client, {way}")), levity.show(&format!("levity-mcp, {way}")));
+    let (a, b) =
+        (floor.show(&format!("a plain rmcp client, {way}")), levity.show(&format!("levity-mcp, {way}")));
     Over { cpu: b.1 - a.1, median: (b.0 / a.0 - 1.0) * 100.0 }
 }
 
@@ -156,7 +171,10 @@ async fn starts() {
         let servers = Servers::builder(world()).servers((0..count).map(slow)).start().expect("servers start");
         let status = servers.wait(Wait::All).await;
         assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
-        println!("{count:>2} servers that take 500 ms: ready after {:.0} ms", start.0.elapsed().as_secs_f64() * 1e3);
+        println!(
+            "{count:>2} servers that take 500 ms: ready after {:.0} ms",
+            start.0.elapsed().as_secs_f64() * 1e3
+        );
         servers.stop().await;
     }
 }
@@ -185,7 +203,8 @@ impl ServerHandler for Echo {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let Value::Object(schema) = json!({"type": "object", "properties": {"text": {"type": "string"}}}) else {
+        let Value::Object(schema) = json!({"type": "object", "properties": {"text": {"type": "string"}}})
+        else {
             unreachable!()
         };
         Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says it again.", Arc::new(schema))]))

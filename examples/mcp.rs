@@ -22,7 +22,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // They start in the background. An agent may begin at once, and has their tools as soon as they are ready.
     let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start()?;
     for status in servers.wait(Wait::All).await {
-        println!("{}: {}, {} of its tools for {} tokens", status.name, status.state, status.tools, status.tokens);
+        println!(
+            "{}: {}, {} of its tools for {} tokens",
+            status.name, status.state, status.tools, status.tokens
+        );
     }
 
     let model = ScriptedModel::new()
