@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 pub(crate) use asked::Asked;
 pub(crate) use call::ToolCall;
-pub(crate) use handler::{Calls, Handler};
+pub(crate) use handler::Handler;
 pub(crate) use handshake::{Era, Handshake, Misunderstanding};
 
 use crate::link::Lifeline;

@@ -1,6 +1,7 @@
 //! Servers of every kind, and what becomes of them.
 
 #![allow(
+    unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
