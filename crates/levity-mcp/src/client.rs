@@ -64,11 +64,18 @@ pub(crate) struct Patience<'a> {
     pub(crate) idle: Duration,
     pub(crate) progress: Progress,
     pub(crate) cancel: Option<&'a CancelToken>,
+    /// Whether it is no work for the server: a question whether it lives, or the stream of its changes.
+    pub(crate) aside: bool,
 }
 
 impl Patience<'_> {
     pub(crate) fn of(limit: Duration) -> Self {
-        Self { total: limit, idle: limit, progress: Progress::default(), cancel: None }
+        Self { total: limit, idle: limit, progress: Progress::default(), cancel: None, aside: false }
+    }
+
+    /// For what is no work for the server.
+    pub(crate) fn aside(limit: Duration) -> Self {
+        Self { aside: true, ..Self::of(limit) }
     }
 }
 
@@ -113,6 +120,11 @@ impl Client {
 
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
+    }
+
+    /// Whether the server has been given work that it is not done with.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.service.service().calls.is_busy()
     }
 
     /// Tells the server of requests that nobody waits for any more, and returns when the connection has ended.
@@ -168,6 +180,7 @@ impl Client {
         let sent = tokio::select! {
             biased;
             sent = sent => sent,
+            () = cancelled(patience.cancel) => return Err(self.cancelled(method)),
             () = self.world.sleep(patience.total) => return Err(self.late(method, patience.total).await),
         };
         let handle = match sent {
@@ -190,10 +203,15 @@ impl Client {
         patience: &Patience<'_>,
         started: Timestamp,
     ) -> Result<Value> {
-        let under_way = self.service.service().calls.begin(&handle.progress_token, patience.progress.clone());
+        let calls = &self.service.service().calls;
+        let under_way = calls.begin(&handle.progress_token, patience.progress.clone(), patience.aside);
         let mut alive = started;
         loop {
             let now = self.world.now();
+            if calls.is_asked() {
+                // It is the server that waits, for us.
+                alive = now;
+            }
             let left = patience.total.saturating_sub(now.since(started));
             let quiet = patience.idle.saturating_sub(now.since(alive));
             if left.is_zero() || quiet.is_zero() {
@@ -208,19 +226,42 @@ impl Client {
                         Err(error) => Err(self.explain(method, error).await),
                     };
                 }
-                () = cancelled(patience.cancel) => {
-                    let message = format!("`{method}` was cancelled");
-                    return Err(Error::new(ErrorKind::Cancelled, self.server.clone(), message));
-                }
+                () = cancelled(patience.cancel) => return Err(self.cancelled(method)),
                 () = under_way.call.alive.notified() => alive = self.world.now(),
                 () = self.world.sleep(left.min(quiet)) => {}
             }
         }
     }
 
+    /// Does work that began at `started` and takes several requests, within the time that there is for all of them.
+    pub(crate) async fn in_time<T>(
+        &self,
+        method: &str,
+        started: Timestamp,
+        patience: &Patience<'_>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let left = patience.total.saturating_sub(self.world.now().since(started));
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = cancelled(patience.cancel) => Err(self.cancelled(method)),
+            () = self.world.sleep(left) => Err(self.late(method, patience.total).await),
+        }
+    }
+
+    fn cancelled(&self, method: &str) -> Error {
+        Error::new(ErrorKind::Cancelled, self.server.clone(), format!("`{method}` was cancelled"))
+    }
+
+    /// Ends the connection, without waiting for it; requests that are under way fail.
+    pub(crate) fn end(&self) {
+        self.service.cancellation_token().cancel();
+    }
+
     /// Ends the connection in order, within `grace` and a little more.
     pub(crate) async fn close(&self, grace: Duration) {
-        self.service.cancellation_token().cancel();
+        self.end();
         let mut ended = self.ended.clone();
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => {}

@@ -139,9 +139,14 @@ impl Servers {
     fn tool_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
         let mut tools = Vec::new();
         for server in self.some(server)? {
+            let state = server.0.state();
             for tool in server.0.tools().list.iter() {
                 let line = tool.spec().description.lines().next().unwrap_or_default();
-                tools.push(json!({"tool": tool.name(), "about": crate::text::cut(line, 200)}));
+                let mut told = json!({"tool": tool.name(), "about": crate::text::cut(line, 200)});
+                if !state.is_ready() {
+                    told["state"] = json!(state.to_string());
+                }
+                tools.push(told);
             }
         }
         Ok(ToolOutput::value(json!({"tools": tools})))

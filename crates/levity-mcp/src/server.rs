@@ -301,10 +301,7 @@ impl Shared {
             Some(at) => format!("it is away and starts again in {:?}: {why}", at.since(self.world.now())),
             None => {
                 self.revive.notify_one();
-                format!(
-                    "it was given up after {} starts and is tried once more now: {why}",
-                    self.config.retries + 1
-                )
+                format!("it was given up, and is tried once more now: {why}")
             }
         };
         let told = Error::new(ErrorKind::Away, self.config.name.clone(), words);
@@ -320,6 +317,10 @@ impl Shared {
         let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
         let found = named(McpTool::original).or_else(|| named(McpTool::name));
         let as_task = found.is_some_and(|tool| tool.wants_task());
+        if found.is_none() && !self.lets_through(tool) {
+            let words = format!("its settings keep `{}` out", crate::text::cut(tool, 128));
+            return Err(Error::new(ErrorKind::Unsupported, self.config.name.clone(), words));
+        }
         // One that is not in the list may be there all the same: the server knows best.
         let tool = found.map_or(tool, |tool| tool.original());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
@@ -349,8 +350,7 @@ impl Shared {
         let _permit = self.permit(cancel).await?;
         let client = self.client().await?;
         let call = ToolCall { name: tool.to_owned(), arguments, as_task };
-        let patience =
-            Patience { total: self.config.call_limit, idle: self.config.idle_limit, progress, cancel };
+        let patience = Patience { progress, cancel, ..self.patience() };
         let result = client.call_tool(call, &patience).await;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
             self.doubt.notify_one();

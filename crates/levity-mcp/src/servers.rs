@@ -44,7 +44,7 @@ struct Inner {
     list: Vec<Arc<Shared>>,
     version: Arc<AtomicU64>,
     events: broadcast::Sender<ServerEvent>,
-    tasks: std::sync::Mutex<JoinSet<()>>,
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
 }
 
 impl Drop for Inner {
@@ -78,13 +78,15 @@ impl Servers {
         ServersBuilder { world, configs: Vec::new(), asked: Asked::default() }
     }
 
-    /// Waits until these servers are ready or have failed to start once, and says how they are.
+    /// Waits until these servers are ready or have failed to start once, and says how they are. A name that no server has is
+    /// left out.
     pub async fn wait(&self, wait: Wait) -> Vec<ServerStatus> {
-        let wanted: Vec<_> = self.0.list.iter().filter(|server| wait.wants(&server.config.name)).collect();
-        for server in &wanted {
+        let wanted: Vec<_> = self.0.list.iter().filter(|server| wait.wants(&server.config)).collect();
+        let started = wanted.iter().map(|server| async {
             let mut phase = server.phase.subscribe();
             let _ = phase.wait_for(|phase| !matches!(phase, Phase::Starting)).await;
-        }
+        });
+        futures_util::future::join_all(started).await;
         wanted.iter().map(|server| server.status()).collect()
     }
 
@@ -115,9 +117,8 @@ impl Servers {
 
     /// Ends all servers in order, side by side, within some seconds; what does not go is killed. Calls that are under way fail.
     pub async fn stop(&self) {
-        let tasks =
-            std::mem::take(&mut *self.0.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        let mut tasks = tasks;
+        // Held to the end: who comes second waits until it is done.
+        let mut tasks = self.0.tasks.lock().await;
         tasks.shutdown().await;
         futures_util::future::join_all(self.0.list.iter().map(|server| server.stop())).await;
     }
@@ -152,10 +153,10 @@ impl Servers {
 }
 
 impl Wait {
-    fn wants(&self, name: &str) -> bool {
+    fn wants(&self, server: &ServerConfig) -> bool {
         match self {
-            Self::All => true,
-            Self::Named(names) => names.iter().any(|named| named == name),
+            Self::All => server.enabled,
+            Self::Named(names) => names.iter().any(|named| **named == *server.name),
             Self::None => false,
         }
     }
@@ -220,7 +221,7 @@ impl ToolSource for SomeServers {
     }
 
     fn part(&self, tool: &str) -> Option<String> {
-        self.servers.server_of(tool)
+        self.servers.server_of(tool).filter(|server| self.wants(server))
     }
 }
 
@@ -309,7 +310,7 @@ impl ServersBuilder {
         for server in list.iter().filter(|server| server.config.enabled) {
             tasks.spawn_on(server.clone().supervise(), &handle);
         }
-        Ok(Servers(Arc::new(Inner { list, version, events, tasks: std::sync::Mutex::new(tasks) })))
+        Ok(Servers(Arc::new(Inner { list, version, events, tasks: tokio::sync::Mutex::new(tasks) })))
     }
 }
 

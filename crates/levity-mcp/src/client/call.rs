@@ -31,29 +31,51 @@ pub(crate) struct ToolCall {
 impl Client {
     /// Calls a tool; the result is as the server wrote it.
     pub(crate) async fn call_tool(&self, call: ToolCall, patience: &Patience<'_>) -> Result<Value> {
+        let started = self.world.now();
         let ToolCall { name, arguments, as_task } = call;
-        if as_task {
+        let (first, kept) = if as_task {
             let ttl = u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX);
             let params = json!({"name": name, "arguments": arguments, "task": {"ttl": ttl}});
-            let created = self.ask("tools/call", params, patience).await?;
-            return self.task(created, patience).await;
-        }
-        let mut params = CallToolRequestParams::new(name).with_arguments(arguments);
-        for round in 0..MOST_ROUNDS {
+            (self.ask("tools/call", params, patience).await?, None)
+        } else {
+            let params = CallToolRequestParams::new(name).with_arguments(arguments);
             // The arguments are copied only for servers that come back with questions.
-            let kept = (round > 0 || self.era() == super::Era::Modern).then(|| params.clone());
-            let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-            let result = self.request("tools/call", request, patience).await?;
-            match result.get("resultType").and_then(Value::as_str) {
+            let kept = (self.era() == super::Era::Modern).then(|| params.clone());
+            (self.call_once(params, patience).await?, kept)
+        };
+        if !as_task && !matches!(kind(&first), Some("input_required" | "task")) {
+            return Ok(first);
+        }
+        let rest = Box::pin(async {
+            if as_task { self.task(first, patience).await } else { self.rounds(first, kept, patience).await }
+        });
+        self.in_time("tools/call", started, patience, rest).await
+    }
+
+    async fn call_once(&self, params: CallToolRequestParams, patience: &Patience<'_>) -> Result<Value> {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        self.request("tools/call", request, patience).await
+    }
+
+    /// Goes on from a result that is not the last.
+    async fn rounds(
+        &self,
+        first: Value,
+        kept: Option<CallToolRequestParams>,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
+        let mut result = first;
+        for round in 0..MOST_ROUNDS {
+            match kind(&result) {
                 Some("input_required") => {}
                 Some("task") => return self.task(result, patience).await,
                 _ => return Ok(result),
             }
-            let Some(kept) = kept else {
+            let Some(mut params) = kept.clone() else {
                 return Err(self.odd("it asks for more input than the protocol lets it"));
             };
-            params = kept;
-            (params.input_responses, params.request_state) = self.inputs(&result, round, patience).await?;
+            (params.input_responses, params.request_state) = self.inputs(&result, round).await?;
+            result = self.call_once(params, patience).await?;
         }
         Err(self.odd("it asks for input again and again"))
     }
@@ -65,13 +87,18 @@ impl Client {
         params: Value,
         patience: &Patience<'_>,
     ) -> Result<Value> {
+        let started = self.world.now();
+        self.in_time(method, started, patience, self.ask_again(method, params, patience)).await
+    }
+
+    async fn ask_again(&self, method: &str, params: Value, patience: &Patience<'_>) -> Result<Value> {
         let mut next = params.clone();
         for round in 0..MOST_ROUNDS {
             let result = self.ask(method, next, patience).await?;
-            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+            if kind(&result) != Some("input_required") {
                 return Ok(result);
             }
-            let (answers, state) = self.inputs(&result, round, patience).await?;
+            let (answers, state) = self.inputs(&result, round).await?;
             next = params.clone();
             next["inputResponses"] = json!(answers);
             next["requestState"] = json!(state);
@@ -87,7 +114,6 @@ impl Client {
         &self,
         result: &Value,
         round: u32,
-        patience: &Patience<'_>,
     ) -> Result<(Option<rmcp::model::InputResponses>, Option<String>)> {
         let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
         let asked: InputRequests = match result.get("inputRequests") {
@@ -100,8 +126,7 @@ impl Client {
                 return Err(self.odd("it asks for input without saying which"));
             }
             // It only wants to be asked again.
-            let pause = Duration::from_millis(50 << round.min(5));
-            self.pause(pause, patience).await?;
+            self.world.sleep(Duration::from_millis(50 << round.min(5))).await;
             return Ok((None, state));
         }
         let mut answers = rmcp::model::InputResponses::default();
@@ -132,7 +157,6 @@ impl Client {
     /// Asks after a task until it is done. Both forms there are of tasks are understood: the older keeps the result aside, the
     /// newer hands it out with the last word.
     async fn task(&self, created: Value, patience: &Patience<'_>) -> Result<Value> {
-        let started = self.world.now();
         let mut task = created;
         // A server may do without a task after all.
         let Some(id) = field(&task, "taskId").and_then(Value::as_str).map(str::to_owned) else {
@@ -153,13 +177,15 @@ impl Client {
                     guard.id = None;
                     return Err(self.task_failed(&task, word));
                 }
-                "input_required" => self.task_input(&id, &task, patience).await?,
+                "input_required" => {
+                    if let Some(result) = self.task_input(&id, &task, patience).await? {
+                        guard.id = None;
+                        return Ok(result);
+                    }
+                }
                 _ => {}
             }
-            if self.world.now().since(started) >= patience.total {
-                return Err(self.late("tools/call", patience.total).await);
-            }
-            self.pause(poll_interval(&task), patience).await?;
+            self.world.sleep(poll_interval(&task)).await;
             task = self.ask("tasks/get", json!({"taskId": id}), &Patience::of(TASK_WORD)).await?;
         }
     }
@@ -171,14 +197,23 @@ impl Client {
         self.ask("tasks/result", json!({"taskId": id}), &Patience::of(TASK_WORD)).await
     }
 
-    async fn task_input(&self, id: &str, task: &Value, patience: &Patience<'_>) -> Result<()> {
+    /// Answers what a task asks. The older form asks by requests of its own, once somebody waits for the result, which is then
+    /// the answer.
+    async fn task_input(&self, id: &str, task: &Value, patience: &Patience<'_>) -> Result<Option<Value>> {
         if task.get("inputRequests").is_none() {
-            // The older form asks by requests of its own.
-            return Ok(());
+            let waits = Patience::of(patience.total);
+            return match self.ask("tasks/result", json!({"taskId": id}), &waits).await {
+                Ok(result) => Ok(Some(result)),
+                // It asks by itself, and tells when it has the result.
+                Err(error) if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) => {
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
         }
-        let (answers, _) = self.inputs(task, 0, patience).await?;
+        let (answers, _) = self.inputs(task, 0).await?;
         let params = json!({"taskId": id, "inputResponses": answers});
-        self.ask("tasks/update", params, &Patience::of(TASK_WORD)).await.map(drop)
+        self.ask("tasks/update", params, &Patience::of(TASK_WORD)).await.map(|_| None)
     }
 
     fn task_failed(&self, task: &Value, word: Option<&str>) -> Error {
@@ -188,18 +223,14 @@ impl Client {
         Error::new(ErrorKind::Refused(0), self.server.clone(), words)
     }
 
-    async fn pause(&self, time: Duration, patience: &Patience<'_>) -> Result<()> {
-        tokio::select! {
-            () = self.world.sleep(time) => Ok(()),
-            () = super::cancelled(patience.cancel) => {
-                Err(Error::new(ErrorKind::Cancelled, self.server.clone(), "the call was cancelled"))
-            }
-        }
-    }
-
     fn odd(&self, words: &str) -> Error {
         Error::new(ErrorKind::Protocol, self.server.clone(), words)
     }
+}
+
+/// What kind of result it is, where it says so.
+fn kind(result: &Value) -> Option<&str> {
+    result.get("resultType").and_then(Value::as_str)
 }
 
 /// A field of a task, which one form puts into an object of its own.

@@ -1,6 +1,7 @@
 //! What a server sends without being asked: progress, log lines, word of changes, and questions of its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::Progress;
@@ -18,21 +19,33 @@ use crate::text::cut;
 /// How much of a log line or a word of progress is passed on.
 const MOST_TEXT: usize = 4 << 10;
 
-/// The calls that are under way, by the token that their progress bears.
+/// How many questions of a server are being answered at once; more are refused.
+const MOST_QUESTIONS: usize = 64;
+
+/// What is under way between a server and us.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<HashMap<i64, Arc<Call>>>>);
+pub(crate) struct Calls(Arc<UnderWayAll>);
+
+#[derive(Default)]
+struct UnderWayAll {
+    /// Our calls, by the token that their progress bears.
+    calls: Mutex<HashMap<i64, Arc<Call>>>,
+    /// How many questions of the server are being answered.
+    questions: AtomicUsize,
+}
 
 /// A call that is under way.
 pub(crate) struct Call {
     progress: Progress,
+    aside: bool,
     /// A sign of life.
     pub(super) alive: Notify,
 }
 
 impl Calls {
     /// Listens for the progress of a call until what is returned is dropped.
-    pub(super) fn begin(&self, token: &ProgressToken, progress: Progress) -> UnderWay {
-        let call = Arc::new(Call { progress, alive: Notify::new() });
+    pub(super) fn begin(&self, token: &ProgressToken, progress: Progress, aside: bool) -> UnderWay {
+        let call = Arc::new(Call { progress, aside, alive: Notify::new() });
         let token = number(token);
         if let Some(token) = token {
             self.lock().insert(token, call.clone());
@@ -47,11 +60,40 @@ impl Calls {
     /// The call that is under way, when it is the only one.
     fn only(&self) -> Option<Arc<Call>> {
         let calls = self.lock();
-        if calls.len() == 1 { calls.values().next().cloned() } else { None }
+        let mut work = calls.values().filter(|call| !call.aside);
+        let first = work.next();
+        first.filter(|_| work.next().is_none()).cloned()
+    }
+
+    /// Whether the server has been given work.
+    pub(super) fn is_busy(&self) -> bool {
+        self.lock().values().any(|call| !call.aside)
+    }
+
+    /// Whether the server waits for an answer of ours.
+    pub(super) fn is_asked(&self) -> bool {
+        self.0.questions.load(Ordering::Acquire) > 0
+    }
+
+    /// Counts a question of the server until what is returned is dropped; none when there are too many.
+    fn question(&self) -> Option<Question> {
+        let question = Question(self.clone());
+        (self.0.questions.fetch_add(1, Ordering::AcqRel) < MOST_QUESTIONS).then_some(question)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<i64, Arc<Call>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question of the server that is being answered.
+struct Question(Calls);
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.0.0.questions.fetch_sub(1, Ordering::AcqRel);
+        // From here on it is the server's turn again.
+        self.0.lock().values().for_each(|call| call.alive.notify_one());
     }
 }
 
@@ -88,6 +130,21 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
+    /// Answers a question as long as the server waits for it.
+    async fn answer<T>(
+        &self,
+        cx: &RequestContext<RoleClient>,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        let Some(_question) = self.calls.question() else {
+            return Err(ErrorData::internal_error("too many questions at once", None));
+        };
+        tokio::select! {
+            answer = work => answer,
+            () = cx.ct.cancelled() => Err(ErrorData::internal_error("nobody waits for the answer", None)),
+        }
+    }
+
     fn progressed(&self, params: &ProgressNotificationParam) {
         let Some(call) = self.calls.get(&params.progress_token) else { return };
         call.alive.notify_one();
@@ -167,17 +224,17 @@ impl ClientHandler for Handler {
     async fn create_message(
         &self,
         params: rmcp::model::CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-        self.asked.sample(params).await
+        self.answer(&cx, self.asked.sample(params)).await
     }
 
     async fn create_elicitation(
         &self,
         params: rmcp::model::ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::ElicitResult, ErrorData> {
-        self.asked.elicit(params).await
+        self.answer(&cx, self.asked.elicit(params)).await
     }
 
     async fn on_custom_request(

@@ -44,14 +44,14 @@ impl Server {
     /// # Errors
     /// When it is away, does not answer in time or has no such resource.
     pub async fn read(&self, uri: &str) -> Result<Vec<ResourceContent>> {
-        let mut result = self.ask("resources/read", json!({"uri": uri})).await?;
-        self.0.typed("resources/read", result["contents"].take())
+        let result = self.ask("resources/read", json!({"uri": uri})).await?;
+        self.0.typed("resources/read", part(result, "/contents"))
     }
 
     /// Reads a resource as an agent would see it: text as text, pictures as pictures.
     pub(crate) async fn read_content(&self, uri: &str) -> Result<ToolOutput> {
-        let mut result = self.ask("resources/read", json!({"uri": uri})).await?;
-        let contents: Vec<ResourceContents> = self.0.typed("resources/read", result["contents"].take())?;
+        let result = self.ask("resources/read", json!({"uri": uri})).await?;
+        let contents: Vec<ResourceContents> = self.0.typed("resources/read", part(result, "/contents"))?;
         let mut output = ToolOutput::default();
         output.content = convert::resource(contents);
         Ok(output)
@@ -109,9 +109,9 @@ impl Server {
     /// When it is away, does not answer in time or has no such prompt.
     pub async fn prompt(&self, name: &str, args: Value) -> Result<PromptReply> {
         let args = if args.is_null() { json!({}) } else { args };
-        let mut result = self.ask("prompts/get", json!({"name": name, "arguments": args})).await?;
+        let result = self.ask("prompts/get", json!({"name": name, "arguments": args})).await?;
         let description = result.get("description").and_then(Value::as_str).map(str::to_owned);
-        let messages: Vec<PromptMessage> = self.0.typed("prompts/get", result["messages"].take())?;
+        let messages: Vec<PromptMessage> = self.0.typed("prompts/get", part(result, "/messages"))?;
         Ok(PromptReply { description, messages: messages.into_iter().map(convert::message).collect() })
     }
 
@@ -147,8 +147,8 @@ impl Server {
 
     async fn complete(&self, of: Value, argument: &str, begins: &str) -> Result<Vec<String>> {
         let params = json!({"ref": of, "argument": {"name": argument, "value": begins}});
-        let mut result = self.ask("completion/complete", params).await?;
-        self.0.typed("completion/complete", result["completion"]["values"].take())
+        let result = self.ask("completion/complete", params).await?;
+        self.0.typed("completion/complete", part(result, "/completion/values"))
     }
 
     async fn ask(&self, method: &str, params: Value) -> Result<Value> {
@@ -166,9 +166,14 @@ impl Server {
         if !has(&client.info().capabilities) {
             return Ok(Vec::new());
         }
-        let all = self.0.list_all(&client, method, key).await?;
-        self.0.typed(method, Value::Array(all))
+        let listed = self.0.list_all(&client, method, key, self.0.config.idle_limit).await?;
+        self.0.typed(method, Value::Array(listed.items))
     }
+}
+
+/// A part of an answer, which may be anything at all.
+fn part(mut answer: Value, pointer: &str) -> Value {
+    answer.pointer_mut(pointer).map(Value::take).unwrap_or_default()
 }
 
 impl Shared {
@@ -179,7 +184,7 @@ impl Shared {
         })
     }
 
-    fn patience(&self) -> Patience<'static> {
+    pub(super) fn patience(&self) -> Patience<'static> {
         Patience {
             total: self.config.call_limit,
             idle: self.config.idle_limit,

@@ -37,7 +37,7 @@ impl Shared {
             let params = SubscriptionsListenRequestParams::new(filter);
             let request = ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
             let started = self.world.now();
-            let patience = Patience::of(LONG);
+            let patience = Patience::aside(LONG);
             tokio::select! {
                 _ = client.request("subscriptions/listen", request, &patience) => {}
                 () = self.relisten.notified() => {

@@ -19,26 +19,40 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long a server may take to say that it lives.
 const PING: Duration = Duration::from_secs(10);
+/// The least time between two lists of its tools.
+const SETTLE: Duration = Duration::from_millis(500);
 /// How long a server has to go by itself.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 impl Shared {
     /// Keeps the server running until it is stopped.
     pub(crate) async fn supervise(self: Arc<Self>) {
+        let _over = Over(&self);
         let mut failures: u32 = 0;
         loop {
-            let started = self.world.now();
+            let mut lived = Duration::ZERO;
             let ended = match self.start().await {
-                Ok(client) => self.live(client).await,
-                Err(error) => Some(error),
+                Ok(client) => {
+                    let ready = self.world.now();
+                    let ended = self.live(&client).await;
+                    lived = self.world.now().since(ready);
+                    ended
+                }
+                Err(error) => {
+                    // It may speak another form of the protocol than it did.
+                    *lock(&self.era) = None;
+                    Some(error)
+                }
             };
+            let Some(error) = ended else {
+                self.turn(Phase::Starting);
+                self.bury().await;
+                continue;
+            };
+            failures = if lived >= SOUND { 1 } else { failures.saturating_add(1) };
+            let pause = self.away_for(error, failures);
             self.bury().await;
-            let Some(error) = ended else { continue };
-            if self.world.now().since(started) >= SOUND {
-                failures = 0;
-            }
-            failures = failures.saturating_add(1);
-            self.rest(error, failures).await;
+            self.rest(pause).await;
         }
     }
 
@@ -72,37 +86,54 @@ impl Shared {
 
     /// Ends what is left of the process and all it started.
     async fn bury(&self) {
-        let lifeline = lock(&self.lifeline).take();
+        // It stays where it is meanwhile: whoever stops the server must find it there.
+        let lifeline = lock(&self.lifeline).clone();
         if let Some(lifeline) = lifeline {
             lifeline.end(GRACE).await;
+            lock(&self.lifeline).take();
         }
     }
 
     /// Goes along with a live connection; returns why it ended, or nothing when it is to be started again at once.
-    async fn live(self: &Arc<Self>, client: Arc<Client>) -> Option<Error> {
-        let mut tend = std::pin::pin!(client.tend());
-        let mut listen = std::pin::pin!(self.listen(&client));
+    async fn live(self: &Arc<Self>, client: &Client) -> Option<Error> {
+        let (kind, words) = tokio::select! {
+            () = client.tend() => (ErrorKind::Closed, "the connection ended".to_owned()),
+            limit = self.watch(client) => {
+                (ErrorKind::Timeout, format!("it did not say within {limit:?} that it lives, twice"))
+            }
+            () = self.restarted.notified() => {
+                client.end();
+                return None;
+            }
+            () = self.follow(client) => return None,
+        };
+        let error = self.with_last_words(Error::new(kind, self.config.name.clone(), words)).await;
+        client.end();
+        Some(error)
+    }
+
+    /// Asks whether it lives, now and then and when a call went without an answer; returns when it does not say so in this time.
+    async fn watch(&self, client: &Client) -> Duration {
+        let every = self.config.ping_every.unwrap_or(Duration::MAX);
         let mut missed = 0;
         loop {
-            let every = self.config.ping_every.unwrap_or(Duration::MAX);
-            tokio::select! {
-                () = &mut tend => {
-                    let error = Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended");
-                    return Some(self.with_last_words(error).await);
-                }
-                () = &mut listen => {}
-                () = self.tools_changed.notified() => self.refresh(&client).await,
-                () = self.pause(every) => missed = self.ping(&client, missed).await,
-                () = self.doubt.notified() => missed = self.ping(&client, missed).await,
-                () = self.restarted.notified() => {
-                    client.close(GRACE).await;
-                    return None;
-                }
+            let doubtful = tokio::select! {
+                () = self.doubt.notified() => true,
+                () = self.pause(every) => false,
+            };
+            // A server that does one thing at a time cannot answer beside a call, and the call has limits of its own.
+            if !doubtful && client.is_busy() {
+                continue;
             }
-            if missed >= 2 {
-                let words = format!("it did not say within {PING:?} that it lives, twice");
-                let error = Error::new(ErrorKind::Timeout, self.config.name.clone(), words);
-                return Some(self.with_last_words(error).await);
+            match self.is_alive(client).await {
+                Err(error) if error.kind() == ErrorKind::Timeout => missed += 1,
+                // An error is a sign of life too; an end of the connection is seen elsewhere.
+                _ => missed = 0,
+            }
+            match missed {
+                0 => {}
+                1 => self.doubt.notify_one(),
+                _ => return self.ping_limit(),
             }
         }
     }
@@ -114,23 +145,30 @@ impl Shared {
         self.world.sleep(time).await;
     }
 
-    /// Asks whether it lives; returns how often in a row there was no answer.
-    async fn ping(&self, client: &Client, missed: u32) -> u32 {
-        match self.is_alive(client).await {
-            Err(error) if error.kind() == ErrorKind::Timeout => {
-                self.doubt.notify_one();
-                missed + 1
-            }
-            // An error is a sign of life too; an end of the connection is seen elsewhere.
-            _ => 0,
-        }
-    }
-
     pub(super) async fn is_alive(&self, client: &Client) -> Result<()> {
         // The newer protocol has no ping.
         let method = if client.era() == Era::Modern { "server/discover" } else { "ping" };
-        let limit = PING.min(self.config.idle_limit);
-        client.ask(method, json!({}), &Patience::of(limit)).await.map(drop)
+        client.ask(method, json!({}), &Patience::aside(self.ping_limit())).await.map(drop)
+    }
+
+    fn ping_limit(&self) -> Duration {
+        PING.min(self.config.idle_limit)
+    }
+
+    /// Follows what changes about the server as long as the connection lives.
+    async fn follow(self: &Arc<Self>, client: &Client) {
+        let changes = async {
+            loop {
+                self.tools_changed.notified().await;
+                self.refresh(client).await;
+                // A server may tell of changes without end.
+                self.world.sleep(SETTLE).await;
+            }
+        };
+        tokio::select! {
+            () = self.listen(client) => {}
+            () = changes => {}
+        }
     }
 
     /// Takes in that the server's tools are other ones.
@@ -145,6 +183,10 @@ impl Shared {
             Err(error) => {
                 let text = format!("its tools have changed and cannot be listed: {error}");
                 self.events.send(ServerEventKind::Log { level: "warning".into(), text });
+                if error.kind() == ErrorKind::Timeout {
+                    self.doubt.notify_one();
+                    self.tools_changed.notify_one();
+                }
             }
         }
     }
@@ -164,8 +206,8 @@ impl Shared {
         true
     }
 
-    /// Waits until it is time to start again.
-    async fn rest(&self, error: Error, failures: u32) {
+    /// Tells why the server is away; returns for how long, or nothing when it is given up.
+    fn away_for(&self, error: Error, failures: u32) -> Option<Duration> {
         // Settings do not mend themselves, and nobody likes to be asked to log in again and again.
         let hopeless = matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
         let gone = hopeless || failures > self.config.retries;
@@ -173,8 +215,13 @@ impl Shared {
         let retry: Option<Timestamp> = pause.map(|pause| self.world.now().after(pause));
         let event = ServerEventKind::Away { error: error.clone(), retry: pause };
         self.set(Phase::Away { error, retry }, event);
+        pause
+    }
+
+    /// Waits until it is time to start again.
+    async fn rest(&self, pause: Option<Duration>) {
         tokio::select! {
-            () = self.revive.notified(), if gone => {}
+            () = self.revive.notified(), if pause.is_none() => {}
             () = self.restarted.notified() => {}
             () = self.pause(pause.unwrap_or(Duration::MAX)) => {}
         }
@@ -187,20 +234,35 @@ impl Shared {
     }
 
     pub(super) fn set(&self, phase: Phase, event: ServerEventKind) {
-        self.phase.send_replace(phase);
-        self.events.send(event);
+        if self.turn(phase) {
+            self.events.send(event);
+        }
+    }
+
+    /// Goes over to another phase, unless it was stopped: that is the last.
+    fn turn(&self, mut phase: Phase) -> bool {
+        self.phase.send_if_modified(|now| {
+            let goes_on = !matches!(now, Phase::Stopped);
+            if goes_on {
+                std::mem::swap(now, &mut phase);
+            }
+            goes_on
+        })
     }
 
     pub(crate) fn restart(&self) {
         self.restarted.notify_one();
     }
 
-    /// Ends the server at once.
+    /// Ends the server at once; calls that are under way fail.
     pub(crate) fn kill(&self) {
+        let last = self.phase.send_replace(Phase::Stopped);
+        if let Phase::Ready(client) = last {
+            client.end();
+        }
         if let Some(lifeline) = lock(&self.lifeline).take() {
             lifeline.kill();
         }
-        self.phase.send_replace(Phase::Stopped);
         self.permits.close();
     }
 
@@ -211,7 +273,21 @@ impl Shared {
             client.close(GRACE).await;
         }
         self.bury().await;
-        self.permits.close();
-        self.events.send(ServerEventKind::Stopped);
+        if !self.permits.is_closed() {
+            self.permits.close();
+            self.events.send(ServerEventKind::Stopped);
+        }
+    }
+}
+
+/// Sees to it that nobody waits for a server that nothing keeps running any more: when its runtime was shut down, for instance.
+struct Over<'a>(&'a Shared);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        // What was ready has to be closed by whoever ends it.
+        if !matches!(*self.0.phase.borrow(), Phase::Ready(_)) {
+            self.0.turn(Phase::Stopped);
+        }
     }
 }
