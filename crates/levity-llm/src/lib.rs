@@ -41,6 +41,8 @@ mod responses;
     allow(dead_code, reason = "only some dialects need it")
 )]
 mod schema;
+#[cfg(any(feature = "openai", feature = "compatible", feature = "anthropic", feature = "ollama"))]
+mod unseen;
 
 #[cfg(feature = "anthropic")]
 pub use anthropic::{AnthropicModel, CacheTtl};

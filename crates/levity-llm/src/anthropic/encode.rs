@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
 use crate::body::{Body, write};
-use crate::names;
+use crate::{names, unseen};
 
 /// Why a message cannot be given to the API: one clause with the way out.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ fn block(part: &Part, role: Role) -> Result<Vec<u8>, Refused> {
         }
         Part::Media(part) => media::block(part)?,
         Part::ToolCall(part) => call(part),
-        Part::ToolResult(part) => result(part)?,
+        Part::ToolResult(part) => result(part),
         Part::Opaque(part) => opaque(part),
         _ => Vec::new(),
     })
@@ -140,13 +140,13 @@ fn id(id: &str) -> Cow<'_, str> {
     names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
-fn result(result: &ToolResult) -> Result<Vec<u8>, Refused> {
+fn result(result: &ToolResult) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_result");
     body.field("tool_use_id", &id(result.call.as_str()));
     let fields = own(result.opaque.as_ref()).and_then(Value::as_object);
     if fields.is_none_or(|fields| !fields.contains_key("content")) {
-        let content = content(result)?;
+        let content = content(result);
         if !content.is_empty() {
             body.raw("content", |bytes| bytes.extend_from_slice(&content));
         }
@@ -158,11 +158,11 @@ fn result(result: &ToolResult) -> Result<Vec<u8>, Refused> {
     for (name, value) in fields.into_iter().flatten().filter(|(name, _)| !known.contains(&name.as_str())) {
         body.field(name, value);
     }
-    Ok(body.finish())
+    body.finish()
 }
 
 /// What a tool answered: a text, or a list of texts and media, or nothing.
-fn content(result: &ToolResult) -> Result<Vec<u8>, Refused> {
+fn content(result: &ToolResult) -> Vec<u8> {
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     let mut bytes = Vec::new();
     let text = result.text();
@@ -170,7 +170,7 @@ fn content(result: &ToolResult) -> Result<Vec<u8>, Refused> {
         if !text.trim().is_empty() {
             write(&mut bytes, &text);
         }
-        return Ok(bytes);
+        return bytes;
     }
     let mut blocks = Vec::new();
     if !result.content.iter().any(is_text) {
@@ -179,12 +179,15 @@ fn content(result: &ToolResult) -> Result<Vec<u8>, Refused> {
     for content in &result.content {
         match content {
             Content::Text(part) => blocks.push(self::text(&Text::new(part.as_str()))),
-            Content::Media(part) => blocks.push(media::block(part)?),
+            Content::Media(part) => {
+                let words = |_| self::text(&Text::new(unseen::words(part)));
+                blocks.push(media::block(part).unwrap_or_else(words));
+            }
             _ => {}
         }
     }
     crate::body::list(&mut bytes, |list| blocks.iter().for_each(|block| list.add(block)));
-    Ok(bytes)
+    bytes
 }
 
 /// A block of the provider's own, as it came. What has no type is no block.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use levity_core::{
-    Content, Message, ModelError, Part, Request, Role, Thinking, ToolCall, ToolResult, ToolSpec,
+    Content, Media, Message, ModelError, Part, Request, Role, Thinking, ToolCall, ToolResult, ToolSpec,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::media::{self, shown};
 use super::{Dialect, Field, NAME};
 use crate::body::{Body, List, ROOM, list, write};
+use crate::unseen;
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -199,24 +200,32 @@ fn write_call(list: &mut List<'_>, call: &ToolCall) {
     list.add(&body.finish());
 }
 
-/// What tools answered: a message for each, and what they show in one of the user's, since answers hold only text.
+/// What tools answered: a message for each, and what they show in one of the user's, since answers hold only text. For
+/// what is not taken, words stand in the answer.
 fn write_answers(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
+    let is_shown = |media: &Media| {
+        dialect != Dialect::OpenAi || (unseen::openai_takes(media) && media::part(media, dialect).is_ok())
+    };
+    let shown_of = |result| pictures(result).filter(|media| is_shown(media));
     for result in message.results() {
         if !bytes.is_empty() {
             bytes.push(b',');
         }
-        let text = match result.text() {
-            text if text.is_empty() && pictures(result).next().is_some() => {
+        let mut text = match result.text() {
+            text if text.is_empty() && shown_of(result).next().is_some() => {
                 Cow::Borrowed("It is shown in the next message.")
             }
             text => text,
         };
+        for media in pictures(result).filter(|media| !is_shown(media)) {
+            text = unseen::told(&text, media).into();
+        }
         write(bytes, &Sent { role: "tool", content: &text, tool_call_id: Some(result.call.as_str()) });
     }
-    shown(bytes, message.results().flat_map(pictures), dialect)
+    shown(bytes, message.results().flat_map(shown_of), dialect)
 }
 
-fn pictures(result: &ToolResult) -> impl Iterator<Item = &levity_core::Media> {
+fn pictures(result: &ToolResult) -> impl Iterator<Item = &Media> {
     result.content.iter().filter_map(|content| match content {
         Content::Media(media) => Some(media),
         _ => None,

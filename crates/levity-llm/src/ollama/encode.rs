@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NAME, schema};
 use crate::body::{List, write};
+use crate::unseen;
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -90,7 +91,7 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
             if !bytes.is_empty() {
                 bytes.push(b',');
             }
-            write_answer(&mut bytes, result)?;
+            write_answer(&mut bytes, result);
         }
         return Ok(bytes);
     }
@@ -147,18 +148,22 @@ fn call(call: &ToolCall) -> SentCall<'_> {
     SentCall { id: call.id.as_str(), function: SentFunction { name: &call.name, arguments } }
 }
 
-fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) -> Result<(), ModelError> {
-    let text = result.text();
-    let media = result.content.iter().filter_map(|content| match content {
-        Content::Media(media) => Some(media),
-        _ => None,
-    });
+/// What a tool answered. For what is not taken, words stand in it.
+fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
+    let mut text = result.text();
+    let mut images = Vec::new();
+    for content in &result.content {
+        let Content::Media(media) = content else { continue };
+        match image(media) {
+            Ok(image) => images.push(image),
+            Err(_) => text = unseen::told(&text, media).into(),
+        }
+    }
     let mut sent = Sent::new("tool", &text);
-    sent.images = media.map(image).collect::<Result<_, _>>()?;
+    sent.images = images;
     sent.tool_name = Some(&result.name);
     sent.tool_call_id = Some(result.call.as_str());
     write(bytes, &sent);
-    Ok(())
 }
 
 pub(super) fn tools(request: &Request, list: &mut List<'_>) {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LATER, NAME};
 use crate::body::{List, write};
-use crate::names;
+use crate::{names, unseen};
 
 pub(super) fn input(request: &Request, stored: bool, list: &mut List<'_>) {
     let wire = if stored { "openai_responses, stored" } else { NAME };
@@ -24,17 +24,11 @@ pub(super) fn input(request: &Request, stored: bool, list: &mut List<'_>) {
     }
 }
 
-/// The type of the first media that the protocol has no place for.
+/// The type of the first media that the protocol has no place for. In answers of tools, words stand for them.
 pub(super) fn foreign_media(request: &Request) -> Option<&str> {
-    let parts = request.history.messages().iter().flat_map(|message| &message.parts);
-    let shown =
-        |content: &'_ Content| -> bool { matches!(content, Content::Media(media) if is_foreign(media)) };
-    parts.into_iter().find_map(|part| match part {
+    let mut parts = request.history.messages().iter().flat_map(|message| &message.parts);
+    parts.find_map(|part| match part {
         Part::Media(media) if is_foreign(media) => Some(&*media.mime),
-        Part::ToolResult(result) => match result.content.iter().find(|content| shown(content))? {
-            Content::Media(media) => Some(&*media.mime),
-            _ => None,
-        },
         _ => None,
     })
 }
@@ -271,7 +265,8 @@ fn answer(result: &ToolResult, before: Option<&Message>) -> Value {
         return json!({"type": kind, "call_id": id, "output": result.text()});
     }
     let piece = |content: &Content| match content {
-        Content::Media(media) => shown(media),
+        Content::Media(media) if unseen::openai_takes(media) => shown(media),
+        Content::Media(media) => json!({"type": "input_text", "text": unseen::words(media)}),
         Content::Text(text) => json!({"type": "input_text", "text": text}),
         _ => json!({"type": "input_text", "text": ""}),
     };

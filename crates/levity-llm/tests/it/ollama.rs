@@ -340,6 +340,24 @@ async fn images_are_sent_and_nothing_else_is_dropped() {
 }
 
 #[tokio::test]
+async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+    let call = ToolCall::new("c1", "record", json!({}));
+    let mut history = History::new();
+    let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
+    let mut exchange = history.open(reply.into()).unwrap();
+    let output = ToolOutput::text("Here.").with_media(Media::bytes("audio/wav", vec![1]));
+    let output = output.with_media(Media::bytes("image/png", vec![1]));
+    exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
+    history.close(exchange, &ToolError::failed("unused"));
+    let body = sent(|model| model, Request::new().with_history(history)).await;
+    let words = "Here.\n(a sound of type audio/wav, 1 bytes, which this model cannot take)";
+    assert_eq!(
+        (&body["messages"][1]["content"], &body["messages"][1]["images"]),
+        (&json!(words), &json!(["AQ=="]))
+    );
+}
+
+#[tokio::test]
 async fn it_keeps_the_promises_of_a_model() {
     let server = Server::saying(Answer::lines(STREAM)).await;
     levity_test::conformance::model(|| model(&server)).await;

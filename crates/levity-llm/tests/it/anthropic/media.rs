@@ -71,6 +71,24 @@ async fn tools_show_images() {
 }
 
 #[tokio::test]
+async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+    let cases = [
+        (Media::bytes("audio/wav", vec![0; 1_234]), "a sound of type audio/wav, 1234 bytes"),
+        (Media::bytes("image/bmp", vec![1]), "an image of type image/bmp, 1 bytes"),
+        (Media::url("video/mp4", "https://a.example/b"), "a film of type video/mp4, at https://a.example/b"),
+        (Media::bytes("text/plain", vec![0xff]), "a file of type text/plain, 1 bytes"),
+    ];
+    for (media, words) in cases {
+        let answer = || Ok(ToolOutput::text("Here:").with_media(media.clone()));
+        let history = called([Part::ToolCall(ToolCall::new("c1", "record", json!({})))], answer);
+        let body = sent(Request::new().with_history(history)).await;
+        let words = format!("({words}, which this model cannot take)");
+        let expected = json!([{"type": "text", "text": "Here:"}, {"type": "text", "text": words}]);
+        assert_eq!(content(&body, 2)[0]["content"], expected);
+    }
+}
+
+#[tokio::test]
 async fn tools_name_other_tools() {
     let call = ToolCall::new("c1", "find_tools", json!({}));
     let mut history = History::new();

@@ -209,6 +209,35 @@ async fn every_kind_of_media_has_its_part() {
 }
 
 #[tokio::test]
+async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+    let call = ToolCall::new("c1", "record", json!({}));
+    let answered = |media: Vec<Media>| {
+        let mut history = History::new();
+        let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
+        let mut exchange = history.open(reply.into()).unwrap();
+        let output = media.into_iter().fold(ToolOutput::default(), ToolOutput::with_media);
+        exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
+        history.close(exchange, &ToolError::failed("unused"));
+        Request::new().with_history(history)
+    };
+    let sound = "(a sound of type audio/wav, 1 bytes, which this model cannot take)";
+    let film = "(a film of type video/mp4, at https://a.example/b, which this model cannot take)";
+    let both = vec![Media::bytes("audio/wav", vec![1]), Media::url("video/mp4", "https://a.example/b")];
+    let messages = sent_by(openai, answered(both.clone())).await["messages"].clone();
+    let expected = json!({"role": "tool", "tool_call_id": "c1", "content": format!("{sound}\n{film}")});
+    assert_eq!((&messages[1], messages.as_array().unwrap().len()), (&expected, 2));
+
+    let with_image = vec![both[0].clone(), Media::bytes("image/png", vec![1])];
+    let messages = sent_by(openai, answered(with_image)).await["messages"].clone();
+    assert_eq!(messages[1]["content"], format!("It is shown in the next message.\n{sound}"));
+    assert_eq!(messages[2]["content"].as_array().unwrap().len(), 1);
+
+    // Other servers take more or less, and say so themselves.
+    let messages = sent(answered(both)).await["messages"].clone();
+    assert_eq!(messages[2]["content"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn a_reply_that_says_nothing_is_left_out() {
     let user = json!({"role": "user", "content": "Well?"});
     let with = async |parts: Vec<Part>| {

@@ -98,18 +98,9 @@ async fn what_cannot_be_said_is_refused() {
     seed.seed = Some(7);
     let sound = || Media::bytes("audio/wav", vec![1]);
     let heard = Request::new().with_message(Message::new(Role::User, [Part::Media(sound())]));
-    let call = ToolCall::new("c1", "record", json!({}));
-    let mut history = hi().history;
-    let mut exchange =
-        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
-    exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("Here.").with_media(sound())))).unwrap();
-    history.close(exchange, &levity_core::ToolError::failed("unused"));
-    for (request, what) in [
-        (hi().with_options(stop), "`stop`"),
-        (hi().with_options(seed), "`seed`"),
-        (heard, "`audio/wav`"),
-        (Request::new().with_history(history), "`audio/wav`"),
-    ] {
+    for (request, what) in
+        [(hi().with_options(stop), "`stop`"), (hi().with_options(seed), "`seed`"), (heard, "`audio/wav`")]
+    {
         // Twice: what was encoded before is not taken for good.
         for _ in 0..2 {
             let error = model.complete(request.clone()).await.unwrap_err();
@@ -118,6 +109,35 @@ async fn what_cannot_be_said_is_refused() {
         }
     }
     assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
+    let server = Server::saying(super::whole(&[])).await;
+    let call = ToolCall::new("c1", "record", json!({}));
+    let mut history = hi().history;
+    let mut exchange =
+        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let mut output = ToolOutput::text("Here.");
+    for mime in ["audio/wav", "video/mp4", "image/svg+xml", "image/png"] {
+        output = output.with_media(Media::bytes(mime, vec![1]));
+    }
+    exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
+    history.close(exchange, &levity_core::ToolError::failed("unused"));
+    let model = openai(&server, "gpt-5").without_streaming();
+    // The reply of the server says nothing; what it was sent is what counts.
+    let _ = model.complete(Request::new().with_history(history)).await;
+    let text = |text: &str| json!({"type": "input_text", "text": text});
+    let words = |what: &str| text(&format!("({what}, 1 bytes, which this model cannot take)"));
+    let expected = json!([
+        text("Here."),
+        words("a sound of type audio/wav"),
+        words("a film of type video/mp4"),
+        words("an image of type image/svg+xml"),
+        {"type": "input_image", "image_url": "data:image/png;base64,AQ=="},
+    ]);
+    let sent = server.last().body["input"].as_array().unwrap().last().unwrap()["output"].clone();
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]
