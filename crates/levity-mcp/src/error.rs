@@ -95,6 +95,11 @@ impl Error {
         matches!(self.0.kind, Away | Closed | Start | Timeout)
     }
 
+    /// Whether the server may not be there any more.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::Start | ErrorKind::Closed)
+    }
+
     pub(crate) fn timeout(server: &Arc<str>, what: &str, limit: Duration) -> Self {
         Self::new(ErrorKind::Timeout, server.clone(), format!("no answer to {what} within {limit:?}"))
     }

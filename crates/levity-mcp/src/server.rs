@@ -352,7 +352,7 @@ impl Shared {
         let call = ToolCall { name: tool.to_owned(), arguments, as_task };
         let patience = Patience { progress, cancel, ..self.patience() };
         let result = client.call_tool(call, &patience).await;
-        if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+        if result.as_ref().is_err_and(Error::is_silence) {
             self.doubt.notify_one();
         }
         result

@@ -96,24 +96,22 @@ impl Shared {
 
     /// Goes along with a live connection; returns why it ended, or nothing when it is to be started again at once.
     async fn live(self: &Arc<Self>, client: &Client) -> Option<Error> {
-        let (kind, words) = tokio::select! {
-            () = client.tend() => (ErrorKind::Closed, "the connection ended".to_owned()),
-            limit = self.watch(client) => {
-                (ErrorKind::Timeout, format!("it did not say within {limit:?} that it lives, twice"))
-            }
+        let error = tokio::select! {
+            () = client.tend() => Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended"),
+            error = self.watch(client) => error,
             () = self.restarted.notified() => {
                 client.end();
                 return None;
             }
             () = self.follow(client) => return None,
         };
-        let error = self.with_last_words(Error::new(kind, self.config.name.clone(), words)).await;
+        let error = self.with_last_words(error).await;
         client.end();
         Some(error)
     }
 
-    /// Asks whether it lives, now and then and when a call went without an answer; returns when it does not say so in this time.
-    async fn watch(&self, client: &Client) -> Duration {
+    /// Asks whether it lives, now and then and when a call went without an answer; returns when it does not say so, twice.
+    async fn watch(&self, client: &Client) -> Error {
         let every = self.config.ping_every.unwrap_or(Duration::MAX);
         let mut missed = 0;
         loop {
@@ -126,16 +124,23 @@ impl Shared {
                 continue;
             }
             match self.is_alive(client).await {
-                Err(error) if error.kind() == ErrorKind::Timeout => missed += 1,
-                // An error is a sign of life too; an end of the connection is seen elsewhere.
+                Err(error) if error.is_silence() && missed > 0 => return self.silent(error),
+                Err(error) if error.is_silence() => {
+                    missed += 1;
+                    self.doubt.notify_one();
+                }
+                // Any other error is a sign of life.
                 _ => missed = 0,
             }
-            match missed {
-                0 => {}
-                1 => self.doubt.notify_one(),
-                _ => return self.ping_limit(),
-            }
         }
+    }
+
+    fn silent(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Timeout {
+            return error;
+        }
+        let words = format!("it did not say within {:?} that it lives, twice", self.ping_limit());
+        Error::new(ErrorKind::Timeout, self.config.name.clone(), words)
     }
 
     async fn pause(&self, time: Duration) {

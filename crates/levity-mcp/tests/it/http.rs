@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use levity_core::{Tool, ToolCx, ToolError, ToolSource};
-use levity_mcp::{ServerConfig, Servers, Wait};
+use levity_mcp::{ServerConfig, ServerEventKind, Servers, Wait};
 use serde_json::{Value, json};
 
 use self::server::{Setup, start};
@@ -58,9 +58,12 @@ async fn a_server_that_was_away_is_used_again() {
     let server = start(Setup::default()).await;
     let servers = open(ServerConfig::http("it", server.url())).await;
     let port = server.address.port();
+    let mut events = servers.events();
     server.stop().await;
     let error = call(&servers, "echo", json!({"text": "x"})).await.unwrap_err();
     assert!(error.to_string().contains("server `it`: "), "{error}");
+    within(async { while !matches!(events.next().await.unwrap().kind, ServerEventKind::Away { .. }) {} })
+        .await;
     let _again = start(Setup { port, ..Setup::default() }).await;
     within(async {
         while call(&servers, "echo", json!({"text": "x"})).await.is_err() {
