@@ -35,7 +35,7 @@ impl Shared {
         if asked_before || refused {
             return Err(error);
         }
-        self.know(Era::Legacy);
+        *lock(&self.era) = Some(Era::Legacy);
         let second = self.shake(open()?, None, false).await;
         if second.is_err() {
             *lock(&self.era) = None;

@@ -98,10 +98,6 @@ impl Shared {
         Client::connect(self.config.name.clone(), wire, lifeline, handshake, handler).await
     }
 
-    pub(super) fn know(&self, era: Era) {
-        *lock(&self.era) = Some(era);
-    }
-
     fn about_us(&self) -> ClientConfig {
         let us = Implementation::new("levity", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(self.asked.capabilities(), us)

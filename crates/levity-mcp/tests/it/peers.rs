@@ -149,6 +149,12 @@ async fn everything_asks_and_takes_its_time() {
     let report =
         server.call("simulate-research-query", json!({"topic": "tides", "ambiguous": false})).await.unwrap();
     assert!(report.as_text().contains("tides"), "{report:?}");
+    // This one asks before it goes on, and only whom waits for its result.
+    let args = json!({"topic": "python", "ambiguous": true});
+    let report =
+        tokio::time::timeout(Duration::from_secs(60), server.call("simulate-research-query", args)).await;
+    let report = report.expect("it is not left waiting").unwrap();
+    assert!(report.as_text().contains("python"), "{report:?}");
     servers.stop().await;
 }
 

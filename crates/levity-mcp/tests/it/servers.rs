@@ -9,7 +9,7 @@ use levity_mcp::{
     ElicitAsk, ElicitReply, Elicitor, ErrorKind, ModelSampler, Server, ServerConfig, ServerEventKind,
     ServerState, Servers, Wait,
 };
-use levity_test::ScriptedModel;
+use levity_test::{ManualWorld, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, Raw, answer, raw, world};
@@ -540,4 +540,21 @@ async fn what_opens_a_pipe_may_panic() {
     let status = within(servers.wait(Wait::All)).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     assert!(error.to_string().contains("what opens its pipe panicked"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_never_gets_ready_is_given_up_however_long_that_takes() {
+    let raw = silent("one", &["server/discover", "initialize"]);
+    let builder = Servers::builder(Arc::new(ManualWorld::auto())).server(raw.config.retries(2));
+    let servers = builder.start().unwrap();
+    let mut events = servers.events();
+    let error = loop {
+        match within(events.next()).await.unwrap().kind {
+            ServerEventKind::Away { error, retry: None } => break error,
+            _ => assert!(servers.status()[0].starts <= 3, "{servers:?}"),
+        }
+    };
+    assert!(error.to_string().contains("it was not ready within 60s"), "{error}");
+    assert_eq!(servers.status()[0].starts, 3);
+    servers.stop().await;
 }
