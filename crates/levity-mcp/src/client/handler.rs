@@ -1,6 +1,7 @@
 //! What a server sends without being asked: progress, log lines, word of changes, and questions of its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::Progress;
@@ -17,6 +18,8 @@ use crate::text::cut;
 
 /// How much of a log line or a word of progress is passed on.
 const MOST_TEXT: usize = 4 << 10;
+/// How many questions of a server may wait for an answer at once.
+const MOST_QUESTIONS: usize = 16;
 
 /// The calls that are under way, by the token that their progress bears.
 #[derive(Clone, Default)]
@@ -77,6 +80,26 @@ impl Drop for UnderWay {
     }
 }
 
+/// How many questions of a server wait for an answer.
+#[derive(Default)]
+pub(crate) struct Questions(AtomicUsize);
+
+/// One of them; it waits until this is dropped.
+struct Question<'a>(&'a AtomicUsize);
+
+impl Questions {
+    fn begin(&self) -> Option<Question<'_>> {
+        let waiting = Question(&self.0);
+        (self.0.fetch_add(1, Ordering::Relaxed) < MOST_QUESTIONS).then_some(waiting)
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Answers a server on our behalf.
 pub(crate) struct Handler {
     pub(crate) config: ClientConfig,
@@ -85,9 +108,29 @@ pub(crate) struct Handler {
     /// Told when the server says that its tools have changed.
     pub(crate) tools_changed: Arc<Notify>,
     pub(crate) asked: super::asked::Asked,
+    pub(crate) questions: Questions,
 }
 
 impl Handler {
+    /// Answers a question, unless too many wait already. It is dropped when the server takes it back, or is gone.
+    async fn answer<T>(
+        &self,
+        cx: RequestContext<RoleClient>,
+        answer: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        let Some(_question) = self.questions.begin() else {
+            let words = format!("more than {MOST_QUESTIONS} questions wait already; ask again later");
+            return Err(ErrorData::new(ErrorCode(-1), words, None));
+        };
+        tokio::select! {
+            biased;
+            () = cx.ct.cancelled() => {
+                Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "nobody waits for the answer", None))
+            }
+            answer = answer => answer,
+        }
+    }
+
     fn progressed(&self, params: &ProgressNotificationParam) {
         let Some(call) = self.calls.get(&params.progress_token) else { return };
         call.alive.notify_one();
@@ -167,17 +210,17 @@ impl ClientHandler for Handler {
     async fn create_message(
         &self,
         params: rmcp::model::CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-        self.asked.sample(params).await
+        self.answer(cx, self.asked.sample(params)).await
     }
 
     async fn create_elicitation(
         &self,
         params: rmcp::model::ElicitRequestParams,
-        _: RequestContext<RoleClient>,
+        cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::ElicitResult, ErrorData> {
-        self.asked.elicit(params).await
+        self.answer(cx, self.asked.elicit(params)).await
     }
 
     async fn on_custom_request(

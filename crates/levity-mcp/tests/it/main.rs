@@ -10,6 +10,7 @@
     reason = "a test fails by panicking, and a server of a test speaks by printing"
 )]
 
+mod asked;
 #[cfg(feature = "oauth")]
 mod auth;
 mod blocking;
@@ -19,4 +20,6 @@ mod fixture;
 #[cfg(feature = "http")]
 mod http;
 mod peers;
+#[cfg(feature = "oauth")]
+mod secrets;
 mod servers;
