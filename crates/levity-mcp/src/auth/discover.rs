@@ -31,9 +31,13 @@ impl Found {
         let metadata = manager.resolve_metadata_from_challenge(challenge).await.map_err(explain)?.metadata;
         let registration = metadata.registration_endpoint.as_ref();
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint].into_iter();
-        if !endpoints.chain(registration).all(|endpoint| is_for(url, endpoint)) {
-            let text = "its authorization server has an address that is not https, \
-                        and not on this machine as the server is";
+        if let Some(bad) = endpoints.chain(registration).find(|endpoint| !is_for(url, endpoint)) {
+            let text = match is_safe(bad) {
+                true => {
+                    "its authorization server has an address on this machine, and the server is elsewhere"
+                }
+                false => "its authorization server has an address that is neither https nor on this machine",
+            };
             return Err(Error::new(ErrorKind::Auth, server.clone(), text));
         }
         manager.set_metadata(metadata.clone());
