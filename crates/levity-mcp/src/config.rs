@@ -342,17 +342,20 @@ impl ServerConfig {
     }
 }
 
-/// An address without what stands before `@`, and behind `?` or `#`: it may be a key.
+/// An address without what stands before `@`, and behind `?` or `#`, and without parts of its path that look like a key.
 fn bare(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let host = rest.split('/').next().unwrap_or_default();
-            let hidden = host.rfind('@').map_or(0, |at| at + 1);
-            format!("{scheme}://{}", &rest[hidden..])
-        }
-        None => url.to_owned(),
-    }
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let mut parts = rest.split('/');
+    let host = parts.next().unwrap_or_default();
+    let hidden = host.rfind('@').map_or(0, |at| at + 1);
+    let path = parts.map(|part| if looks_secret(part) { "/***".to_owned() } else { format!("/{part}") });
+    format!("{scheme}://{}{}", &host[hidden..], path.collect::<String>())
+}
+
+/// Whether a part of a path is long and has digits in it, as ids and keys do and words do not.
+fn looks_secret(part: &str) -> bool {
+    part.len() >= 16 && part.contains(|c: char| c.is_ascii_digit())
 }
 
 // Values of variables and headers are often secrets.

@@ -29,12 +29,16 @@ impl Found {
             .map_err(explain)?;
         let challenge = Some(challenge).filter(|challenge| !challenge.is_empty());
         let metadata = manager.resolve_metadata_from_challenge(challenge).await.map_err(explain)?.metadata;
-        for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
-            if !is_safe(endpoint) {
-                let text =
-                    "its authorization server has an address that is neither https nor on this machine";
-                return Err(Error::new(ErrorKind::Auth, server.clone(), text));
-            }
+        let registration = metadata.registration_endpoint.as_ref();
+        let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint].into_iter();
+        if let Some(bad) = endpoints.chain(registration).find(|endpoint| !is_for(url, endpoint)) {
+            let text = match is_safe(bad) {
+                true => {
+                    "its authorization server has an address on this machine, and the server is elsewhere"
+                }
+                false => "its authorization server has an address that is neither https nor on this machine",
+            };
+            return Err(Error::new(ErrorKind::Auth, server.clone(), text));
         }
         manager.set_metadata(metadata.clone());
         Ok(Self { manager, metadata, server: server.clone(), watch })
@@ -132,16 +136,15 @@ fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError) -> Error {
     }
     let text = match error {
         AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
-            format!(
-                "its authorization server calls itself `{received_issuer}` and should be `{expected_issuer}`"
-            )
+            let (received, expected) = (shown(received_issuer), shown(expected_issuer));
+            format!("its authorization server calls itself `{received}` and should be `{expected}`")
         }
         AuthError::AuthorizationServerMissingIssuer { expected_issuer } => {
-            format!("its authorization server does not say that it is `{expected_issuer}`")
+            format!("its authorization server does not say that it is `{}`", shown(expected_issuer))
         }
         // This names addresses, and those without their queries.
         AuthError::MetadataError(text) => {
-            format!("its OAuth metadata cannot be used: {}", text.replace('\n', " "))
+            format!("its OAuth metadata cannot be used: {}", shown(text))
         }
         AuthError::PkceUnsupported => "its authorization server has no S256 code challenges".to_owned(),
         AuthError::RegistrationFailed(_) => "its authorization server registers no clients by itself; \
@@ -152,21 +155,65 @@ fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError) -> Error {
     Error::new(ErrorKind::Auth, server.clone(), text)
 }
 
+/// What a server says, as it may stand in an error: on one line, and not too long.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(400).collect()
+}
+
 /// Whether secrets may be sent there, and a person's browser.
 pub(crate) fn is_safe(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
-    let local = match url.host() {
+    url.username().is_empty()
+        && url.password().is_none()
+        && (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_local(&url))
+}
+
+/// Whether it is safe and this server may name it: only a server on this machine may send us to others on this machine.
+fn is_for(server: &Url, endpoint: &str) -> bool {
+    is_safe(endpoint) && (is_local(server) || Url::parse(endpoint).is_ok_and(|url| !is_local(&url)))
+}
+
+fn is_local(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
-    };
-    url.username().is_empty()
-        && url.password().is_none()
-        && (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && local)
+    }
 }
 
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(server: &str, endpoint: &str, expected: bool) {
+        assert_eq!(is_for(&Url::parse(server).unwrap(), endpoint), expected, "{endpoint}");
+    }
+
+    #[test]
+    fn only_a_server_on_this_machine_leads_to_this_machine() {
+        for server in ["https://h/mcp", "http://10.0.0.1/mcp"] {
+            check(server, "https://login.h/token", true);
+            check(server, "http://login.h/token", false);
+            check(server, "http://127.0.0.1:8080/token", false);
+            check(server, "https://localhost/token", false);
+            check(server, "http://[::1]/token", false);
+            check(server, "http://169.254.169.254/token", false);
+            check(server, "https://user:word@login.h/token", false);
+        }
+        check("http://127.0.0.1:1/mcp", "http://localhost:2/token", true);
+        check("http://127.0.0.1:1/mcp", "https://login.h/token", true);
+        check("http://127.0.0.1:1/mcp", "http://login.h/token", false);
+    }
+
+    #[test]
+    fn what_a_server_says_is_cut() {
+        assert_eq!(shown(&format!("a\n\u{1b}[b{}", "c".repeat(1_000))).len(), 400);
+    }
 }

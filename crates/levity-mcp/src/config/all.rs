@@ -51,8 +51,13 @@ impl Config {
     /// Adds a server; one of the same name that is there already stays, and a problem is noted.
     #[must_use]
     pub fn server(mut self, server: ServerConfig) -> Self {
-        let at = format!("/{}", short(server.name()));
-        self.add(server, &at);
+        if self.servers.iter().any(|known| known.name == server.name) {
+            let name = short(server.name());
+            let message = format!("there is another server named `{name}` before it; that one counts");
+            self.note(Problem { server: Some(server.name), ..Problem::new(format!("/{name}"), message) });
+            return self;
+        }
+        self.add(server);
         self
     }
 
@@ -135,12 +140,8 @@ impl Config {
         !self.problems.iter().any(|problem| problem.stops)
     }
 
-    pub(super) fn add(&mut self, server: ServerConfig, at: &str) {
-        if self.servers.iter().any(|known| known.name == server.name) {
-            let name = short(server.name());
-            let message = format!("there is another server named `{name}` before it; that one counts");
-            return self.note(Problem { server: Some(server.name), ..Problem::new(at, message) });
-        }
+    /// Adds a server whose name no other has.
+    pub(super) fn add(&mut self, server: ServerConfig) {
         self.servers.push(server);
     }
 

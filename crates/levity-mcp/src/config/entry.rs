@@ -53,10 +53,6 @@ impl<'a> Entry<'a> {
         }
     }
 
-    pub(super) fn at(&self) -> &str {
-        &self.at
-    }
-
     /// Notes that another server before it has its name.
     pub(super) fn second(&mut self, name: &str) {
         let message = format!("another server before it is named `{}`; that one counts", short(name));
@@ -196,7 +192,7 @@ impl<'a> Entry<'a> {
         if let (true, Some((key, _))) = (bare, self.get(Setting::Command)) {
             self.tell(key, "it holds a space and is taken for one name; arguments belong into `args`");
         }
-        Some(Stdio { command, args, env: env.into_iter().collect(), inherit, cwd: cwd.map(Into::into) })
+        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into) })
     }
 
     /// The program, and the arguments that stand in one list with it.
@@ -236,7 +232,7 @@ impl<'a> Entry<'a> {
             self.wrong(key, problem);
             return None;
         }
-        Some(Http { url, headers: headers.into_iter().collect(), ..Http::default() })
+        Some(Http { url, headers, ..Http::default() })
     }
 
     fn inherit(&mut self) -> Inherit {

@@ -112,11 +112,10 @@ impl<'a> Reading<'a> {
         {
             entry.second(name);
         }
-        let at = entry.at().to_owned();
         let (server, problems) = entry.read(name, &mut self.expand);
         problems.into_iter().for_each(|problem| self.config.note(problem));
         if let Some(server) = server {
-            self.config.add(server, &at);
+            self.config.add(server);
         }
     }
 }

@@ -116,6 +116,8 @@ fn places_tell_no_secret() {
     let place = |url: &str| ServerConfig::http("x", url).place();
     assert_eq!(place("https://user:s3cret@h:1/mcp/a@b?key=s3cret#s3cret"), "https://h:1/mcp/a@b");
     assert_eq!(place("nonsense?s3cret"), "nonsense");
+    assert_eq!(place("https://h/api/v1/s/Zm9vYmFyMTIzNDU2Nzg5/mcp/"), "https://h/api/v1/s/***/mcp/");
+    assert_eq!(place("https://h/internationalization-server"), "https://h/internationalization-server");
     let server = ServerConfig::stdio("x", "npx").arg("--key=s3cret");
     assert_eq!((server.place(), server.transport()), ("npx".to_owned(), "stdio"));
 }
@@ -399,6 +401,16 @@ fn json() -> impl Strategy<Value = String> {
             prop::collection::vec(pair, 0..6).prop_map(|items| format!("{{{}}}", items.join(","))),
         ]
     })
+}
+
+#[test]
+fn many_variables_and_servers_take_no_time_to_speak_of() {
+    let env: Vec<_> = (0..60_000).map(|at| format!(r#""A{at}": "1""#)).collect();
+    let server = format!(r#"{{"mcpServers": {{"s": {{"command": "c", "env": {{{}}}}}}}}}"#, env.join(","));
+    assert_eq!(stdio(&Config::parse(&server, vars).into_servers()[0]).env.len(), 60_000);
+    let servers: Vec<_> = (0..30_000).map(|at| format!(r#""s{at}": {{"command": "c"}}"#)).collect();
+    let config = Config::parse(&format!(r#"{{"mcpServers": {{{}}}}}"#, servers.join(",")), vars);
+    assert_eq!(config.servers().len(), 30_000);
 }
 
 proptest! {

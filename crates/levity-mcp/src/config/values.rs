@@ -1,5 +1,6 @@
 //! How single values of a server's settings are read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::entry::Entry;
@@ -139,17 +140,17 @@ impl<'a> Entry<'a> {
         setting: Setting,
         expand: &mut Expand<'_>,
         good: fn(&str, &str) -> Result<(), &'static str>,
-    ) -> Vec<(String, String)> {
-        let Some((key, value)) = self.get(setting) else { return Vec::new() };
+    ) -> BTreeMap<String, String> {
+        let Some((key, value)) = self.get(setting) else { return BTreeMap::new() };
         let Node::Map(map) = value else {
             self.wrong(key, &format!("it must be an object of strings, and is {}", value.kind()));
-            return Vec::new();
+            return BTreeMap::new();
         };
-        let mut pairs: Vec<(String, String)> = Vec::new();
+        let mut pairs = BTreeMap::new();
         for (name, value) in map {
             let at = below(&below(&self.at, key), name);
             let Some(text) = self.text(at.clone(), value, expand) else { continue };
-            if pairs.iter().any(|(known, _)| known == name) {
+            if pairs.contains_key(name) {
                 self.problems.push(Problem::new(at, "it stands there twice"));
             } else if let Err(problem) = good(name, &text) {
                 self.problems.push(Problem::new(at, problem));
@@ -158,7 +159,7 @@ impl<'a> Entry<'a> {
                     let message = "it is passed on as it stands; only `${NAME}` is replaced";
                     self.problems.push(Problem { stops: false, ..Problem::new(at, message) });
                 }
-                pairs.push((name.clone(), text));
+                pairs.insert(name.clone(), text);
             }
         }
         pairs

@@ -383,7 +383,7 @@ async fn ready_elicitors_answer() {
 
 #[tokio::test]
 async fn no_answer_leaves_that_does_not_fit() {
-    struct Fixed(ElicitReply);
+    struct Fixed(ElicitReply, bool);
 
     #[async_trait]
     impl Elicitor for Fixed {
@@ -394,16 +394,22 @@ async fn no_answer_leaves_that_does_not_fit() {
             }
             self.0.clone()
         }
+
+        fn takes_urls(&self) -> bool {
+            self.1
+        }
     }
 
-    let wrong = Fixed(ElicitReply::Accept(object(json!({"name": "s3cret-and-long"}))));
+    let wrong = Fixed(ElicitReply::Accept(object(json!({"name": "s3cret-and-long"}))), false);
     let refusal = elicit(&wrong, "s", &form_params()).await.unwrap_err();
     assert_eq!(refusal.to_string(), "the answer does not fit the form: `name` is too long");
-    let cancel = elicit(&Arc::new(Fixed(ElicitReply::Cancel)), "s", &form_params()).await.unwrap();
+    let cancel = elicit(&Arc::new(Fixed(ElicitReply::Cancel, false)), "s", &form_params()).await.unwrap();
     assert_eq!(cancel, json!({"action": "cancel"}));
     let url = json!({"mode": "url", "message": "Log in", "url": "https://h", "elicitationId": "7"});
-    let yes = Fixed(ElicitReply::Accept(object(json!({"ignored": 1}))));
-    assert_eq!(elicit(&yes, "s", &url).await.unwrap(), json!({"action": "accept"}));
+    for (able, action) in [(true, "accept"), (false, "decline")] {
+        let yes = Fixed(ElicitReply::Accept(object(json!({"ignored": 1}))), able);
+        assert_eq!(elicit(&yes, "s", &url).await.unwrap(), json!({"action": action}));
+    }
 }
 
 #[test]

@@ -35,7 +35,9 @@ pub(crate) async fn elicit(elicitor: &dyn Elicitor, server: &str, params: &Value
     let ask = elicit_ask(params)?;
     let form = match &ask {
         ElicitAsk::Form(form) => Some(form.clone()),
-        ElicitAsk::Url(_) => None,
+        ElicitAsk::Url(_) if elicitor.takes_urls() => None,
+        // Servers were told that nobody can be sent anywhere.
+        ElicitAsk::Url(_) => return Ok(json!({"action": "decline"})),
     };
     Ok(match (elicitor.elicit(server, ask).await, form) {
         (ElicitReply::Accept(content), Some(form)) => {

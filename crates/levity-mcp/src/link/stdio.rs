@@ -16,6 +16,7 @@ use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::task::coop::has_budget_remaining;
 
 use self::lines::{Line, Lines};
 pub(crate) use self::write::Writer;
@@ -202,9 +203,10 @@ where
             Poll::Ready(Ok(1..)) => Poll::Ready(true),
             // A last line may lack its end.
             Poll::Ready(_) => Poll::Ready(self.lines.finish()),
+            // A task that has had its share of the runtime is told to wait whether there is more to read or not.
+            Poll::Pending if self.end.stage() == Stage::Open || !has_budget_remaining() => Poll::Pending,
             // Whoever still holds the stream open is not the server, and has nothing to say.
-            Poll::Pending if self.end.stage() != Stage::Open => Poll::Ready(self.lines.finish()),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => Poll::Ready(self.lines.finish()),
         }
     }
 }

@@ -11,6 +11,7 @@
     reason = "a test fails by panicking, and a server of a test speaks by printing"
 )]
 
+mod asked;
 #[cfg(feature = "oauth")]
 mod auth;
 mod blocking;
@@ -20,4 +21,6 @@ mod fixture;
 #[cfg(feature = "http")]
 mod http;
 mod peers;
+#[cfg(feature = "oauth")]
+mod secrets;
 mod servers;

@@ -18,7 +18,8 @@ use tokio::sync::broadcast;
 use super::*;
 use crate::config::Transport;
 
-const GRACE: Duration = Duration::from_secs(2);
+/// Far more than a server takes that goes by itself.
+const GRACE: Duration = Duration::from_secs(30);
 
 fn world() -> Arc<dyn World> {
     Arc::new(SystemWorld)
@@ -259,7 +260,7 @@ fn a_host_that_is_gone_takes_all_its_servers_with_it() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_was_killed_is_replaced_and_the_last_server_ends_it() {
+async fn a_watcher_that_was_killed_is_replaced() {
     let (first, _pipes) = start(&chaos("sleep")).unwrap();
     let watcher = watch::shell().unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(watcher).unwrap(), Signal::KILL).unwrap();

@@ -17,7 +17,8 @@ pub(super) const VARIABLE: &str = "LEVITY_MCP_SERVER";
 
 /// It goes by lines: `= MARK` names the mark of all servers of this host, `+ GROUP` and `- GROUP` add and remove a group.
 ///
-/// It outlives signals that are meant for the host and its terminal. After SIGTERM the groups have a second.
+/// It outlives signals that are meant for the host and its terminal. After SIGTERM the groups have a second; one that is
+/// gone by then is left alone, since its number may be another's.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 groups=
@@ -41,8 +42,10 @@ marked() {
     done
 }
 living() {
-    for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && return 0; done
-    [ -n "$(marked)" ]
+    rest=
+    for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && rest="$rest $group"; done
+    groups=$rest
+    [ -n "$groups$(marked)" ]
 }
 for group in $groups; do kill -s TERM -- "-$group" 2>/dev/null; done
 for id in $(marked); do kill -s TERM "$id" 2>/dev/null; done

@@ -214,3 +214,17 @@ async fn a_waiting_reader_learns_of_the_end() {
     let (received, ()) = tokio::join!(next(&mut transport), async { end.over(None) });
     assert_eq!(received, None);
 }
+
+#[tokio::test]
+async fn last_words_are_read_by_a_busy_task_too() {
+    let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
+    transport.send(call(1, "a")).await.unwrap();
+    theirs.write_all(format!("{}\n", answer(1, "one")).as_bytes()).await.unwrap();
+    transport.end().gone();
+    // The rest of what a task may do before others have their turn.
+    while has_budget_remaining() {
+        tokio::task::coop::consume_budget().await;
+    }
+    assert_eq!(next(&mut transport).await.unwrap()["id"], 1);
+    assert_eq!(next(&mut transport).await, None);
+}
