@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 use tokio::process::Command;
 
+#[allow(dead_code, reason = "the memory is looked at by other benches")]
 mod clock;
 
 /// What a call over pipes may cost more, in microseconds of processor time, and of the median in percent.
@@ -220,6 +221,7 @@ impl ServerHandler for Echo {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "a server that is slow to start really is")]
 async fn serve_pipes(slow: Option<String>) {
     if let Some(time) = slow.and_then(|time| time.parse().ok()) {
         tokio::time::sleep(Duration::from_millis(time)).await;
@@ -236,10 +238,11 @@ async fn serve_http() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     println!("http://{}/mcp", listener.local_addr().expect("an address"));
     let service = hyper_util::service::TowerToHyperService::new(service);
+    let mut connections = tokio::task::JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         let _ = socket.set_nodelay(true);
         let service = service.clone();
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let io = hyper_util::rt::TokioIo::new(socket);
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
         });

@@ -18,8 +18,6 @@ use crate::text::cut;
 
 /// How much of a log line or a word of progress is passed on.
 const MOST_TEXT: usize = 4 << 10;
-/// How many questions of a server may wait for an answer at once.
-const MOST_QUESTIONS: usize = 16;
 
 /// How many questions of a server are being answered at once; more are refused.
 const MOST_QUESTIONS: usize = 64;
@@ -121,26 +119,6 @@ impl Drop for UnderWay {
     }
 }
 
-/// How many questions of a server wait for an answer.
-#[derive(Default)]
-pub(crate) struct Questions(AtomicUsize);
-
-/// One of them; it waits until this is dropped.
-struct Question<'a>(&'a AtomicUsize);
-
-impl Questions {
-    fn begin(&self) -> Option<Question<'_>> {
-        let waiting = Question(&self.0);
-        (self.0.fetch_add(1, Ordering::Relaxed) < MOST_QUESTIONS).then_some(waiting)
-    }
-}
-
-impl Drop for Question<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Answers a server on our behalf.
 pub(crate) struct Handler {
     pub(crate) config: ClientConfig,
@@ -149,11 +127,9 @@ pub(crate) struct Handler {
     /// Told when the server says that its tools have changed.
     pub(crate) tools_changed: Arc<Notify>,
     pub(crate) asked: super::asked::Asked,
-    pub(crate) questions: Questions,
 }
 
 impl Handler {
-<<<<<<< HEAD
     /// Answers a question as long as the server waits for it.
     async fn answer<T>(
         &self,
@@ -166,24 +142,6 @@ impl Handler {
         tokio::select! {
             answer = work => answer,
             () = cx.ct.cancelled() => Err(ErrorData::internal_error("nobody waits for the answer", None)),
-=======
-    /// Answers a question, unless too many wait already. It is dropped when the server takes it back, or is gone.
-    async fn answer<T>(
-        &self,
-        cx: RequestContext<RoleClient>,
-        answer: impl Future<Output = Result<T, ErrorData>>,
-    ) -> Result<T, ErrorData> {
-        let Some(_question) = self.questions.begin() else {
-            let words = format!("more than {MOST_QUESTIONS} questions wait already; ask again later");
-            return Err(ErrorData::new(ErrorCode(-1), words, None));
-        };
-        tokio::select! {
-            biased;
-            () = cx.ct.cancelled() => {
-                Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "nobody waits for the answer", None))
-            }
-            answer = answer => answer,
->>>>>>> bda3e1affbe2ff7849bb12f03b80803a15851d30
         }
     }
 
@@ -268,11 +226,7 @@ impl ClientHandler for Handler {
         params: rmcp::model::CreateMessageRequestParams,
         cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-<<<<<<< HEAD
         self.answer(&cx, self.asked.sample(params)).await
-=======
-        self.answer(cx, self.asked.sample(params)).await
->>>>>>> bda3e1affbe2ff7849bb12f03b80803a15851d30
     }
 
     async fn create_elicitation(
@@ -280,11 +234,7 @@ impl ClientHandler for Handler {
         params: rmcp::model::ElicitRequestParams,
         cx: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::ElicitResult, ErrorData> {
-<<<<<<< HEAD
         self.answer(&cx, self.asked.elicit(params)).await
-=======
-        self.answer(cx, self.asked.elicit(params)).await
->>>>>>> bda3e1affbe2ff7849bb12f03b80803a15851d30
     }
 
     async fn on_custom_request(

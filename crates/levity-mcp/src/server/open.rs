@@ -94,7 +94,6 @@ impl Shared {
             calls: Default::default(),
             tools_changed: self.tools_changed.clone(),
             asked: self.asked.clone(),
-            questions: Default::default(),
         };
         Client::connect(self.config.name.clone(), wire, lifeline, handshake, handler).await
     }
