@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec};
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::{Server, Servers};
