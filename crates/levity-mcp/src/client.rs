@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 pub(crate) use asked::Asked;
 pub(crate) use call::ToolCall;
-pub(crate) use handler::{Calls, Handler};
+pub(crate) use handler::Handler;
 pub(crate) use handshake::{Era, Handshake, Misunderstanding};
 
 use crate::link::Lifeline;
@@ -109,6 +109,11 @@ impl Client {
 
     pub(crate) fn era(&self) -> Era {
         Era::of(&self.info.protocol_version)
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.ended.borrow()
     }
 
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {

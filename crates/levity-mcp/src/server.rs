@@ -274,10 +274,16 @@ impl Shared {
     /// The live connection; waits a moment for one that is being made.
     pub(crate) async fn client(&self) -> Result<Arc<Client>> {
         let mut phase = self.phase.subscribe();
-        if matches!(&*phase.borrow(), Phase::Starting) {
-            let started = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
+        // What is left of a server is ended before it counts as away. A call meanwhile would seem to have been made.
+        let is_settled = |phase: &Phase| match phase {
+            Phase::Starting => false,
+            Phase::Ready(client) => !client.is_over(),
+            _ => true,
+        };
+        if !is_settled(&phase.borrow()) {
+            let settled = phase.wait_for(is_settled);
             tokio::select! {
-                _ = started => {}
+                _ = settled => {}
                 () = self.world.sleep(STARTING.min(self.config.start_limit)) => {}
             }
         }
