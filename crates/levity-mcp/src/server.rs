@@ -21,6 +21,7 @@ use crate::config::Transport;
 use crate::event::Events;
 use crate::link::Lifeline;
 use crate::naming::Namer;
+use crate::text::cut;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -167,8 +168,8 @@ impl Server {
     /// Calls a tool by the name that the server gave it, or by the one that models know.
     ///
     /// # Errors
-    /// When the server is away, does not answer in time, or refuses; a tool that says itself that it failed is
-    /// [`Refused`](ErrorKind::Refused) with code 0.
+    /// When the server is away, does not answer in time, or refuses; when its settings do not let the tool through; a tool that
+    /// says itself that it failed is [`Refused`](ErrorKind::Refused) with code 0.
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
@@ -326,6 +327,11 @@ impl Shared {
         let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
         let found = named(McpTool::original).or_else(|| named(McpTool::name));
         let as_task = found.is_some_and(|tool| tool.wants_task());
+        if found.is_none() && !self.lets_through(tool) {
+            return Err(
+                self.bad(&format!("`{}` is not among its tools, by `allow` and `deny`", cut(tool, 128)))
+            );
+        }
         // One that is not in the list may be there all the same: the server knows best.
         let tool = found.map_or(tool, |tool| tool.original());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
