@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::mcp::{McpArgs, Offered};
 use crate::memory;
-use crate::terminal::{chain, say};
+use crate::terminal::{chain, note, say};
 use crate::tools::ToolArgs;
 
 /// How long the model may wait at a time.
@@ -92,9 +92,11 @@ impl AgentArgs {
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
-        let tell = |note: &str| self.tell(&format!("({note})\n"));
+        let tell = |text: &str| self.tell(&format!("({text})\n"));
         let agent = self.tools.add_to(agent.runtime(runtime), self.quiet, tell)?;
-        let offered = self.mcp.start(tell).await?;
+        // What is printed must be the answer alone, or JSON; that a server is missing is said all the same.
+        let warn = |text: &str| if self.quiet || self.json { note(text) } else { tell(text) };
+        let offered = self.mcp.start(warn).await?;
         Ok((offered.add_to(agent), offered))
     }
 

@@ -96,12 +96,13 @@ impl From {
     fn read(&self) -> Result<Config, String> {
         let config = read(self.config.as_deref());
         config.problems().iter().for_each(|problem| note(&problem.to_string()));
-        if config.servers().is_empty() && config.problems().is_empty() {
-            return Err(
-                "there are no servers; name a file with `--config` or in `LEVITY_MCP_SERVERS`".to_owned()
-            );
+        if !config.servers().is_empty() || !config.problems().is_empty() {
+            return Ok(config);
         }
-        Ok(config)
+        Err(match &self.config {
+            Some(file) => format!("`{}` names no servers", file.display()),
+            None => "there are no servers; name a file with `--config` or in `LEVITY_MCP_SERVERS`".to_owned(),
+        })
     }
 }
 
@@ -112,17 +113,27 @@ fn read(file: Option<&std::path::Path>) -> Config {
     }
 }
 
-/// The server of this name alone, if one is named.
+/// All servers, of which only the one of this name is started, if one is named: names of tools depend on which servers there are.
 fn only(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String> {
     let Some(name) = name else { return Ok(config.servers().to_vec()) };
-    if let Some(server) = config.servers().iter().find(|server| server.name() == name) {
-        return Ok(vec![server.clone()]);
+    if config.servers().iter().any(|server| server.name() == name) {
+        let others = |server: ServerConfig| if server.name() == name { server } else { server.disabled() };
+        return Ok(config.servers().iter().cloned().map(others).collect());
     }
     if config.problems().iter().any(|problem| problem.server.as_deref() == Some(name)) {
         return Err(format!("the settings of server `{name}` are wrong"));
     }
     let names: Vec<_> = config.servers().iter().map(|server| format!("`{}`", server.name())).collect();
-    Err(format!("there is no server `{name}`; there are {}", names.join(", ")))
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(format!("there is no server `{name}`; there are {names}"))
+}
+
+/// The server of this name, or all of them.
+fn chosen(servers: &Servers, name: Option<&str>) -> Vec<Server> {
+    match name {
+        Some(name) => servers.get(name).into_iter().collect(),
+        None => servers.all(),
+    }
 }
 
 /// Starts servers, waits until each is ready or has failed, works with them and ends them. `None` when it was interrupted.
@@ -167,7 +178,7 @@ impl Tools {
         let configs = only(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
             let mut good = config.is_good();
-            for server in servers.all() {
+            for server in chosen(servers, self.server.as_deref()) {
                 good &= told(&server.status());
                 if self.json { tools_json(&server) } else { tools_text(&server) }
             }
@@ -213,7 +224,7 @@ impl Health {
         let configs = only(&config, self.server.as_deref())?;
         let show = async |servers: &Servers| {
             let mut good = config.is_good();
-            for server in servers.all() {
+            for server in chosen(servers, self.server.as_deref()) {
                 let pinged = if server.status().state.is_ready() { Some(server.ping().await) } else { None };
                 let failed = pinged.as_ref().and_then(|pinged| pinged.as_ref().err());
                 let status = server.status();

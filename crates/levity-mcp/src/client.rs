@@ -118,6 +118,11 @@ impl Client {
         Era::of(&self.info.protocol_version)
     }
 
+    /// Whether the connection has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        *self.ended.borrow()
+    }
+
     pub(crate) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }

@@ -49,6 +49,7 @@ pub(crate) mod authorize {
 
     /// A server's wish for another login.
     #[derive(Clone, Copy)]
+    #[cfg_attr(not(feature = "oauth"), allow(dead_code, reason = "only a login reads it"))]
     pub(crate) struct Challenge<'a> {
         /// The value of `Authorization` that was sent.
         pub(crate) sent: Option<&'a str>,

@@ -21,6 +21,7 @@ use crate::config::Transport;
 use crate::event::Events;
 use crate::link::Lifeline;
 use crate::naming::Namer;
+use crate::text::cut;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -167,8 +168,8 @@ impl Server {
     /// Calls a tool by the name that the server gave it, or by the one that models know.
     ///
     /// # Errors
-    /// When the server is away, does not answer in time, or refuses; a tool that says itself that it failed is
-    /// [`Refused`](ErrorKind::Refused) with code 0.
+    /// When the server is away, does not answer in time, or refuses; when its settings do not let the tool through; a tool that
+    /// says itself that it failed is [`Refused`](ErrorKind::Refused) with code 0.
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
@@ -274,10 +275,16 @@ impl Shared {
     /// The live connection; waits a moment for one that is being made.
     pub(crate) async fn client(&self) -> Result<Arc<Client>> {
         let mut phase = self.phase.subscribe();
-        if matches!(&*phase.borrow(), Phase::Starting) {
-            let started = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
+        // What is left of a server is ended before it counts as away. A call meanwhile would seem to have been made.
+        let is_settled = |phase: &Phase| match phase {
+            Phase::Starting => false,
+            Phase::Ready(client) => !client.is_over(),
+            _ => true,
+        };
+        if !is_settled(&phase.borrow()) {
+            let settled = phase.wait_for(is_settled);
             tokio::select! {
-                _ = started => {}
+                _ = settled => {}
                 () = self.world.sleep(STARTING.min(self.config.start_limit)) => {}
             }
         }

@@ -142,6 +142,10 @@ fn a_config_comes_from_the_environment_too() {
     let config = Config::speaker("env");
     check(&list(Some(config.path())), 0, "speaker  stdio");
     check(&list(Some("nowhere.json")), 1, "`nowhere.json` cannot be read");
+    let empty = Config::new("empty", &json!({}));
+    check(&empty.mcp(&["list"]), 2, "empty.json` names no servers");
+    let health = command(&["mcp", "health", "a", "--config", "nowhere.json"]).output().unwrap();
+    check(&health, 2, "there is no server `a`; there are none");
 }
 
 #[test]
@@ -153,6 +157,17 @@ fn tools_are_listed() {
     let json: Value = serde_json::from_str(&text(&config.mcp(&["tools", "speaker", "--json"]))).unwrap();
     assert_eq!((&json["server"], &json["name"]), (&json!("speaker"), &json!("mcp_speaker_say")));
     assert_eq!(json["input"]["properties"]["text"]["type"], "string");
+}
+
+#[test]
+fn a_tool_has_the_name_that_an_agent_knows_it_by() {
+    let both = json!({"mcpServers": {"one": settings("serve"), "one_more": settings("serve")}});
+    let config = Config::new("named", &both);
+    let all = text(&config.mcp(&["tools"]));
+    let name = all.split_whitespace().find(|word| word.starts_with("mcp_one_more_say_")).unwrap();
+    let alone = text(&config.mcp(&["tools", "one_more"]));
+    assert!(alone.contains(name) && !alone.contains("one: "), "{alone}");
+    check(&config.mcp(&["call", "one_more", name]), 0, "nothing\n");
 }
 
 #[test]
@@ -210,6 +225,10 @@ fn an_agent_has_the_tools_of_servers() {
     {
         check(&output, 0, part);
     }
+    // Who wants the answer alone hears of a server that is missing all the same.
+    let quiet = command(&[&args[..], &["--quiet"]].concat()).output().unwrap();
+    assert_eq!(text(&quiet), "Done.\n");
+    assert!(err(&quiet).contains("missing API key"), "{}", err(&quiet));
     let mut by_env = command(&args[..4]);
     check(&by_env.env("LEVITY_MCP_SERVERS", config.path()).output().unwrap(), 0, "gets   la la");
     check(

@@ -182,12 +182,15 @@ fn sniff(data: &[u8]) -> &'static str {
 fn is_words(mime: &str) -> bool {
     let ends = ["json", "xml", "yaml", "javascript", "toml", "sql", "x-sh"];
     mime.starts_with("text/")
+        // No model is shown it as an image.
+        || mime == "image/svg+xml"
         || mime.strip_prefix("application/").is_some_and(|kind| ends.iter().any(|end| kind.ends_with(end)))
 }
 
 /// Whether some model can be shown a media type.
 fn is_shown(mime: &str) -> bool {
-    ["image/", "audio/", "video/"].iter().any(|kind| mime.starts_with(kind)) || mime == "application/pdf"
+    let kinds = ["image/", "audio/", "video/"];
+    mime == "application/pdf" || (!is_words(mime) && kinds.iter().any(|kind| mime.starts_with(kind)))
 }
 
 /// What a resource is called where a file name is wanted: the end of its address.

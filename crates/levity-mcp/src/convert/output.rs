@@ -21,19 +21,29 @@ pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
             fields.shift_remove(known);
         }
         let value = (!fields.is_empty()).then_some(Value::Object(fields));
-        return finish(Pieces::default(), value, failed);
+        return finish(Pieces::default(), value, false, failed);
     }
+    let repeats = value.as_ref().is_some_and(|value| repeats(value, content.as_ref()));
     let mut pieces = Pieces::default();
     match content {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => all.into_iter().for_each(|piece| pieces.json(piece)),
         Some(one) => pieces.json(one),
     }
-    finish(pieces, value, failed)
+    // A value without words beside it would be told in full, and this one has the bytes of what is shown.
+    if repeats && !pieces.content.iter().any(|content| matches!(content, Content::Text(_))) {
+        pieces.text("[what the tool returned is shown beside this]".to_owned());
+    }
+    finish(pieces, value, repeats, failed)
 }
 
-fn finish(mut pieces: Pieces, value: Option<Value>, failed: bool) -> Result<ToolOutput, ToolError> {
-    let copies = is_copy(&pieces.content, value.as_ref());
+fn finish(
+    mut pieces: Pieces,
+    value: Option<Value>,
+    repeats: bool,
+    failed: bool,
+) -> Result<ToolOutput, ToolError> {
+    let copies = if repeats { Copy::Text } else { is_copy(&pieces.content, value.as_ref()) };
     if failed {
         return Err(failure(pieces, value.filter(|_| copies == Copy::None)));
     }
@@ -81,6 +91,17 @@ fn is_copy(content: &[Content], value: Option<&Value>) -> Copy {
         texts if texts.iter().any(|text| says(text, value)) => Copy::Text,
         _ => Copy::None,
     }
+}
+
+/// Whether a value has the pieces of the content once more, as a list or in the one field around it. With media in them nobody
+/// could tell from the text alone.
+fn repeats(value: &Value, content: Option<&Value>) -> bool {
+    let Some(pieces) = content.and_then(Value::as_array).filter(|pieces| !pieces.is_empty()) else {
+        return false;
+    };
+    let is_it =
+        |value: &Value| value.as_array() == Some(pieces) || matches!(&**pieces, [one] if one == value);
+    is_it(value) || only_field(value).is_some_and(is_it)
 }
 
 fn only_field(value: &Value) -> Option<&Value> {

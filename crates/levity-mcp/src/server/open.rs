@@ -189,7 +189,8 @@ impl Shared {
         Tools { list: tools.into(), problems: problems.into() }
     }
 
-    pub(super) fn lets_through(&self, tool: &str) -> bool {
+    /// Whether its settings have a tool of this name be offered.
+    pub(crate) fn lets_through(&self, tool: &str) -> bool {
         let named = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, tool));
         !named(&self.config.deny) && self.config.allow.as_deref().is_none_or(named)
     }

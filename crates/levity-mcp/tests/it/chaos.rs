@@ -77,6 +77,10 @@ async fn a_server_that_is_killed_during_a_call_says_so_and_comes_back() {
     let error = call(&server, "kill").await.unwrap_err();
     assert_eq!((error.kind(), error.death().unwrap().signal), (ErrorKind::Closed, Some(9)), "{error}");
     assert!(error.to_string().starts_with("MCP server `files`: the connection ended before"), "{error}");
+    // A call right behind it was not made, and says so.
+    let error = call(&server, "echo").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Away, "{error}");
+    assert!(error.to_string().contains("it is away and starts again in"), "{error}");
     ready(&servers, &server, 2).await;
     assert_eq!(say(&server, "echo", "again").await.unwrap(), "again");
     servers.stop().await;

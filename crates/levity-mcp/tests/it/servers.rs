@@ -71,6 +71,23 @@ async fn tools_of_two_servers_are_called() {
 }
 
 #[tokio::test]
+async fn tools_that_are_not_allowed_are_neither_offered_nor_called() {
+    let fixture = Fixture::echo().tool("say").tool("sing").tool("shout");
+    let config = fixture.config("one").allow(["s*"]).deny(["*out"]);
+    let servers = Servers::builder(world()).server(config).start().unwrap();
+    servers.wait(Wait::All).await;
+    let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
+    assert_eq!(names, ["mcp_one_say", "mcp_one_sing"]);
+    let server = servers.get("one").unwrap();
+    assert!(server.call("mcp_one_sing", json!({})).await.is_ok());
+    for tool in ["shout", "mcp_one_shout"] {
+        let error = server.call(tool, json!({})).await.unwrap_err().to_string();
+        assert!(error.contains("`allow` and `deny`"), "{error}");
+    }
+    assert_eq!(fixture.starts(), 1);
+}
+
+#[tokio::test]
 async fn changed_tools_are_followed() {
     let fixture = Fixture::echo().tool("say");
     let servers = Servers::builder(world()).server(fixture.config("one")).start().unwrap();

@@ -98,7 +98,10 @@ fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
     let mut tools = Vec::new();
     for spec in found {
         let words = &spec.description[..floor(&spec.description, 256)];
-        let short = json!({"name": spec.name, "description": words});
+        let mut short = json!({"name": spec.name, "description": words});
+        if length(&short) > room {
+            short = json!({"name": spec.name});
+        }
         let Some(left) = room.checked_sub(length(&short)) else { break };
         room = left;
         tools.push(short);

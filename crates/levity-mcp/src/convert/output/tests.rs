@@ -140,6 +140,33 @@ fn a_value_in_one_field_is_known_by_its_text() {
 }
 
 #[test]
+fn a_value_that_has_the_bytes_of_what_is_shown_is_not_told() {
+    let image = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0K"});
+    let zipped = json!({"uri": "demo://b.zip", "mimeType": "application/zip", "blob": "UEsDBA=="});
+    let zipped = json!({"type": "resource", "resource": zipped});
+    let shown = "[what the tool returned is shown beside this]";
+    let told = "[the resource demo://b.zip (application/zip) has 4 bytes that no model can be shown]";
+    for (pieces, text) in
+        [(json!([image]), shown), (json!([zipped]), told), (json!([text("Here:"), image]), "Here:")]
+    {
+        for value in [json!({"content": pieces}), pieces.clone()] {
+            let found = output(json!({"content": pieces, "structuredContent": value})).unwrap();
+            assert_eq!((&*found.as_text(), found.value.as_ref()), (text, Some(&value)));
+        }
+    }
+    let found = output(json!({"content": [image], "structuredContent": {"image": image}})).unwrap();
+    assert_eq!(found.as_text(), shown);
+}
+
+#[test]
+fn a_drawing_is_shown_as_its_text() {
+    let drawing = json!({"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zy8+"});
+    check(&json!({"content": [drawing]}), "[an image (image/svg+xml)]\n<svg/>");
+    let broken = json!({"type": "image", "mimeType": "image/svg+xml", "data": "/w=="});
+    assert!(matches!(&*output(json!({"content": [broken]})).unwrap().content, [Content::Text(_)]));
+}
+
+#[test]
 fn a_failure_is_an_error_in_the_tools_words() {
     let failed = |json: Value| output(json).unwrap_err();
     let error = failed(json!({"content": [text("no such file"), text("try another")], "isError": true}));

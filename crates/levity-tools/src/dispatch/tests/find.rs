@@ -43,6 +43,16 @@ fn what_is_found_is_bounded_and_all_are_named() {
 }
 
 #[test]
+fn with_the_least_room_tools_are_named() {
+    let registry = Registry::builder().source(Arc::new(Heavy(30, 4_000))).build().unwrap();
+    let builder = Dispatcher::builder(registry, Clock::still()).tool_search(3).max_output(1);
+    let result = call(&builder.build().unwrap(), "find_tools", json!({"query": "lift"}));
+    let tools = &result.value.as_ref().unwrap()["tools"];
+    assert_eq!(tools.as_array().unwrap().len(), 5);
+    assert_eq!(tools[0], json!({"name": "lift_0"}));
+}
+
+#[test]
 fn looking_for_tools_needs_no_leave() {
     let dispatcher = dispatcher(4, 10);
     let call = ToolCall::new("c", "find_tools", json!({"query": "lift"}));
