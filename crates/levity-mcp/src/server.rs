@@ -21,7 +21,6 @@ use crate::config::Transport;
 use crate::event::Events;
 use crate::link::Lifeline;
 use crate::naming::Namer;
-use crate::text::cut;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
