@@ -82,7 +82,7 @@ pub(crate) struct Stdio {
 #[non_exhaustive]
 pub enum Inherit {
     /// What programs need to start and to reach the network: where programs, homes and temporary files are, the language, proxies and
-    /// certificates; no keys and no tokens.
+    /// certificates; no keys and no tokens, save what stands in the address of a proxy or of an index of packages.
     #[default]
     Basics,
     /// The basics, and these.

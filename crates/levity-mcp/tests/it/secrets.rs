@@ -78,7 +78,7 @@ fn problems_show_none() {
         // The name of a setting is no secret, wherever it stands.
         check(&shown.replace(&format!("cwd/{CANARY}"), ""));
     }
-    for text in [format!("{CANARY}"), format!(r#"{{"a": "{CANARY}" "{CANARY}"}}"#)] {
+    for text in [CANARY.to_owned(), format!(r#"{{"a": "{CANARY}" "{CANARY}"}}"#)] {
         check(&Config::parse(&text, |_| None).to_string());
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::config::Inherit;
 
 /// Variables that programs need to start, to find their files and to reach the network. None of them holds a secret, save that
-/// proxies may have a password in their address: without it the server would reach nothing.
+/// proxies and indexes of packages may have a password in their address: without it the server would reach nothing.
 const BASICS: &[&str] = &[
     // Who and where.
     "PATH",
