@@ -324,7 +324,8 @@ impl Shared {
         let found = named(McpTool::original).or_else(|| named(McpTool::name));
         let as_task = found.is_some_and(|tool| tool.wants_task());
         if found.is_none() && !self.lets_through(tool) {
-            let words = format!("its settings keep `{}` out", crate::text::cut(tool, 128));
+            let words =
+                format!("its settings keep `{}` out, by `allow` and `deny`", crate::text::cut(tool, 128));
             return Err(Error::new(ErrorKind::Unsupported, self.config.name.clone(), words));
         }
         // One that is not in the list may be there all the same: the server knows best.
