@@ -20,7 +20,7 @@ use crate::text::cut;
 const MOST_TEXT: usize = 4 << 10;
 
 /// How many questions of a server are being answered at once; more are refused.
-const MOST_QUESTIONS: usize = 64;
+const MOST_QUESTIONS: usize = 16;
 
 /// What is under way between a server and us.
 #[derive(Clone, Default)]
@@ -137,7 +137,8 @@ impl Handler {
         work: impl Future<Output = Result<T, ErrorData>>,
     ) -> Result<T, ErrorData> {
         let Some(_question) = self.calls.question() else {
-            return Err(ErrorData::internal_error("too many questions at once", None));
+            let words = format!("{MOST_QUESTIONS} questions wait already; ask again later");
+            return Err(ErrorData::internal_error(words, None));
         };
         tokio::select! {
             answer = work => answer,
