@@ -7,7 +7,7 @@ use levity::prelude::*;
 use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::{Value, json};
 
-use crate::support::{add, assert_whole};
+use crate::support::{add, assert_whole, runtime};
 
 /// Tools on shelves that can be emptied.
 #[derive(Clone, Default)]
@@ -270,6 +270,30 @@ async fn stopped_after_every_record_it_is_offered_the_same() {
     })
     .await;
     report.assert_same();
+}
+
+#[tokio::test]
+async fn a_fork_is_offered_what_was_found_before_it() {
+    let (runtime, journal) = runtime();
+    agent(runtime.clone(), &Arc::default()).run("Go.").id("old").await.unwrap();
+    let full = ["dump", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
+    let mut asked = 0;
+    for after in 0..journal.records(&"old".into()).len() as u64 - 2 {
+        let offers: Arc<Mutex<Vec<(usize, Vec<String>)>>> = Arc::default();
+        let seen = offers.clone();
+        let model = FunctionModel::new(move |request: &Request| {
+            seen.lock().unwrap().push((request.history.calls().count(), offered(request)));
+            Ok(next(request))
+        });
+        let forked = Agent::builder(model).tool(dump).source(Shelf::new(60)).runtime(runtime.clone());
+        forked.audited().build().unwrap().fork("old").after(after).await.unwrap();
+        for (calls, names) in &*offers.lock().unwrap() {
+            let known = [2, 4, 5, 6, 6][*calls];
+            assert_eq!(names, &full[..known], "after {after}, with {calls} calls");
+            asked += 1;
+        }
+    }
+    assert!(asked > 10, "{asked}");
 }
 
 #[tokio::test]
