@@ -272,6 +272,9 @@ async fn stopped_after_every_record_it_is_offered_the_same() {
     report.assert_same();
 }
 
+/// How many messages each request had, and the tools that it offered.
+type Offers = Arc<Mutex<Vec<(usize, Vec<String>)>>>;
+
 #[tokio::test]
 async fn a_fork_is_offered_what_was_found_before_it() {
     let (runtime, journal) = runtime();
@@ -279,7 +282,7 @@ async fn a_fork_is_offered_what_was_found_before_it() {
     let full = ["dump", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
     let mut asked = 0;
     for after in 0..journal.records(&"old".into()).len() as u64 - 2 {
-        let offers: Arc<Mutex<Vec<(usize, Vec<String>)>>> = Arc::default();
+        let offers: Offers = Arc::default();
         let seen = offers.clone();
         let model = FunctionModel::new(move |request: &Request| {
             seen.lock().unwrap().push((request.history.calls().count(), offered(request)));

@@ -99,7 +99,7 @@ async fn a_listener_that_panics_is_heard_after_the_end() {
     let command = arena.sandbox.shell("echo hello; sleep 1000 & exit").on_output(|_, _| panic!("on purpose"));
     let task = tokio::spawn(command.run());
     assert!(task.await.unwrap_err().is_panic());
-    assert_eq!(arena.left_running(), []);
+    assert_eq!(arena.left_running(), [0_i32; 0]);
 }
 
 #[tokio::test]
