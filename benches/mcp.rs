@@ -37,6 +37,8 @@ fn main() {
         Some("serve-pipes") => runtime.block_on(serve_pipes(args.next())),
         Some("serve-http") => runtime.block_on(serve_http()),
         _ => {
+            // rmcp's own client leaves the choice to the program.
+            let _ = rustls::crypto::ring::default_provider().install_default();
             let quick = std::env::args().any(|arg| arg == "--quick");
             runtime.block_on(measure(if quick { 20 } else { 2_000 }));
         }
