@@ -1,4 +1,41 @@
-//! MCP servers as tools.
+//! MCP servers as tools: many servers, every transport, nothing that hangs.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use levity_core::ToolSource as _;
+//! use levity_mcp::{Config, Servers, Wait};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_mcp::Result<()> {
+//! # let world = Arc::new(levity_runtime::SystemWorld);
+//! let config = Config::parse(
+//!     r#"{"mcpServers": {"gone": {"command": "no-such-program"}, "bad": {"args": ["--help"]}}}"#,
+//!     |name| std::env::var(name).ok(),
+//! );
+//! assert_eq!(config.problems().len(), 1, "`bad` has no command; the other is good");
+//!
+//! // They start in the background. An agent takes `servers` for a source of tools, and need not wait.
+//! let servers = Servers::builder(world).servers(config.into_servers()).start()?;
+//! let status = servers.wait(Wait::All).await;
+//! assert!(!status[0].state.is_ready(), "there is no such program, and it is tried again");
+//! assert!(servers.tools().is_empty());
+//! servers.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - Servers start side by side and are started again when they end or hang; their tools work again with no restart of the agent.
+//! - Every wait has a limit, and every error names the server, the cause and, where a process ended, its exit code and the end of its stderr.
+//! - No process is left behind, however the host ends.
+//! - Nothing that a server sends is lost, crossed or trusted: results are handed on as they were written, within bounds.
+//! - Names of tools depend on the settings alone, and every provider takes them.
+//!
+//! # Features
+//! - `http`: servers reached by streamable HTTP, and by the older HTTP with server-sent events.
+//! - `oauth`: servers that ask for a login.
+//!
+//! What is deliberately absent: serving, which is another crate's; types of the protocol's library, which appear in no signature here.
 
 pub mod blocking;
 
