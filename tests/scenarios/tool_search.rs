@@ -214,7 +214,7 @@ async fn tools_that_come_later_are_searched_as_well() {
 
 /// Says a lot.
 #[tool(read_only)]
-async fn dump() -> String {
+async fn spill() -> String {
     "words ".repeat(20_000)
 }
 
@@ -222,7 +222,7 @@ async fn dump() -> String {
 fn next(request: &Request) -> Response {
     match request.history.calls().count() {
         0 => calls("find_tools", json!({"query": "git", "limit": 2})),
-        1 => calls("dump", json!({})),
+        1 => calls("spill", json!({})),
         2 => calls("find_tools", json!({"query": "mail"})),
         3 => calls("git_commit", json!({})),
         _ => Response::new(Message::assistant("Done.")),
@@ -235,12 +235,12 @@ fn agent(runtime: Runtime, offers: &Arc<Mutex<Vec<Vec<String>>>>) -> Agent {
         offers.lock().unwrap().push(offered(request));
         Ok(next(request))
     });
-    Agent::builder(model).tool(dump).source(Shelf::new(60)).runtime(runtime).audited().build().unwrap()
+    Agent::builder(model).tool(spill).source(Shelf::new(60)).runtime(runtime).audited().build().unwrap()
 }
 
 #[tokio::test]
 async fn stopped_after_every_record_it_is_offered_the_same() {
-    let full = ["dump", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
+    let full = ["spill", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let offers = Arc::default();
         let agent = agent(Runtime::new().with_journal(life.journal.clone()), &offers);
@@ -279,7 +279,7 @@ type Offers = Arc<Mutex<Vec<(usize, Vec<String>)>>>;
 async fn a_fork_is_offered_what_was_found_before_it() {
     let (runtime, journal) = runtime();
     agent(runtime.clone(), &Arc::default()).run("Go.").id("old").await.unwrap();
-    let full = ["dump", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
+    let full = ["spill", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
     let mut asked = 0;
     for after in 0..journal.records(&"old".into()).len() as u64 - 2 {
         let offers: Offers = Arc::default();
@@ -288,7 +288,7 @@ async fn a_fork_is_offered_what_was_found_before_it() {
             seen.lock().unwrap().push((request.history.calls().count(), offered(request)));
             Ok(next(request))
         });
-        let forked = Agent::builder(model).tool(dump).source(Shelf::new(60)).runtime(runtime.clone());
+        let forked = Agent::builder(model).tool(spill).source(Shelf::new(60)).runtime(runtime.clone());
         forked.audited().build().unwrap().fork("old").after(after).await.unwrap();
         for (calls, names) in &*offers.lock().unwrap() {
             let known = [2, 4, 5, 6, 6][*calls];
@@ -315,9 +315,9 @@ async fn a_later_run_is_offered_what_an_earlier_one_found() {
 async fn what_was_found_stays_when_the_conversation_is_cut() {
     use levity::memory::Window;
     let model = ScriptedModel::new().call("find_tools", json!({"query": "git"}));
-    let model = (0..12).fold(model, |model, _| model.call("dump", json!({}))).reply("Done.");
+    let model = (0..12).fold(model, |model, _| model.call("spill", json!({}))).reply("Done.");
     let agent = Agent::builder(model.clone())
-        .tool(dump)
+        .tool(spill)
         .source(Shelf::new(60))
         .window(Window::new().tokens(1_500))
         .without_summaries()
@@ -329,7 +329,7 @@ async fn what_was_found_stays_when_the_conversation_is_cut() {
     let shown = last.history.messages().iter().flat_map(|message| message.results());
     let names: Vec<&str> = shown.map(|result| &*result.name).collect();
     assert!(!names.is_empty() && !names.contains(&"find_tools"), "{names:?}");
-    assert_eq!(offered(&last)[..4], ["dump", "find_tools", "git_commit", "git_log"]);
+    assert_eq!(offered(&last)[..4], ["spill", "find_tools", "git_commit", "git_log"]);
 }
 
 /// Has the name of the one that finds others.
