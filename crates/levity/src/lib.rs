@@ -34,6 +34,7 @@
 //! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
+//! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, sessions |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
@@ -47,6 +48,7 @@
 //! - `context`: context files and the workspace, for the model to go by.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
+//! - `dag`: plans as graphs of steps.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
@@ -57,6 +59,8 @@
 #[cfg(feature = "context")]
 pub use levity_context as context;
 pub use levity_core as core;
+#[cfg(feature = "dag")]
+pub use levity_dag as dag;
 #[cfg(feature = "llm")]
 pub use levity_llm as llm;
 pub use levity_loop as agent;

@@ -1,0 +1,86 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::Limits;
+
+use crate::step::Budget;
+
+/// What a plan may go by: who there is, what may be used, how large it may be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Known {
+    /// Who can do a step, by name.
+    pub performers: BTreeMap<Arc<str>, Performer>,
+    /// Whether steps may be code.
+    pub code: bool,
+    /// What the whole run may use.
+    pub limits: Limits,
+    /// How many steps a plan may have; [`MAX_STEPS`](Self::MAX_STEPS) by default.
+    pub max_steps: usize,
+    /// How many bytes all texts of a step may have; [`MAX_TEXT`](Self::MAX_TEXT) by default.
+    pub max_text: usize,
+}
+
+impl Known {
+    /// 20,000 steps.
+    pub const MAX_STEPS: usize = 20_000;
+    /// 1 MiB of text in a step.
+    pub const MAX_TEXT: usize = 1 << 20;
+
+    /// Nobody yet, with the default limits.
+    pub fn new() -> Self {
+        Self {
+            performers: BTreeMap::new(),
+            code: false,
+            limits: Limits::new(),
+            max_steps: Self::MAX_STEPS,
+            max_text: Self::MAX_TEXT,
+        }
+    }
+
+    /// Adds somebody.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Arc<str>>, performer: Performer) -> Self {
+        self.performers.insert(name.into(), performer);
+        self
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Somebody who can do a step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Performer {
+    /// What it is.
+    pub kind: PerformerKind,
+    /// What it is good for, for the planner.
+    pub description: Arc<str>,
+    /// What one attempt of it uses at most, where a step says nothing.
+    pub budget: Option<Budget>,
+    /// Whether its results are verdicts on the work of others.
+    pub judges: bool,
+}
+
+impl Performer {
+    /// Somebody.
+    pub fn new(kind: PerformerKind, description: impl Into<Arc<str>>) -> Self {
+        Self { kind, description: description.into(), budget: None, judges: false }
+    }
+}
+
+/// What does a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PerformerKind {
+    /// An agent.
+    Agent,
+    /// A function of the program.
+    Function,
+    /// A tool.
+    Tool,
+}

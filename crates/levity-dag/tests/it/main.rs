@@ -1,0 +1,1 @@
+//! Graphs as a stranger would use them.
