@@ -81,3 +81,33 @@ impl Fault {
         Self { kind, step: Some(step.clone()), message: message.into() }
     }
 }
+
+/// Gathers what is wrong; beyond [`Faults::MOST`] it only counts.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    faults: Vec<Fault>,
+    more: usize,
+}
+
+impl Found {
+    pub(crate) fn push(&mut self, fault: Fault) {
+        self.push_with(|| fault);
+    }
+
+    /// The fault is made only if it is told: finding a near name has its price.
+    pub(crate) fn push_with(&mut self, fault: impl FnOnce() -> Fault) {
+        if self.faults.len() < Faults::MOST {
+            self.faults.push(fault());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Nothing was found, or else all that was.
+    pub(crate) fn none(&mut self) -> Result<(), Faults> {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        Err(Faults { faults: std::mem::take(&mut self.faults), more: std::mem::take(&mut self.more) })
+    }
+}

@@ -17,6 +17,8 @@ pub struct Known {
     pub limits: Limits,
     /// How many steps a plan may have; [`MAX_STEPS`](Self::MAX_STEPS) by default.
     pub max_steps: usize,
+    /// How many edges there may be between them; [`MAX_EDGES`](Self::MAX_EDGES) by default.
+    pub max_edges: usize,
     /// How many bytes all texts of a step may have; [`MAX_TEXT`](Self::MAX_TEXT) by default.
     pub max_text: usize,
 }
@@ -24,6 +26,8 @@ pub struct Known {
 impl Known {
     /// 20,000 steps.
     pub const MAX_STEPS: usize = 20_000;
+    /// 500,000 edges.
+    pub const MAX_EDGES: usize = 500_000;
     /// 1 MiB of text in a step.
     pub const MAX_TEXT: usize = 1 << 20;
 
@@ -34,6 +38,7 @@ impl Known {
             code: false,
             limits: Limits::new(),
             max_steps: Self::MAX_STEPS,
+            max_edges: Self::MAX_EDGES,
             max_text: Self::MAX_TEXT,
         }
     }

@@ -1,5 +1,6 @@
 //! Plans as checked graphs of steps, each run as soon as its inputs are ready.
 
+mod check;
 mod condition;
 mod diff;
 mod fault;

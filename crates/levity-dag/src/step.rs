@@ -271,6 +271,13 @@ impl Step {
         self
     }
 
+    /// All variables that must be there before it begins: those it reads, those of its conditions, and the list.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = &Arc<str>> {
+        let edges = self.after.iter().filter_map(|after| after.when.as_ref());
+        let asked = self.when.iter().chain(edges).flat_map(Condition::variables);
+        self.reads.iter().chain(asked).chain(self.fan_out().map(|map| &map.over))
+    }
+
     /// The fan-out, if there is one.
     pub fn fan_out(&self) -> Option<&FanOut> {
         self.more.as_ref()?.map.as_ref()

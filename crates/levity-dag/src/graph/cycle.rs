@@ -1,0 +1,113 @@
+use std::collections::VecDeque;
+
+use petgraph::algo::kosaraju_scc;
+
+use super::{Dag, Edge};
+use crate::fault::{Fault, FaultKind, Found};
+use crate::plan::Plan;
+
+/// How many steps of a cycle are named.
+const NAMED: usize = 12;
+
+/// How many edges are followed in search of a short cycle, for each knot of steps.
+const SEARCHED: usize = 200_000;
+
+/// Names a cycle in each knot of steps that lead to each other.
+pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
+    let mut knots = kosaraju_scc(dag);
+    knots.retain(|knot| knot.len() > 1);
+    for knot in &mut knots {
+        knot.sort_unstable();
+    }
+    knots.sort_unstable();
+    for knot in knots {
+        found.push_with(|| {
+            let knot: Vec<u32> = knot.iter().map(|at| at.index() as u32).collect();
+            let cycle = shortest(dag, &knot);
+            let step = cycle.first().and_then(|at| plan.steps.get(*at as usize));
+            let fault = Fault::new(FaultKind::Cycle, message(dag, plan, &cycle));
+            Fault { step: step.map(|step| step.id.clone()), ..fault }
+        });
+    }
+}
+
+/// The shortest cycle through one of the first steps of a knot: as many of them as the search is allowed.
+fn shortest(dag: &Dag, knot: &[u32]) -> Vec<u32> {
+    let mut within = vec![false; dag.node_count()];
+    knot.iter().for_each(|at| within[*at as usize] = true);
+    let (mut best, mut left) = (Vec::new(), SEARCHED);
+    for at in knot {
+        let cycle = through(dag, &within, *at, &mut left);
+        if best.is_empty() || (!cycle.is_empty() && cycle.len() < best.len()) {
+            best = cycle;
+        }
+        if left == 0 || best.len() == 2 {
+            break;
+        }
+    }
+    best
+}
+
+/// The shortest cycle through a step.
+fn through(dag: &Dag, within: &[bool], start: u32, left: &mut usize) -> Vec<u32> {
+    let mut came = vec![u32::MAX; dag.node_count()];
+    let mut queue = VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for next in dag.neighbors(at.into()).map(|next| next.index() as u32) {
+            *left = left.saturating_sub(1);
+            if next == start {
+                return back(&came, start, at);
+            }
+            if within[next as usize] && came[next as usize] == u32::MAX {
+                came[next as usize] = at;
+                queue.push_back(next);
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn back(came: &[u32], start: u32, last: u32) -> Vec<u32> {
+    let mut cycle = vec![last];
+    let mut at = last;
+    while at != start {
+        at = came[at as usize];
+        cycle.push(at);
+    }
+    cycle.reverse();
+    cycle
+}
+
+fn message(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
+    let id = |at: &u32| plan.steps.get(*at as usize).map_or("", |step| step.id.as_str());
+    let mut names: Vec<String> = cycle.iter().take(NAMED).map(|at| id(at).to_owned()).collect();
+    if cycle.len() > NAMED {
+        names.push(format!("({} more)", cycle.len() - NAMED));
+    }
+    names.extend(cycle.first().map(|at| id(at).to_owned()));
+    let round = names.join(" -> ");
+    let whys = whys(dag, plan, cycle);
+    format!("steps lead back to themselves: `{round}`{whys}; take one of these edges out")
+}
+
+/// Where the edges of a cycle come from that no `after` says.
+fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
+    let mut whys = Vec::new();
+    let next = cycle.iter().cycle().skip(1);
+    for (from, to) in cycle.iter().zip(next).take(NAMED) {
+        let edge = dag.find_edge((*from).into(), (*to).into()).and_then(|edge| dag.edge_weight(edge));
+        let (Some(source), Some(target)) = (plan.steps.get(*from as usize), plan.steps.get(*to as usize))
+        else {
+            continue;
+        };
+        if let Some(Edge { after: None, stands_in: true }) = edge {
+            whys.push(format!("`{}` stands in for `{}`", target.id, source.id));
+        } else if let Some(Edge { after: None, .. }) = edge {
+            let name = target.needs().find(|name| source.writes.contains(name));
+            whys.extend(
+                name.map(|name| format!("`{}` reads `{name}`, which `{}` writes", target.id, source.id)),
+            );
+        }
+    }
+    if whys.is_empty() { String::new() } else { format!(" ({})", whys.join(", ")) }
+}

@@ -1,0 +1,211 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use petgraph::Direction::{Incoming, Outgoing};
+
+use super::{Dag, Edge, StandIns, Variables, cycle, order, reach};
+use crate::check;
+use crate::fault::{Fault, FaultKind, Found};
+use crate::plan::Plan;
+use crate::step::StepId;
+
+/// How many pairs of a reader and a writer are looked at for each edge that there may be: steps that share many
+/// variables have one edge.
+const PAIRS_PER_EDGE: usize = 4;
+
+/// What a graph knows beside its plan.
+#[derive(Default)]
+pub(super) struct Topology {
+    pub(super) dag: Dag,
+    pub(super) rank: Vec<u32>,
+    pub(super) weight: Vec<u32>,
+    pub(super) writers: BTreeMap<Arc<str>, Vec<u32>>,
+}
+
+/// Makes the edges: first those that the plan says, then those that follow from variables.
+pub(super) struct Build<'a> {
+    plan: &'a Plan,
+    index: &'a HashMap<StepId, u32>,
+    settled: &'a [bool],
+    stand_ins: StandIns,
+    dag: Dag,
+    most: usize,
+    /// `seen[source] == target + 1` says that there is an edge from it to the target at hand.
+    seen: Vec<u32>,
+}
+
+impl<'a> Build<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        index: &'a HashMap<StepId, u32>,
+        settled: &'a [bool],
+        most: usize,
+    ) -> Self {
+        let steps = plan.steps.len();
+        let mut dag = Dag::with_capacity(steps, steps * 2);
+        (0..steps).for_each(|_| _ = dag.add_node(()));
+        let stand_ins = StandIns::new(plan, index);
+        Self { plan, index, settled, stand_ins, dag, most, seen: vec![0; steps] }
+    }
+
+    /// All edges and what follows from them. When something was found the graph is not whole.
+    pub(super) fn finish(mut self, found: &mut Found) -> Topology {
+        check::stand_ins(self.plan, &self.stand_ins, found);
+        if !self.said() {
+            self.too_many(found);
+            return Topology::default();
+        }
+        let Some(order) = order::sorted(&self.dag, self.settled) else {
+            cycle::tell(&self.dag, self.plan, found);
+            return Topology::default();
+        };
+        let variables = Variables::new(self.plan);
+        let families = self.stand_ins.families(&order);
+        let Some(later) = self.follow(&variables, &families, &order) else {
+            self.too_many(found);
+            return Topology::default();
+        };
+        let reads = check::Reads { plan: self.plan, variables: &variables, settled: self.settled };
+        reads.check(&later, found);
+        let Some(order) = order::sorted(&self.dag, self.settled) else {
+            cycle::tell(&self.dag, self.plan, found);
+            return Topology::default();
+        };
+        self.whole(&variables, &families, &order, found)
+    }
+
+    fn whole(self, variables: &Variables, families: &[u32], order: &[u32], found: &mut Found) -> Topology {
+        let rank = order::ranks(order);
+        let mut writers = BTreeMap::new();
+        for (name, steps) in variables.names.iter().zip(&variables.writers) {
+            if !steps.is_empty() {
+                let mut steps = steps.clone();
+                steps.sort_unstable_by_key(|at| rank[*at as usize]);
+                writers.insert((*name).clone(), steps);
+            }
+        }
+        let check = check::Writers { plan: self.plan, families, settled: self.settled, most: self.most };
+        let pairs = check.pairs(&writers, found);
+        let asked: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();
+        check.tell(&pairs, &reach::reaches(&self.dag, order, &rank, &asked), found);
+        let weight = order::weights(&self.dag, order);
+        Topology { dag: self.dag, rank, weight, writers }
+    }
+
+    /// Adds an edge unless there is one; false when there are too many.
+    fn add(&mut self, from: u32, to: u32, edge: Edge) -> bool {
+        let fixed = self.settled[to as usize] && !self.settled[from as usize];
+        if from == to || fixed || self.seen[from as usize] == to + 1 {
+            return true;
+        }
+        self.seen[from as usize] = to + 1;
+        self.dag.add_edge(from.into(), to.into(), edge);
+        self.dag.edge_count() <= self.most
+    }
+
+    /// The edges that `after`, `instead_of` and fallbacks say; false when there are too many.
+    fn said(&mut self) -> bool {
+        let plan = self.plan;
+        for (at, step) in plan.steps.iter().enumerate() {
+            let at = at as u32;
+            let sources: Vec<_> = self.stand_ins.sources(at).collect();
+            let after: Vec<_> = step.after.iter().map(|after| self.index.get(&after.step).copied()).collect();
+            let mut fits = true;
+            for (k, from) in after.iter().enumerate() {
+                let Some(from) = *from else { continue };
+                let stands_in = sources.contains(&from);
+                fits &= self.add(from, at, Edge { after: Some(k as u32), stands_in });
+            }
+            for from in sources {
+                fits &= self.add(from, at, Edge { after: None, stands_in: true });
+            }
+            for (k, from) in after.iter().enumerate() {
+                let Some(from) = *from else { continue };
+                fits &= self.inherit(from, at, k as u32);
+            }
+            if !fits {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Who comes after a step also comes after all who stand in for it, unless it is one of them.
+    fn inherit(&mut self, from: u32, to: u32, k: u32) -> bool {
+        if self.stand_ins.of(from).next().is_none() {
+            return true;
+        }
+        let all = self.stand_ins.all_of(from, self.most + 1);
+        if all.contains(&to) {
+            return true;
+        }
+        all.into_iter().all(|stand_in| self.add(stand_in, to, Edge { after: Some(k), stands_in: false }))
+    }
+
+    /// The edges that follow from variables. Gives the pairs of reader and writer in which the reader comes before, or
+    /// `None` when there are too many.
+    fn follow(&mut self, variables: &Variables, families: &[u32], order: &[u32]) -> Option<Vec<(u32, u32)>> {
+        let ranks = order::ranks(order);
+        let (mut edges, mut asked) = (Vec::new(), Vec::new());
+        let mut looked = 0usize;
+        for to in 0..self.plan.steps.len() as u32 {
+            self.mark(to);
+            for variable in &variables.reads[to as usize] {
+                let writers = &variables.writers[*variable as usize];
+                looked = looked.saturating_add(writers.len());
+                if looked > self.most.saturating_mul(PAIRS_PER_EDGE) {
+                    return None;
+                }
+                let updates = writers.binary_search(&to).is_ok();
+                for from in writers.iter().copied().filter(|from| *from != to) {
+                    let alternative = updates && families[from as usize] == families[to as usize];
+                    let fixed = self.settled[to as usize] && !self.settled[from as usize];
+                    if alternative || fixed || self.seen[from as usize] == to + 1 {
+                        continue;
+                    }
+                    self.seen[from as usize] = to + 1;
+                    let list = if self.may_lead(to, from, &ranks) { &mut asked } else { &mut edges };
+                    list.push((to, from));
+                }
+            }
+            if edges.len() + asked.len() > self.most {
+                return None;
+            }
+        }
+        let before = reach::reaches(&self.dag, order, &ranks, &asked);
+        let mut later = Vec::new();
+        for (pair, before) in asked.into_iter().zip(before) {
+            if before { later.push(pair) } else { edges.push(pair) }
+        }
+        edges.sort_unstable();
+        for (to, from) in edges {
+            self.dag.add_edge(from.into(), to.into(), Edge::default());
+        }
+        (self.dag.edge_count() <= self.most).then_some(later)
+    }
+
+    /// Marks the edges that lead to a step as seen.
+    fn mark(&mut self, to: u32) {
+        for from in self.dag.neighbors_directed(to.into(), Incoming) {
+            self.seen[from.index()] = to + 1;
+        }
+    }
+
+    /// Whether there may be a way from one step to another by what is said; without a search.
+    fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
+        ranks[from as usize] < ranks[to as usize]
+            && self.dag.neighbors_directed(from.into(), Outgoing).next().is_some()
+            && self.dag.neighbors_directed(to.into(), Incoming).next().is_some()
+    }
+
+    fn too_many(&self, found: &mut Found) {
+        let most = self.most;
+        found.push(Fault::new(
+            FaultKind::Size,
+            format!(
+                "the steps depend on each other in more than {most} ways; let one step gather what many write \
+                 before many others read it"
+            ),
+        ));
+    }
+}
