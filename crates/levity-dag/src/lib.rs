@@ -9,6 +9,7 @@ mod known;
 mod notice;
 mod plan;
 mod step;
+mod view;
 
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
@@ -18,3 +19,4 @@ pub use known::{Known, Performer, PerformerKind};
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
 pub use plan::{Plan, Variable};
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
+pub use view::{Activity, Items, LogLine, Preparation, Stage, StepView, Totals, TreeOptions, View, one_line};

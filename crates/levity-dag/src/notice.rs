@@ -21,6 +21,11 @@ pub enum Notice {
         /// The effect.
         effect: EffectId,
     },
+    /// The files that were given have been looked at.
+    Profiled {
+        /// What is known about each, as it stands in the session's `file_manifest`.
+        files: Vec<Value>,
+    },
     /// The planner is asked for a plan, or for a change of it.
     Planning {
         /// The effect.
@@ -34,6 +39,11 @@ pub enum Notice {
     Rejected {
         /// What is wrong with it.
         faults: Vec<String>,
+    },
+    /// A person is asked whether the plan, or the change of it, may be carried out.
+    Approving {
+        /// The question.
+        effect: EffectId,
     },
     /// There is a plan, and it was checked.
     Planned {
@@ -80,6 +90,21 @@ pub enum Notice {
         /// Which element of a list it is for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         item: Option<u32>,
+    },
+    /// A step is run once for each element of a list.
+    FannedOut {
+        /// The step.
+        step: StepId,
+        /// How many elements there are.
+        items: u32,
+    },
+    /// A person is asked something on behalf of a step, by the run of the plan itself. What an agent asks is told by
+    /// the agent's run.
+    StepAsked {
+        /// The step.
+        step: StepId,
+        /// The question.
+        effect: EffectId,
     },
     /// One element of a list is done, or failed.
     ItemFinished {
