@@ -93,7 +93,7 @@ impl Graph {
         found.none()?;
         let settled: Vec<_> = plan.steps.iter().map(|step| settled(&step.id)).collect();
         let index = check::ids(&plan, &mut found);
-        check::parts(&plan, known, &settled, &mut found);
+        check::parts(&plan, known, &index, &settled, &mut found);
         let topology = Build::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
         found.none()?;
         let edges::Topology { dag, rank, weight, writers } = topology;
@@ -160,3 +160,6 @@ impl Graph {
         self.writers.get(variable).map_or(&[], Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ mod graph;
 mod known;
 mod notice;
 mod plan;
+mod reduce;
 mod step;
 mod view;
 

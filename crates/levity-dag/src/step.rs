@@ -381,6 +381,8 @@ fn most() -> usize {
 impl FanOut {
     /// 1,000 elements.
     pub const DEFAULT_MOST: usize = 1_000;
+    /// 100,000 elements; a plan that allows more is refused.
+    pub const MAX_MOST: usize = 100_000;
 
     /// Over the list in this variable.
     pub fn over(variable: impl Into<Arc<str>>) -> Self {
@@ -439,17 +441,17 @@ pub enum Reducer {
     /// A list of the values.
     #[default]
     List,
-    /// The elements of all lists in one list; what is no list is one element.
+    /// The elements of all lists in one list; what is no list is one element, and `null` is left out.
     Concat,
     /// One object with the keys of all; of two values for one key, the later. What is no object is left out.
     Merge,
-    /// The sum of the numbers.
+    /// The sum of the numbers, exact while all are whole. What is no number is left out.
     Sum,
-    /// The texts, with an empty line between them.
+    /// The texts, with an empty line between them; other values as JSON, and `null` is left out.
     Join,
-    /// The first.
+    /// The first that is not `null`.
     First,
-    /// The last; for branches of which one is taken.
+    /// The last that is not `null`; for branches of which one is taken.
     Last,
 }
 
@@ -491,6 +493,8 @@ impl From<RetryForm> for Retry {
 impl Retry {
     /// One second.
     pub const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
+    /// 100 attempts; a plan that asks for more is refused.
+    pub const MAX_ATTEMPTS: u32 = 100;
     /// The longest pause: five minutes.
     pub const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 

@@ -1,4 +1,7 @@
-use crate::fault::Found;
+use std::collections::HashSet;
+
+use super::near::{did_you_mean, short};
+use crate::fault::{Fault, FaultKind, Found};
 use crate::graph::Variables;
 use crate::plan::Plan;
 
@@ -6,12 +9,56 @@ use crate::plan::Plan;
 pub(crate) struct Reads<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) variables: &'a Variables<'a>,
+    pub(crate) families: &'a [u32],
     pub(crate) settled: &'a [bool],
 }
 
 impl Reads<'_> {
     /// `later` has the pairs of a reader and a writer that comes after it.
     pub(crate) fn check(&self, later: &[(u32, u32)], found: &mut Found) {
-        let _ = (self.plan, self.variables, self.settled, later, found);
+        let later: HashSet<_> = later.iter().copied().collect();
+        for (at, reads) in self.variables.reads.iter().enumerate() {
+            if self.settled[at] {
+                continue;
+            }
+            for variable in reads {
+                let name = self.variables.names[*variable as usize];
+                if !self.plan.given.contains_key(name) && !self.is_written(at as u32, *variable, &later) {
+                    found.push_with(|| self.fault(at as u32, *variable));
+                }
+            }
+        }
+    }
+
+    fn is_written(&self, reader: u32, variable: u32, later: &HashSet<(u32, u32)>) -> bool {
+        let writers = &self.variables.writers[variable as usize];
+        let updates = writers.binary_search(&reader).is_ok();
+        writers.iter().any(|writer| {
+            let alternative = updates && self.families[reader as usize] == self.families[*writer as usize];
+            *writer != reader && !alternative && !later.contains(&(reader, *writer))
+        })
+    }
+
+    fn fault(&self, reader: u32, variable: u32) -> Fault {
+        let id = &self.plan.steps[reader as usize].id;
+        let name = self.variables.names[variable as usize];
+        let writers = &self.variables.writers[variable as usize];
+        let why = match writers.iter().find(|writer| **writer != reader) {
+            Some(later) => {
+                let later = &self.plan.steps[*later as usize].id;
+                format!("which is written only later, by `{later}`; put that one before it")
+            }
+            None if writers.contains(&reader) => {
+                "which nobody else writes; give it a first value in `given`".into()
+            }
+            None => format!("which no step writes and nobody gave{}", self.near(name)),
+        };
+        Fault::at(FaultKind::Read, id, format!("step `{id}` reads `{}`, {why}", short(name)))
+    }
+
+    fn near(&self, name: &str) -> String {
+        let all = self.variables.names.iter().zip(&self.variables.writers);
+        let written = all.filter(|(_, writers)| !writers.is_empty()).map(|(name, _)| &***name);
+        did_you_mean(name, written.chain(self.plan.given.keys().map(AsRef::as_ref)))
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use petgraph::algo::kosaraju_scc;
 
@@ -103,7 +103,8 @@ fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
         if let Some(Edge { after: None, stands_in: true }) = edge {
             whys.push(format!("`{}` stands in for `{}`", target.id, source.id));
         } else if let Some(Edge { after: None, .. }) = edge {
-            let name = target.needs().find(|name| source.writes.contains(name));
+            let writes: HashSet<_> = source.writes.iter().collect();
+            let name = target.needs().find(|name| writes.contains(name));
             whys.extend(
                 name.map(|name| format!("`{}` reads `{name}`, which `{}` writes", target.id, source.id)),
             );

@@ -30,6 +30,7 @@ pub(super) struct Build<'a> {
     stand_ins: StandIns,
     dag: Dag,
     most: usize,
+    looked: usize,
     /// `seen[source] == target + 1` says that there is an edge from it to the target at hand.
     seen: Vec<u32>,
 }
@@ -45,7 +46,7 @@ impl<'a> Build<'a> {
         let mut dag = Dag::with_capacity(steps, steps * 2);
         (0..steps).for_each(|_| _ = dag.add_node(()));
         let stand_ins = StandIns::new(plan, index);
-        Self { plan, index, settled, stand_ins, dag, most, seen: vec![0; steps] }
+        Self { plan, index, settled, stand_ins, dag, most, looked: 0, seen: vec![0; steps] }
     }
 
     /// All edges and what follows from them. When something was found the graph is not whole.
@@ -65,7 +66,12 @@ impl<'a> Build<'a> {
             self.too_many(found);
             return Topology::default();
         };
-        let reads = check::Reads { plan: self.plan, variables: &variables, settled: self.settled };
+        let reads = check::Reads {
+            plan: self.plan,
+            variables: &variables,
+            families: &families,
+            settled: self.settled,
+        };
         reads.check(&later, found);
         let Some(order) = order::sorted(&self.dag, self.settled) else {
             cycle::tell(&self.dag, self.plan, found);
@@ -94,11 +100,13 @@ impl<'a> Build<'a> {
 
     /// Adds an edge unless there is one; false when there are too many.
     fn add(&mut self, from: u32, to: u32, edge: Edge) -> bool {
-        let fixed = self.settled[to as usize] && !self.settled[from as usize];
-        if from == to || fixed || self.seen[from as usize] == to + 1 {
+        if from == to || self.seen[from as usize] == to + 1 {
             return true;
         }
         self.seen[from as usize] = to + 1;
+        if self.settled[to as usize] && !self.settled[from as usize] {
+            return true;
+        }
         self.dag.add_edge(from.into(), to.into(), edge);
         self.dag.edge_count() <= self.most
     }
@@ -106,40 +114,60 @@ impl<'a> Build<'a> {
     /// The edges that `after`, `instead_of` and fallbacks say; false when there are too many.
     fn said(&mut self) -> bool {
         let plan = self.plan;
-        for (at, step) in plan.steps.iter().enumerate() {
+        plan.steps.iter().enumerate().all(|(at, step)| {
             let at = at as u32;
-            let sources: Vec<_> = self.stand_ins.sources(at).collect();
             let after: Vec<_> = step.after.iter().map(|after| self.index.get(&after.step).copied()).collect();
-            let mut fits = true;
-            for (k, from) in after.iter().enumerate() {
-                let Some(from) = *from else { continue };
-                let stands_in = sources.contains(&from);
-                fits &= self.add(from, at, Edge { after: Some(k as u32), stands_in });
-            }
-            for from in sources {
-                fits &= self.add(from, at, Edge { after: None, stands_in: true });
-            }
-            for (k, from) in after.iter().enumerate() {
-                let Some(from) = *from else { continue };
-                fits &= self.inherit(from, at, k as u32);
-            }
-            if !fits {
+            self.explicit(at, &after) && self.inherited(at, &after)
+        })
+    }
+
+    fn explicit(&mut self, at: u32, after: &[Option<u32>]) -> bool {
+        let sources: Vec<_> = self.stand_ins.sources(at).collect();
+        for (k, from) in after.iter().enumerate() {
+            let Some(from) = *from else { continue };
+            let stands_in = sources.binary_search(&from).is_ok();
+            if !self.add(from, at, Edge { after: Some(k as u32), stands_in }) {
                 return false;
+            }
+        }
+        sources.into_iter().all(|from| self.add(from, at, Edge { after: None, stands_in: true }))
+    }
+
+    /// Who comes after a step also comes after all who stand in for it, unless it is one of them.
+    fn inherited(&mut self, at: u32, after: &[Option<u32>]) -> bool {
+        if self.stand_ins.is_empty() {
+            return true;
+        }
+        let own = self.stand_ins.all_sources(at, self.most);
+        self.looked += own.len();
+        for (k, from) in after.iter().enumerate() {
+            let Some(from) = from.filter(|from| !own.contains(from)) else { continue };
+            let edge = Edge { after: Some(k as u32), stands_in: false };
+            let mut open = vec![from];
+            while let Some(of) = open.pop() {
+                let stand_ins: Vec<_> = self.stand_ins.of(of).collect();
+                self.looked += stand_ins.len();
+                // One that has an edge already is an `after` of its own, or was here before.
+                for stand_in in stand_ins.into_iter().filter(|stand_in| *stand_in != at) {
+                    if self.seen[stand_in as usize] == at + 1 {
+                        continue;
+                    }
+                    if !self.add(stand_in, at, edge) {
+                        return false;
+                    }
+                    open.push(stand_in);
+                }
+                if self.looked > self.most_looked() {
+                    return false;
+                }
             }
         }
         true
     }
 
-    /// Who comes after a step also comes after all who stand in for it, unless it is one of them.
-    fn inherit(&mut self, from: u32, to: u32, k: u32) -> bool {
-        if self.stand_ins.of(from).next().is_none() {
-            return true;
-        }
-        let all = self.stand_ins.all_of(from, self.most + 1);
-        if all.contains(&to) {
-            return true;
-        }
-        all.into_iter().all(|stand_in| self.add(stand_in, to, Edge { after: Some(k), stands_in: false }))
+    /// How many pairs of steps are looked at before it is enough.
+    fn most_looked(&self) -> usize {
+        self.most.saturating_mul(PAIRS_PER_EDGE)
     }
 
     /// The edges that follow from variables. Gives the pairs of reader and writer in which the reader comes before, or
@@ -147,13 +175,12 @@ impl<'a> Build<'a> {
     fn follow(&mut self, variables: &Variables, families: &[u32], order: &[u32]) -> Option<Vec<(u32, u32)>> {
         let ranks = order::ranks(order);
         let (mut edges, mut asked) = (Vec::new(), Vec::new());
-        let mut looked = 0usize;
         for to in 0..self.plan.steps.len() as u32 {
             self.mark(to);
             for variable in &variables.reads[to as usize] {
                 let writers = &variables.writers[*variable as usize];
-                looked = looked.saturating_add(writers.len());
-                if looked > self.most.saturating_mul(PAIRS_PER_EDGE) {
+                self.looked += writers.len();
+                if self.looked > self.most_looked() {
                     return None;
                 }
                 let updates = writers.binary_search(&to).is_ok();

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::plan::Plan;
 use crate::step::{OnFailure, Step, StepId};
@@ -46,16 +46,19 @@ impl StandIns {
         &self.of
     }
 
-    /// All who stand in for a step, and who stand in for them, and so on; at most `most`.
-    pub(super) fn all_of(&self, source: u32, most: usize) -> Vec<u32> {
-        let mut all: Vec<u32> = self.of(source).take(most).collect();
-        let mut seen: std::collections::HashSet<u32> = all.iter().copied().collect();
-        let mut next = 0;
-        while let Some(at) = all.get(next).copied() {
-            next += 1;
-            for stand_in in self.of(at) {
-                if stand_in != source && all.len() < most && seen.insert(stand_in) {
-                    all.push(stand_in);
+    /// Whether nobody stands in for anybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// All that a step stands in for, and what those stand in for, and so on; at most `most`.
+    pub(super) fn all_sources(&self, stand_in: u32, most: usize) -> HashSet<u32> {
+        let mut all = HashSet::new();
+        let mut open = vec![stand_in];
+        while let Some(at) = open.pop() {
+            for source in self.sources(at) {
+                if all.len() < most && all.insert(source) {
+                    open.push(source);
                 }
             }
         }

@@ -1,0 +1,213 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::near::{did_you_mean, short};
+use super::{MAX_NAME, name_flaw, values};
+use crate::fault::{Fault, FaultKind, Found};
+use crate::known::Known;
+use crate::plan::Plan;
+use crate::step::{FanOut, More, OnFailure, Retry, Step, StepId};
+
+/// The longest time limit of an attempt: 30 days.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// How many names are listed when none is near.
+const LISTED: usize = 12;
+
+/// One step for itself.
+pub(super) struct Check<'a> {
+    pub(super) step: &'a Arc<Step>,
+    pub(super) plan: &'a Plan,
+    pub(super) known: &'a Known,
+    pub(super) index: &'a HashMap<StepId, u32>,
+    pub(super) lists: &'a HashMap<&'a str, &'a Value>,
+}
+
+impl Check<'_> {
+    pub(super) fn all(&self, found: &mut Found) {
+        self.text(found);
+        self.performer(found);
+        self.references(found);
+        self.names(found);
+        if let Some(more) = &self.step.more {
+            self.more(more, found);
+        }
+    }
+
+    fn fault(&self, kind: FaultKind, flaw: impl FnOnce() -> String, found: &mut Found) {
+        found.push_with(|| {
+            let id = &self.step.id;
+            Fault::at(kind, id, format!("step `{}` {}", short(id.as_str()), flaw()))
+        });
+    }
+
+    fn text(&self, found: &mut Found) {
+        let (step, most) = (self.step, self.known.max_text);
+        let mut bytes =
+            step.id.as_str().len() + step.agent.len() + step.prompt.len() + step.description.len();
+        bytes += step.reads.iter().chain(&step.writes).map(|name| name.len()).sum::<usize>();
+        bytes += step.after.iter().map(|after| after.step.as_str().len()).sum::<usize>();
+        if let Some(more) = &step.more {
+            bytes += more.code.iter().map(String::len).sum::<usize>();
+            for (name, value) in &more.inputs {
+                match values::weigh(value, most) {
+                    Ok(more) => bytes = bytes.saturating_add(name.len() + more),
+                    Err(values::TooDeep) => {
+                        let deep = values::MAX_DEPTH;
+                        let flaw =
+                            || format!("has the input `{}`, nested deeper than {deep} levels", short(name));
+                        self.fault(FaultKind::Size, flaw, found);
+                    }
+                }
+            }
+        }
+        if bytes > most {
+            let flaw =
+                || format!("has {bytes} bytes of text, more than {most}; put it into a file or a variable");
+            self.fault(FaultKind::Size, flaw, found);
+        }
+    }
+
+    fn performer(&self, found: &mut Found) {
+        let (agent, code) = (&*self.step.agent, !self.step.variants().is_empty());
+        match (agent.is_empty(), code) {
+            (false, true) => {
+                let flaw = || "has both `agent` and `code`; leave one of them out".into();
+                self.fault(FaultKind::Agent, flaw, found);
+            }
+            (true, false) => {
+                let flaw = || "says nobody who does it; name one in `agent`".into();
+                self.fault(FaultKind::Agent, flaw, found);
+            }
+            (true, true) if !self.known.code => {
+                let flaw = || "is code, which nobody here runs; give it to an agent".into();
+                self.fault(FaultKind::Agent, flaw, found);
+            }
+            (false, false) if !self.known.performers.contains_key(agent) => {
+                self.fault(FaultKind::Agent, || self.unknown(agent), found);
+            }
+            _ => {}
+        }
+    }
+
+    fn unknown(&self, agent: &str) -> String {
+        let names = || self.known.performers.keys().map(AsRef::as_ref);
+        let mut way = did_you_mean(agent, names());
+        if way.is_empty() {
+            let listed: Vec<_> = names().take(LISTED).map(|name| format!("`{name}`")).collect();
+            let more = if names().count() > LISTED { ", .." } else { "" };
+            way = format!("; there are {}{more}", listed.join(", "));
+            if listed.is_empty() {
+                way = "; there is nobody yet".into();
+            }
+        }
+        format!("is for `{}`, whom nobody knows{way}", short(agent))
+    }
+
+    fn references(&self, found: &mut Found) {
+        let mut seen: HashMap<&StepId, &crate::step::After> = HashMap::with_capacity(self.step.after.len());
+        for after in &self.step.after {
+            self.reference("comes after", "`after`", &after.step, found);
+            if seen.insert(&after.step, after).is_some_and(|other| other.when != after.when) {
+                let flaw = || {
+                    format!(
+                        "comes after `{}` twice; put both conditions into one",
+                        short(after.step.as_str())
+                    )
+                };
+                self.fault(FaultKind::Reference, flaw, found);
+            }
+        }
+        if let OnFailure::Fallback(id) = &self.step.on_failure {
+            self.reference("falls back to", "`on_failure`", id, found);
+        }
+        if let Some(id) = self.step.stands_in_for() {
+            self.reference("stands in for", "`instead_of`", id, found);
+        }
+    }
+
+    fn reference(&self, what: &str, field: &str, id: &StepId, found: &mut Found) {
+        if *id == self.step.id {
+            let flaw = || format!("{what} itself; take that out of its {field}");
+            self.fault(FaultKind::Cycle, flaw, found);
+        } else if !self.index.contains_key(id) {
+            let flaw = || {
+                let ids = self.plan.steps.iter().map(|step| step.id.as_str());
+                let near = did_you_mean(id.as_str(), ids.filter(|id| *id != self.step.id.as_str()));
+                format!("{what} `{}`, which is no step{near}", short(id.as_str()))
+            };
+            self.fault(FaultKind::Reference, flaw, found);
+        }
+    }
+
+    fn names(&self, found: &mut Found) {
+        for (field, names) in [("reads", &self.step.reads), ("writes", &self.step.writes)] {
+            for flaw in names.iter().filter_map(|name| name_flaw(name)) {
+                self.fault(FaultKind::Variable, || format!("has a name in `{field}` that {flaw}"), found);
+            }
+        }
+    }
+
+    fn more(&self, more: &More, found: &mut Found) {
+        let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
+        let Retry { attempts, pause } = more.retry;
+        if attempts == 0 || attempts > Retry::MAX_ATTEMPTS {
+            absurd(format!("has {attempts} attempts; it takes 1 to {}", Retry::MAX_ATTEMPTS));
+        }
+        if pause > Retry::LONGEST_PAUSE {
+            absurd(format!("has a `pause` of more than {} seconds", Retry::LONGEST_PAUSE.as_secs()));
+        }
+        if more.timeout.is_some_and(|time| time.is_zero() || time > LONGEST) {
+            absurd(format!("has a `timeout` of nothing or of more than {} seconds", LONGEST.as_secs()));
+        }
+        let reads: HashSet<&str> = self.step.reads.iter().map(AsRef::as_ref).collect();
+        for name in more.inputs.keys().filter(|name| reads.contains(name.as_str())) {
+            absurd(format!("has `{}` in both `reads` and `inputs`; rename one", short(name)));
+        }
+        if let Some(map) = &more.map {
+            self.fan_out(map, found);
+        }
+    }
+
+    fn fan_out(&self, map: &FanOut, found: &mut Found) {
+        let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
+        if map.most == 0 || map.most > FanOut::MAX_MOST {
+            absurd(format!("has `most` {} in `map`; it takes 1 to {}", map.most, FanOut::MAX_MOST));
+        }
+        if let Some(quorum) = map.quorum.filter(|quorum| *quorum == 0 || *quorum > map.most) {
+            absurd(format!("needs {quorum} of at most {}; `quorum` takes 1 to `most`", map.most));
+        }
+        if name_flaw(&map.name).is_some() || name_flaw(&map.over).is_some() {
+            absurd(format!("needs names of 1 to {MAX_NAME} bytes in `over` and `as` of `map`"));
+        }
+        let inputs = self.step.more.as_ref().is_some_and(|more| more.inputs.contains_key(&*map.name));
+        if inputs || self.step.reads.contains(&map.name) {
+            absurd(format!(
+                "calls its element `{}`, as something else it gets; rename it by `as`",
+                short(&map.name)
+            ));
+        }
+        if let Some(given) = self.lists.get(&*map.over) {
+            self.given_list(map, given, found);
+        }
+    }
+
+    /// A list that is there from the start can be looked at.
+    fn given_list(&self, map: &FanOut, given: &Value, found: &mut Found) {
+        let over = short(&map.over);
+        let flaw = match given.as_array().map(Vec::len) {
+            None => format!("runs for each element of `{over}`, which is no list"),
+            Some(len) if len > map.most => {
+                format!("runs for each of {len} elements of `{over}`, more than {}; raise `most`", map.most)
+            }
+            Some(len) if map.quorum.is_some_and(|quorum| quorum > len) => {
+                format!("needs more elements of `{over}` than the {len} there are; lower `quorum`")
+            }
+            Some(_) => return,
+        };
+        self.fault(FaultKind::Variable, || flaw, found);
+    }
+}

@@ -1,0 +1,376 @@
+use std::time::Duration;
+
+use levity_core::{Limits, Money};
+use serde_json::json;
+
+use crate::step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step};
+use crate::{Condition, FaultKind, Faults, Graph, Known, Performer, PerformerKind, Plan, Variable};
+
+fn known() -> Known {
+    let mut frugal = Performer::new(PerformerKind::Agent, "thinks");
+    frugal.budget = Some(Budget::new().tokens(100));
+    Known::new()
+        .with("Retriever", Performer::new(PerformerKind::Agent, "finds"))
+        .with("Thinker", frugal)
+        .with("add", Performer::new(PerformerKind::Function, "adds"))
+}
+
+fn step(id: &str) -> Step {
+    Step::new(id, "Retriever")
+}
+
+fn plan(steps: impl IntoIterator<Item = Step>) -> Plan {
+    steps.into_iter().fold(Plan::new(), Plan::step)
+}
+
+fn when(text: &str) -> Condition {
+    Condition::parse(text).unwrap()
+}
+
+#[track_caller]
+fn fine(plan: Plan) {
+    Graph::check(plan, &known()).unwrap();
+}
+
+#[track_caller]
+fn faulty(plan: Plan, expected: &[(FaultKind, &str)]) {
+    faulty_with(plan, &known(), expected);
+}
+
+#[track_caller]
+fn faulty_with(plan: Plan, known: &Known, expected: &[(FaultKind, &str)]) {
+    let faults = Graph::check(plan, known).unwrap_err().faults;
+    let faults: Vec<_> = faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
+    assert_eq!(faults, expected);
+}
+
+#[test]
+fn sizes() {
+    let none = "the plan has no steps; `steps` must be a list of at least one";
+    faulty(plan([]), &[(FaultKind::Size, none)]);
+    let mut small = known();
+    small.max_steps = 2;
+    let many = "the plan has 3 steps, more than 2; fan a step out over a list instead";
+    faulty_with(plan(["a", "b", "c"].map(step)), &small, &[(FaultKind::Size, many)]);
+    let long = "step `a` has 10485770 bytes of text, more than 1048576; put it into a file or a variable";
+    faulty(plan([step("a").prompt("x".repeat(10 << 20))]), &[(FaultKind::Size, long)]);
+    let mut deep = json!(1);
+    for _ in 0..100 {
+        deep = json!([deep]);
+    }
+    faulty(
+        plan([step("a").input("x", deep.clone())]).given("y", deep),
+        &[
+            (FaultKind::Size, "step `a` has the input `x`, nested deeper than 64 levels"),
+            (
+                FaultKind::Variable,
+                "variable `y` is given a value that is nested deeper than 64 levels; flatten it",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn ids() {
+    faulty(
+        plan([step("a"), step(""), step("a"), step("ROOT"), step("x\ny"), step(&"i".repeat(300))]),
+        &[
+            (FaultKind::Id, "the id of step 2 is empty; give it a name"),
+            (FaultKind::Id, "steps 1 and 3 both have the id `a`; give each its own"),
+            (FaultKind::Id, "the id `ROOT` of step 4 means the question itself; take another"),
+            (FaultKind::Id, "the id of step 5 has a control character in it; take plain letters"),
+            (FaultKind::Id, "the id of step 6 has 300 bytes, more than 256; take a shorter one"),
+        ],
+    );
+}
+
+#[test]
+fn performers() {
+    let mut both = Step::code("both", ["1"]);
+    both.agent = "Thinker".into();
+    faulty(
+        plan([
+            Step::new("a", "RetrieverAgent"),
+            Step::new("b", "Painter"),
+            Step::new("c", ""),
+            both,
+            Step::code("d", ["1"]),
+        ]),
+        &[
+            (
+                FaultKind::Agent,
+                "step `a` is for `RetrieverAgent`, whom nobody knows; did you mean `Retriever`?",
+            ),
+            (
+                FaultKind::Agent,
+                "step `b` is for `Painter`, whom nobody knows; there are `Retriever`, `Thinker`, `add`",
+            ),
+            (FaultKind::Agent, "step `c` says nobody who does it; name one in `agent`"),
+            (FaultKind::Agent, "step `both` has both `agent` and `code`; leave one of them out"),
+            (FaultKind::Agent, "step `d` is code, which nobody here runs; give it to an agent"),
+        ],
+    );
+    let mut coding = known();
+    coding.code = true;
+    Graph::check(plan([Step::code("d", ["1"])]), &coding).unwrap();
+}
+
+#[test]
+fn references() {
+    faulty(
+        plan([
+            step("fetch"),
+            step("a").after("fetsh").after("a"),
+            step("b").on_failure(OnFailure::Fallback("nobody".into())),
+            step("c").instead_of("c"),
+            step("d").after("fetch").after_if("fetch", when("1")),
+        ]),
+        &[
+            (FaultKind::Reference, "step `a` comes after `fetsh`, which is no step; did you mean `fetch`?"),
+            (FaultKind::Cycle, "step `a` comes after itself; take that out of its `after`"),
+            (FaultKind::Reference, "step `b` falls back to `nobody`, which is no step"),
+            (FaultKind::Cycle, "step `c` stands in for itself; take that out of its `instead_of`"),
+            (FaultKind::Reference, "step `d` comes after `fetch` twice; put both conditions into one"),
+        ],
+    );
+}
+
+#[test]
+fn cycles_are_named_in_full() {
+    faulty(
+        plan([step("a").after("c"), step("b").after("a"), step("c").after("b"), step("d").after("a")]),
+        &[(
+            FaultKind::Cycle,
+            "steps lead back to themselves: `a -> b -> c -> a`; take one of these edges out",
+        )],
+    );
+    faulty(
+        plan([step("a").reads(["y"]).writes(["x"]), step("b").reads(["x"]).writes(["y"])]),
+        &[(
+            FaultKind::Cycle,
+            "steps lead back to themselves: `a -> b -> a` (`b` reads `x`, which `a` writes, `a` reads `y`, which `b` \
+             writes); take one of these edges out",
+        )],
+    );
+    faulty(
+        plan([step("a").instead_of("b"), step("b").instead_of("a")]),
+        &[(
+            FaultKind::Cycle,
+            "steps lead back to themselves: `a -> b -> a` (`b` stands in for `a`, `a` stands in for `b`); take one of \
+             these edges out",
+        )],
+    );
+    let long = (0..30).map(|n| step(&format!("s{n}")).after(format!("s{}", (n + 29) % 30)));
+    let faults = Graph::check(plan(long), &known()).unwrap_err();
+    assert!(faults.to_string().contains(
+        "`s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> s8 -> s9 -> s10 -> s11 -> (18 more) -> s0`"
+    ));
+}
+
+#[test]
+fn the_shortest_cycle_is_named() {
+    let ring = (0..9).map(|n| step(&format!("s{n}")).after(format!("s{}", (n + 8) % 9)));
+    let plan = plan(ring.chain([step("x").after("s5")]));
+    let mut plan = plan;
+    plan.steps[5] = step("s5").after("s4").after("x").into();
+    faulty(
+        plan,
+        &[(FaultKind::Cycle, "steps lead back to themselves: `s5 -> x -> s5`; take one of these edges out")],
+    );
+}
+
+#[test]
+fn reads() {
+    fine(plan([step("a").reads(["q"])]).given("q", 1));
+    fine(plan([step("a").reads(["x"]), step("b").writes(["x"])]));
+    faulty(
+        plan([
+            step("a").reads(["pagge"]).writes(["page"]),
+            step("b").when(when("verdict == 'pass'")),
+            step("c").map(FanOut::over("urls")),
+            step("d").after_if("c", when("score")),
+            step("e").reads(["count"]).writes(["count"]),
+            step("f").reads(["late"]),
+            step("g").writes(["late"]).after("f"),
+        ]),
+        &[
+            (
+                FaultKind::Read,
+                "step `a` reads `pagge`, which no step writes and nobody gave; did you mean `page`?",
+            ),
+            (FaultKind::Read, "step `b` reads `verdict`, which no step writes and nobody gave"),
+            (FaultKind::Read, "step `c` reads `urls`, which no step writes and nobody gave"),
+            (FaultKind::Read, "step `d` reads `score`, which no step writes and nobody gave"),
+            (
+                FaultKind::Read,
+                "step `e` reads `count`, which nobody else writes; give it a first value in `given`",
+            ),
+            (
+                FaultKind::Read,
+                "step `f` reads `late`, which is written only later, by `g`; put that one before it",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn writers_need_an_order_or_a_reducer() {
+    let two = || [step("a").writes(["x"]), step("b").writes(["x"])];
+    faulty(
+        plan(two()),
+        &[(
+            FaultKind::Write,
+            "steps `a` and `b` both write `x`, and nothing says which is later; put one after the other, rename one, or \
+             give `x` a reducer in `variables`, such as `last` for branches of which one runs",
+        )],
+    );
+    fine(plan(two()).variable("x", Variable::new().reducer(Reducer::Last)));
+    fine(plan([step("a").writes(["x"]), step("m").after("a"), step("b").writes(["x"]).after("m")]));
+    fine(plan([step("a").writes(["x"]), step("b").reads(["x"]).writes(["x"])]));
+    let fork = [step("r"), step("a").after("r").writes(["x"]), step("b").after("r").writes(["x"])];
+    assert_eq!(kinds(plan(fork)), [FaultKind::Write]);
+}
+
+#[test]
+fn two_updates_without_an_order_lead_in_a_circle() {
+    let update = |id| step(id).reads(["x"]).writes(["x"]);
+    assert_eq!(kinds(plan([step("a").writes(["x"]), update("b"), update("c")])), [FaultKind::Cycle]);
+    fine(plan([step("a").writes(["x"]), update("b"), update("c").after("b")]));
+}
+
+#[track_caller]
+fn kinds(plan: Plan) -> Vec<FaultKind> {
+    Graph::check(plan, &known()).unwrap_err().faults.iter().map(|fault| fault.kind).collect()
+}
+
+#[test]
+fn stand_ins_write_what_is_expected_of_the_one() {
+    let fallback = || step("a").writes(["x", "y"]).on_failure(OnFailure::Fallback("b".into()));
+    fine(plan([fallback(), step("b").writes(["y", "x", "z"]), step("c").reads(["x"])]));
+    faulty(
+        plan([fallback(), step("b").writes(["y"])]),
+        &[(FaultKind::Write, "step `b` stands in for `a` and does not write `x`; add it to its `writes`")],
+    );
+}
+
+#[test]
+fn stand_ins_of_one_step_are_alternatives() {
+    let alternatives = || {
+        plan([
+            step("a").writes(["x"]),
+            step("b").writes(["x"]).instead_of("a"),
+            step("c").writes(["x"]).instead_of("a"),
+        ])
+    };
+    fine(alternatives());
+    fine(alternatives().step(step("d").writes(["x"]).after("a")));
+    assert_eq!(kinds(alternatives().step(step("d").writes(["x"]).after("c"))), [FaultKind::Write]);
+    // A step that stands in for two does not make those two alternatives.
+    let shared = |id| step(id).writes(["x"]).on_failure(OnFailure::Fallback("s".into()));
+    assert_eq!(kinds(plan([shared("a"), shared("b"), step("s").writes(["x"])])), [FaultKind::Write]);
+}
+
+#[test]
+fn absurd_values() {
+    faulty(
+        plan([
+            step("a").retry(Retry::attempts(0)),
+            step("b").retry(Retry::attempts(u32::MAX).pause(Duration::MAX)),
+            step("c").timeout(Duration::ZERO),
+            step("d").map(FanOut::over("l").most(0)),
+            step("e").map(FanOut::over("l").most(3).quorum(4)),
+            step("f").map(FanOut::over("l").most(usize::MAX)),
+            step("g").map(FanOut::over("l").most(1)),
+            step("h").map(FanOut::over("l").quorum(3)),
+            step("i").map(FanOut::over("n")),
+            step("j").map(FanOut::over("l")).reads(["item"]),
+            step("k").reads(["n"]).input("n", 1),
+            step("m").writes([""]),
+        ])
+        .given("l", json!([1, 2]))
+        .given("n", 1)
+        .given("item", 1),
+        &[
+            (FaultKind::Size, "step `a` has 0 attempts; it takes 1 to 100"),
+            (FaultKind::Size, "step `b` has 4294967295 attempts; it takes 1 to 100"),
+            (FaultKind::Size, "step `b` has a `pause` of more than 300 seconds"),
+            (FaultKind::Size, "step `c` has a `timeout` of nothing or of more than 2592000 seconds"),
+            (FaultKind::Size, "step `d` has `most` 0 in `map`; it takes 1 to 100000"),
+            (FaultKind::Variable, "step `d` runs for each of 2 elements of `l`, more than 0; raise `most`"),
+            (FaultKind::Size, "step `e` needs 4 of at most 3; `quorum` takes 1 to `most`"),
+            (FaultKind::Variable, "step `e` needs more elements of `l` than the 2 there are; lower `quorum`"),
+            (FaultKind::Size, "step `f` has `most` 18446744073709551615 in `map`; it takes 1 to 100000"),
+            (FaultKind::Variable, "step `g` runs for each of 2 elements of `l`, more than 1; raise `most`"),
+            (FaultKind::Variable, "step `h` needs more elements of `l` than the 2 there are; lower `quorum`"),
+            (FaultKind::Variable, "step `i` runs for each element of `n`, which is no list"),
+            (
+                FaultKind::Size,
+                "step `j` calls its element `item`, as something else it gets; rename it by `as`",
+            ),
+            (FaultKind::Size, "step `k` has `n` in both `reads` and `inputs`; rename one"),
+            (FaultKind::Variable, "step `m` has a name in `writes` that is empty; give it a name"),
+        ],
+    );
+}
+
+#[test]
+fn schemas() {
+    let number = || Variable::new().schema(json!({"type": "integer"}));
+    fine(plan([step("a")]).variable("n", number()).given("n", 1));
+    faulty(
+        plan([step("a")])
+            .variable("n", number())
+            .given("n", "one")
+            .variable("m", Variable::new().schema(json!({"type": "nothing"}))),
+        &[
+            (
+                FaultKind::Variable,
+                "variable `m` has a schema that cannot be used: the schema is not valid: at `/type`: \"nothing\" is not valid under any of the schemas listed in the 'anyOf' keyword",
+            ),
+            (
+                FaultKind::Variable,
+                "variable `n` is given a value that does not fit its schema: \"one\" is not of type \"integer\"",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_worst_case_must_be_there() {
+    let thinks = |id: &str| Step::new(id, "Thinker");
+    let mut known = known();
+    known.limits = Limits::new().tokens(1_000).money(Money::from_dollars(1.0));
+    let ok = |plan: Plan| Graph::check(plan, &known).map(|_| ());
+    ok(plan((0..10).map(|n| thinks(&format!("s{n}"))))).unwrap();
+    ok(plan([thinks("a").map(FanOut::over("l"))]).given("l", json!([1, 2, 3, 4, 5]))).unwrap();
+    ok(plan([thinks("a").budget(Budget::new().tokens(1).model_calls(u64::MAX / 2))])).unwrap_err();
+    faulty_with(
+        plan([thinks("a").retry(Retry::attempts(11)), step("b")]),
+        &known,
+        &[(
+            FaultKind::Budget,
+            "at worst the steps use 1100 tokens, and there are 1000 tokens; `a` alone may use 1100 tokens: lower its \
+             `tokens`, its attempts or its `most`",
+        )],
+    );
+    let costly = step("a").budget(Budget::new().money(Money::from_dollars(0.6)).tokens(u64::MAX));
+    let faults =
+        Graph::check(plan([costly, thinks("b").map(FanOut::over("l"))]).given("l", json!([])), &known);
+    let faults: Vec<_> = faults.unwrap_err().faults.iter().map(|fault| fault.kind).collect();
+    assert_eq!(faults, [FaultKind::Budget]);
+}
+
+#[test]
+fn no_more_faults_are_told_than_one_reads() {
+    let faults: Faults =
+        Graph::check(plan((0..500).map(|n| Step::new(format!("s{n}"), "nobody"))), &known()).unwrap_err();
+    assert_eq!((faults.faults.len(), faults.more), (Faults::MOST, 450));
+    assert!(faults.to_string().ends_with("; and 450 more"));
+}
+
+#[test]
+fn joins_and_conditions_change_no_order() {
+    let both = step("c").join(Join::Any).after_if("a", when("x")).after("b");
+    assert_eq!(both.after[1], After::new("b"));
+    fine(plan([step("a").writes(["x"]), step("b"), both]));
+}

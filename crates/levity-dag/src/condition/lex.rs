@@ -1,0 +1,137 @@
+use super::Compare;
+
+/// What is wrong, and at which byte.
+pub(super) type Fault = (usize, String);
+
+/// A word of the language, where it begins, and what it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    Name(String),
+    Text(String),
+    Number(serde_json::Number),
+    Compare(Compare),
+    And,
+    Or,
+    Not,
+    True,
+    False,
+    Null,
+    /// One of `( ) [ ] , .`
+    Mark(char),
+}
+
+/// The words of a text, each with the byte where it begins.
+pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>, Fault> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let at = text.len() - rest.len();
+        let Some(first) = rest.chars().next() else { return Ok(words) };
+        let (word, len) = word(rest, first).map_err(|(off, what)| (at + off, what))?;
+        words.push((at, word));
+        rest = &rest[len..];
+    }
+}
+
+fn word(rest: &str, first: char) -> Result<(Word, usize), Fault> {
+    match first {
+        '(' | ')' | '[' | ']' | ',' | '.' => Ok((Word::Mark(first), 1)),
+        '"' | '\'' => quoted(rest, first),
+        '`' => match rest[1..].find('`') {
+            Some(end) => Ok((Word::Name(rest[1..=end].to_owned()), end + 2)),
+            None => Err((0, "a name in backticks has no end".into())),
+        },
+        '0'..='9' | '-' => number(rest),
+        _ if first.is_alphabetic() || first == '_' => Ok(named(rest)),
+        _ => sign(rest, first),
+    }
+}
+
+fn sign(rest: &str, first: char) -> Result<(Word, usize), Fault> {
+    let two = rest.get(..2).unwrap_or_default();
+    Ok(match (two, first) {
+        ("==", _) => (Word::Compare(Compare::Equal), 2),
+        ("!=", _) => (Word::Compare(Compare::Unequal), 2),
+        ("<=", _) => (Word::Compare(Compare::LessOrEqual), 2),
+        (">=", _) => (Word::Compare(Compare::GreaterOrEqual), 2),
+        ("&&", _) => (Word::And, 2),
+        ("||", _) => (Word::Or, 2),
+        (_, '<') => (Word::Compare(Compare::Less), 1),
+        (_, '>') => (Word::Compare(Compare::Greater), 1),
+        (_, '!') => (Word::Not, 1),
+        (_, '=') => return Err((0, "`=` compares nothing; write `==`".into())),
+        _ => return Err((0, format!("`{first}` means nothing"))),
+    })
+}
+
+fn named(rest: &str) -> (Word, usize) {
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let len = rest.find(|c| !inside(c)).unwrap_or(rest.len());
+    let name = rest[..len].trim_end_matches('-');
+    let word = match name {
+        "and" => Word::And,
+        "or" => Word::Or,
+        "not" => Word::Not,
+        "in" => Word::Compare(Compare::In),
+        "contains" => Word::Compare(Compare::Contains),
+        "true" | "True" => Word::True,
+        "false" | "False" => Word::False,
+        "null" | "None" => Word::Null,
+        _ => Word::Name(name.to_owned()),
+    };
+    (word, name.len())
+}
+
+fn number(rest: &str) -> Result<(Word, usize), Fault> {
+    let mut len = 0;
+    for (at, c) in rest.char_indices() {
+        let exponent = rest[..at].ends_with(['e', 'E']);
+        let goes_on = match c {
+            '0'..='9' => true,
+            '.' | 'e' | 'E' => at > 0,
+            '+' | '-' => at == 0 || exponent,
+            _ => false,
+        };
+        if !goes_on {
+            break;
+        }
+        len = at + 1;
+    }
+    match serde_json::from_str(&rest[..len]) {
+        Ok(number) => Ok((Word::Number(number), len)),
+        Err(_) => Err((0, "this is no number".into())),
+    }
+}
+
+fn quoted(rest: &str, quote: char) -> Result<(Word, usize), Fault> {
+    let mut text = String::new();
+    let mut chars = rest.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            _ if c == quote => return Ok((Word::Text(text), at + 1)),
+            '\\' => match chars.next().and_then(|(_, c)| escaped(c, &mut chars)) {
+                Some(c) => text.push(c),
+                None => return Err((at, "this is no escape".into())),
+            },
+            _ => text.push(c),
+        }
+    }
+    Err((0, "a text in quotes has no end".into()))
+}
+
+fn escaped(c: char, chars: &mut impl Iterator<Item = (usize, char)>) -> Option<char> {
+    match c {
+        '"' | '\'' | '\\' | '/' => Some(c),
+        'n' => Some('\n'),
+        't' => Some('\t'),
+        'r' => Some('\r'),
+        'b' => Some('\u{8}'),
+        'f' => Some('\u{c}'),
+        'u' => {
+            let code = (0..4).try_fold(0, |code, _| Some(code * 16 + chars.next()?.1.to_digit(16)?))?;
+            char::from_u32(code)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,213 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::lex::{self, Fault, Word};
+use super::{Compare, Compiled, Condition, Operand, Part, Test};
+
+pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
+    if text.len() > Condition::MAX_LEN {
+        let most = Condition::MAX_LEN;
+        return Err((text.len(), format!("the condition is longer than {most} bytes; it ends")));
+    }
+    let words = lex::words(text)?;
+    let mut parser = Parser { words, next: 0, end: text.len(), variables: Vec::new() };
+    let test = parser.or(Condition::MAX_DEPTH)?;
+    match parser.words.get(parser.next) {
+        None => Ok(Compiled { test, variables: parser.variables }),
+        Some((at, Word::Compare(_))) => {
+            Err((*at, "two values are compared at a time; put `and` between".into()))
+        }
+        Some((at, _)) => Err((*at, "`and` or `or` is missing".into())),
+    }
+}
+
+struct Parser {
+    words: Vec<(usize, Word)>,
+    next: usize,
+    end: usize,
+    variables: Vec<Arc<str>>,
+}
+
+impl Parser {
+    fn at(&self) -> usize {
+        self.words.get(self.next).map_or(self.end, |(at, _)| *at)
+    }
+
+    fn peek(&self) -> Option<&Word> {
+        self.words.get(self.next).map(|(_, word)| word)
+    }
+
+    /// Takes the next word if it is this one.
+    fn take(&mut self, word: &Word) -> bool {
+        let there = self.peek() == Some(word);
+        self.next += usize::from(there);
+        there
+    }
+
+    fn fail<T>(&self, what: impl Into<String>) -> Result<T, Fault> {
+        Err((self.at(), what.into()))
+    }
+
+    fn need(&mut self, mark: char) -> Result<(), Fault> {
+        if self.take(&Word::Mark(mark)) { Ok(()) } else { self.fail(format!("`{mark}` is missing")) }
+    }
+
+    fn deeper(&self, depth: usize) -> Result<usize, Fault> {
+        match depth.checked_sub(1) {
+            Some(depth) => Ok(depth),
+            None => self.fail("the condition is nested too deep"),
+        }
+    }
+
+    fn or(&mut self, depth: usize) -> Result<Test, Fault> {
+        let mut tests = vec![self.and(depth)?];
+        while self.take(&Word::Or) {
+            tests.push(self.and(depth)?);
+        }
+        Ok(one_or(tests, Test::Any))
+    }
+
+    fn and(&mut self, depth: usize) -> Result<Test, Fault> {
+        let mut tests = vec![self.not(depth)?];
+        while self.take(&Word::And) {
+            tests.push(self.not(depth)?);
+        }
+        Ok(one_or(tests, Test::All))
+    }
+
+    fn not(&mut self, depth: usize) -> Result<Test, Fault> {
+        let depth = self.deeper(depth)?;
+        if self.take(&Word::Not) {
+            return Ok(Test::Not(Box::new(self.not(depth)?)));
+        }
+        if self.take(&Word::Mark('(')) {
+            let test = self.or(depth)?;
+            self.need(')')?;
+            return Ok(test);
+        }
+        let left = self.operand(depth)?;
+        Ok(match self.compare()? {
+            Some(how) => Test::Compare(left, how, self.operand(depth)?),
+            None => Test::Truthy(left),
+        })
+    }
+
+    fn compare(&mut self) -> Result<Option<Compare>, Fault> {
+        if self.take(&Word::Not) {
+            return match self.take(&Word::Compare(Compare::In)) {
+                true => Ok(Some(Compare::NotIn)),
+                false => self.fail("`in` is missing"),
+            };
+        }
+        let Some(Word::Compare(how)) = self.peek() else { return Ok(None) };
+        let how = *how;
+        self.next += 1;
+        Ok(Some(how))
+    }
+
+    fn operand(&mut self, depth: usize) -> Result<Operand, Fault> {
+        let Some(Word::Name(name)) = self.peek() else {
+            return self.literal(depth).map(Operand::Literal);
+        };
+        let name: Arc<str> = name.as_str().into();
+        self.next += 1;
+        let parts = self.parts()?;
+        if !self.variables.contains(&name) {
+            self.variables.push(name.clone());
+        }
+        Ok(Operand::Path(name, parts))
+    }
+
+    fn parts(&mut self) -> Result<Vec<Part>, Fault> {
+        let mut parts = Vec::new();
+        loop {
+            if self.take(&Word::Mark('.')) {
+                parts.push(self.key()?);
+            } else if self.take(&Word::Mark('[')) {
+                parts.push(self.element()?);
+                self.need(']')?;
+            } else {
+                return Ok(parts);
+            }
+        }
+    }
+
+    /// The name behind a point; words of the language are names there.
+    fn key(&mut self) -> Result<Part, Fault> {
+        let name = match self.peek() {
+            Some(Word::Name(name)) => name.as_str(),
+            Some(Word::And) => "and",
+            Some(Word::Or) => "or",
+            Some(Word::Not) => "not",
+            Some(Word::Compare(Compare::In)) => "in",
+            Some(Word::Compare(Compare::Contains)) => "contains",
+            Some(Word::True) => "true",
+            Some(Word::False) => "false",
+            Some(Word::Null) => "null",
+            _ => return self.fail("a name is missing"),
+        };
+        let key = Part::Key(name.to_owned());
+        self.next += 1;
+        Ok(key)
+    }
+
+    fn element(&mut self) -> Result<Part, Fault> {
+        let part = match self.peek() {
+            Some(Word::Text(key)) => Some(Part::Key(key.clone())),
+            Some(Word::Number(at)) => at.as_i64().map(Part::At),
+            _ => None,
+        };
+        match part {
+            Some(part) => {
+                self.next += 1;
+                Ok(part)
+            }
+            None => self.fail("a whole number or a text in quotes is missing"),
+        }
+    }
+
+    fn literal(&mut self, depth: usize) -> Result<Value, Fault> {
+        let value = match self.peek() {
+            Some(Word::Mark('[')) => {
+                self.next += 1;
+                return self.list(depth);
+            }
+            Some(Word::Text(text)) => Value::String(text.clone()),
+            Some(Word::Number(number)) => Value::Number(number.clone()),
+            Some(Word::True) => Value::Bool(true),
+            Some(Word::False) => Value::Bool(false),
+            Some(Word::Null) => Value::Null,
+            _ => return self.fail("a value is missing"),
+        };
+        self.next += 1;
+        Ok(value)
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Value, Fault> {
+        let depth = self.deeper(depth)?;
+        let mut list = Vec::new();
+        while !self.take(&Word::Mark(']')) {
+            if let Some(Word::Name(name)) = self.peek() {
+                return self
+                    .fail(format!("a list has no paths in it; put `{name}` in quotes if it is a text"));
+            }
+            list.push(self.literal(depth)?);
+            if !self.take(&Word::Mark(',')) {
+                self.need(']')?;
+                break;
+            }
+        }
+        Ok(Value::Array(list))
+    }
+}
+
+fn one_or(mut tests: Vec<Test>, many: impl Fn(Vec<Test>) -> Test) -> Test {
+    match tests.pop() {
+        Some(test) if tests.is_empty() => test,
+        last => {
+            tests.extend(last);
+            many(tests)
+        }
+    }
+}
