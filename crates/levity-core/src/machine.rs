@@ -134,6 +134,11 @@ impl Step {
         self.quiet = quiet;
     }
 
+    /// Whether somebody is there to listen; if not, there is no need to make events at all.
+    pub fn is_watched(&self) -> bool {
+        !self.quiet
+    }
+
     /// Wants an effect.
     pub fn want(&mut self, id: EffectId, effect: Effect) {
         self.effects.push((id, effect));
@@ -240,6 +245,9 @@ pub enum Failure {
     /// What was said could not be saved in its conversation. The answer, if there is one, is there.
     #[error("the conversation could not be saved")]
     Memory(#[source] MemoryError),
+    /// Some of the steps that were to be done are not.
+    #[error("the goal was not reached: {0}")]
+    Unreached(String),
     /// The parts do not fit together.
     #[error("the run cannot go on: {0}")]
     Internal(String),

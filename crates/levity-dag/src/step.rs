@@ -570,12 +570,18 @@ impl Budget {
         self
     }
 
-    /// These limits with what this budget says on top.
-    pub fn over(&self, mut limits: Limits) -> Limits {
-        limits.tokens = self.tokens.or(limits.tokens);
-        limits.money = self.money.or(limits.money);
-        limits.model_calls = self.model_calls.or(limits.model_calls);
-        limits.tool_calls = self.tool_calls.or(limits.tool_calls);
+    /// These limits, and no more of anything than this budget allows.
+    pub fn within(&self, mut limits: Limits) -> Limits {
+        fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            }
+        }
+        limits.tokens = least(self.tokens, limits.tokens);
+        limits.money = least(self.money, limits.money);
+        limits.model_calls = least(self.model_calls, limits.model_calls);
+        limits.tool_calls = least(self.tool_calls, limits.tool_calls);
         limits
     }
 }

@@ -167,8 +167,12 @@ impl Agent {
         &self.inner.runtime
     }
 
-    /// A run of this agent below another; what its context sources said at first is in what was saved.
-    pub(crate) async fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
+    /// A run of this agent below another, for an executor of your own: a new one, or one from the state that its machine
+    /// saved before its first input. What its context sources said at first is in what was saved.
+    ///
+    /// # Errors
+    /// When a context source fails, or the state is not one of an agent.
+    pub async fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
             None => {

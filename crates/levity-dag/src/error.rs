@@ -1,0 +1,139 @@
+use std::sync::Arc;
+
+use levity_core::{Limit, RunId, Waiting};
+
+use crate::fault::Faults;
+use crate::finished::Finished;
+
+/// What the methods of a team return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a team could not be made, or a goal was not reached.
+///
+/// [`partial`](Self::partial) has what a run had reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting makes no sense.
+    #[error("`{setting}` {problem}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// The tools do not fit together.
+    #[error(transparent)]
+    Tools(#[from] levity_tools::Error),
+    /// An agent could not be made.
+    #[error("the agent `{name}` could not be made")]
+    Agent {
+        /// Its name.
+        name: Arc<str>,
+        /// Why.
+        #[source]
+        source: levity_loop::Error,
+    },
+    /// The plan cannot be carried out; nothing was begun.
+    #[error("the plan cannot be carried out: {0}")]
+    Plan(Faults),
+    /// Some of what was to be done is not.
+    #[error("the goal was not reached: {why}")]
+    Unreached {
+        /// What is missing, and why.
+        why: String,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// A limit was passed before everything was done.
+    #[error("the limit on {limit} was reached before everything was done; raise it, or ask for less")]
+    Limit {
+        /// Which.
+        limit: Limit,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// The run was cancelled.
+    #[error("the run was cancelled: {reason}")]
+    Cancelled {
+        /// Why.
+        reason: String,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// All that the run does is wait, and it was left in its journal.
+    #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
+    Parked {
+        /// The run.
+        run: RunId,
+        /// What it waits for; empty when only runs below it wait.
+        waiting: Vec<Waiting>,
+    },
+    /// The run could not be driven on.
+    #[error("the run could not be driven on")]
+    Runtime {
+        /// Why.
+        #[source]
+        source: levity_runtime::Error,
+        /// What was reached, where that is known.
+        partial: Option<Box<Finished>>,
+    },
+    /// A command did not reach its run.
+    #[error(transparent)]
+    Control(#[from] levity_runtime::ControlError),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The team was put together wrongly.
+    Config,
+    /// The plan cannot be carried out.
+    Plan,
+    /// Some steps failed.
+    Unreached,
+    /// A limit was passed.
+    Limit,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It waits.
+    Parked,
+    /// The run could not be driven on.
+    Runtime,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Setting { .. } | Self::Tools(_) | Self::Agent { .. } => ErrorKind::Config,
+            Self::Plan(_) => ErrorKind::Plan,
+            Self::Unreached { .. } => ErrorKind::Unreached,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Cancelled { .. } => ErrorKind::Cancelled,
+            Self::Parked { .. } => ErrorKind::Parked,
+            Self::Runtime { .. } | Self::Control(_) => ErrorKind::Runtime,
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Runtime { source, .. } => source.is_retryable(),
+            Self::Unreached { .. } | Self::Parked { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// What a run had reached, where it had begun.
+    pub fn partial(&self) -> Option<&Finished> {
+        match self {
+            Self::Unreached { partial, .. }
+            | Self::Limit { partial, .. }
+            | Self::Cancelled { partial, .. } => Some(partial),
+            Self::Runtime { partial, .. } => partial.as_deref(),
+            _ => None,
+        }
+    }
+}

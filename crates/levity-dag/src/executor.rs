@@ -1,0 +1,207 @@
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, FutureExt, select};
+use levity_core::{
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, Outcome,
+    Permit, Prepared, Program, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
+};
+use levity_loop::Agent;
+use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
+
+use crate::function::{Function, StepInput};
+use crate::machine::{PLAN, TIMEOUT};
+use crate::planner::{Brief, Planner};
+use crate::step::Budget;
+
+/// Performs the effects of a plan: its agents, functions, tools and code.
+pub(crate) struct TeamExecutor {
+    pub(crate) agents: BTreeMap<Arc<str>, Agent>,
+    pub(crate) functions: HashMap<String, Function>,
+    pub(crate) tools: Dispatcher,
+    pub(crate) code: Option<Arc<dyn Program>>,
+    pub(crate) planner: Option<Arc<dyn Planner>>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) world: Arc<dyn World>,
+    /// Itself, for code, whose calls of tools it makes.
+    pub(crate) me: Weak<Self>,
+}
+
+impl TeamExecutor {
+    async fn tool(&self, mut run: ToolRun, cx: EffectCx) -> Outcome {
+        let time = take_timeout(&mut run.call.args);
+        if let Some(function) = self.functions.get(&run.call.name) {
+            return self.function(function, run.call, time, cx).await;
+        }
+        if run.call.name == PLAN && self.planner.is_some() {
+            return Box::pin(self.plan(&run.call)).await;
+        }
+        Box::pin(self.dispatch(run, time, cx)).await
+    }
+
+    async fn function(
+        &self,
+        function: &Function,
+        mut call: ToolCall,
+        time: Option<Duration>,
+        cx: EffectCx,
+    ) -> Outcome {
+        let values = match call.args.take() {
+            Value::Object(values) => values,
+            _ => Map::new(),
+        };
+        let input = StepInput::new(values, cx.key(), cx.again);
+        // Making the future is the program's code already.
+        let work = AssertUnwindSafe(async { function.call(input).await }).catch_unwind();
+        let done = match time {
+            None => work.await,
+            Some(time) => match select(pin!(work), pin!(self.world.sleep(time))).await {
+                Either::Left((done, _)) => done,
+                Either::Right(_) => Ok(Err(too_long(time))),
+            },
+        };
+        let done =
+            done.unwrap_or_else(|_| Err(ToolError::failed("the function panicked: a fault in its code")));
+        Outcome::Tool(ToolResult::new(&call, done.map(ToolOutput::value)))
+    }
+
+    async fn plan(&self, call: &ToolCall) -> Outcome {
+        let made = match (&self.planner, Brief::deserialize(&call.args)) {
+            (Some(planner), Ok(brief)) => {
+                let plan = AssertUnwindSafe(planner.plan(&brief)).catch_unwind().await;
+                plan.unwrap_or_else(|_| Err(ToolError::failed("the planner panicked: a fault in its code")))
+            }
+            _ => Err(ToolError::failed("the brief cannot be read")),
+        };
+        Outcome::Tool(ToolResult::new(call, made.map(ToolOutput::value)))
+    }
+
+    async fn dispatch(&self, run: ToolRun, time: Option<Duration>, cx: EffectCx) -> Outcome {
+        let key = cx.key();
+        let call_cx = CallCx::new(cx.run, key).with_again(cx.again);
+        let work = self.tools.dispatch(&run.call, run.approved, call_cx);
+        let done = match time {
+            None => work.await,
+            Some(time) => match select(pin!(work), pin!(self.world.sleep(time))).await {
+                Either::Left((done, _)) => done,
+                Either::Right(_) => return Outcome::Tool(ToolResult::new(&run.call, Err(too_long(time)))),
+            },
+        };
+        match done {
+            Dispatched::Done(result) => Outcome::Tool(result),
+            Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
+            Dispatched::Unknown { .. } => Outcome::Unknown,
+        }
+    }
+
+    async fn ask(&self, ask: &Ask) -> Outcome {
+        Outcome::Decision(match &self.approver {
+            None => Decision::deny("nobody is there to ask"),
+            Some(approver) => {
+                let decided = AssertUnwindSafe(approver.decide(ask)).catch_unwind().await;
+                decided.unwrap_or_else(|_| Decision::deny("the approver panicked"))
+            }
+        })
+    }
+
+    fn prepare_tool(&self, run: &ToolRun) -> Prepared {
+        if let Some(function) = self.functions.get(&run.call.name) {
+            return Prepared::new(function.class);
+        }
+        if run.call.name == PLAN && self.planner.is_some() {
+            return Prepared::new(EffectClass::ReadOnly);
+        }
+        let permit = match self.tools.verdict(&run.call) {
+            Verdict::Allow => Permit::Allow,
+            Verdict::Ask { reason } => Permit::Ask { reason },
+            Verdict::Deny { reason } => Permit::Deny { reason },
+        };
+        // The plan says what comes after what, so no call need run alone.
+        Prepared::new(self.tools.class(&run.call.name)).permit(permit)
+    }
+
+    async fn agent(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let Some(agent) = self.agents.get(&child.agent) else {
+            let message = format!("there is no agent `{}`", child.agent);
+            return Err(ToolError::new(ToolErrorKind::NotFound, message));
+        };
+        let task = child.input.get("task").and_then(Value::as_str).unwrap_or_default();
+        let mut made = agent.child(task, saved).await?;
+        if let Some(budget) = child.input.get("budget").and_then(|budget| Budget::deserialize(budget).ok()) {
+            made.limits = budget.within(made.limits);
+        }
+        if let Some(time) = child.input.get("timeout").and_then(Value::as_f64) {
+            let time = Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX);
+            made.limits.wall_time = Some(made.limits.wall_time.map_or(time, |own| own.min(time)));
+        }
+        Ok(made)
+    }
+}
+
+fn take_timeout(args: &mut Value) -> Option<Duration> {
+    let seconds = args.as_object_mut()?.remove(TIMEOUT)?.as_f64()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn too_long(time: Duration) -> ToolError {
+    ToolError::new(ToolErrorKind::Timeout, format!("it took longer than {time:?}"))
+}
+
+#[async_trait]
+impl Executor for TeamExecutor {
+    fn prepare(&self, effect: &Effect) -> Prepared {
+        match effect {
+            Effect::Tool(run) => self.prepare_tool(run),
+            _ => Prepared::new(EffectClass::ReadOnly),
+        }
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        match effect {
+            Effect::Tool(run) => self.tool(run, cx).await,
+            Effect::Ask(ask) => self.ask(&ask).await,
+            _ => Outcome::Unknown,
+        }
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        match &self.code {
+            Some(code) if code.spec().name == *child.agent => {
+                let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the team is gone"))?;
+                code.child(&child.input, saved, caller).await
+            }
+            _ => self.agent(child, saved).await,
+        }
+    }
+
+    fn setup(&self) -> Vec<(String, Digest)> {
+        let mut setup: Vec<(String, Digest)> = Vec::new();
+        for (name, agent) in &self.agents {
+            let parts = agent.executor().setup().into_iter();
+            setup.extend(parts.map(|(part, digest)| (format!("agent `{name}`: {part}"), digest)));
+        }
+        let mut functions: Vec<&String> = self.functions.keys().collect();
+        functions.sort_unstable();
+        setup.extend(functions.into_iter().map(|name| (format!("function `{name}`"), Digest::EMPTY)));
+        let tools = self.tools.registry().specs();
+        setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
+        setup
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        self.approver.is_some()
+    }
+}
+
+impl fmt::Debug for TeamExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamExecutor").field("agents", &self.agents.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,351 @@
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{
+    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Machine, MachineKind, Outcome, RunId, Stats,
+    Status, Step as Wants, Usage,
+};
+use levity_tools::Schema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::diff::Diff;
+use crate::graph::Graph;
+use crate::known::Known;
+use crate::notice::Notice;
+use crate::plan::Plan;
+use crate::schedule::{Scheduler, Skip, Skipped};
+use crate::seed::Seed;
+use crate::step::StepId;
+
+mod end;
+mod fan;
+mod perform;
+mod plan;
+mod rescue;
+mod rounds;
+
+pub(crate) use perform::TIMEOUT;
+use perform::Work;
+use rounds::Rejection;
+
+const KIND: &str = "graph";
+const VERSION: u32 = 1;
+
+/// Carries a plan out: has it made, checks it, begins each step as soon as its inputs are ready, and has it changed
+/// when steps fail.
+///
+/// It is made by a [`Team`](crate::Team), which has the agents and functions that do the steps.
+pub struct GraphMachine {
+    rules: Arc<Rules>,
+    start: Arc<Start>,
+    run: RunId,
+    next: u64,
+    steps: Option<Scheduler>,
+    schemas: BTreeMap<Arc<str>, Schema>,
+    works: HashMap<u32, Work>,
+    doing: HashMap<EffectId, Doing>,
+    /// Steps whose pause is over, and that wait for their turn.
+    again: VecDeque<Place>,
+    /// How many effects of steps are under way.
+    running: usize,
+    planning: Option<Planning>,
+    replans: u32,
+    /// What was found out about the files.
+    profiles: Option<Value>,
+    said: Vec<String>,
+    /// What judges have sent back, by their steps.
+    rejections: BTreeMap<StepId, Rejection>,
+    /// A limit is near: nothing new begins.
+    closing: Option<Limit>,
+    usage: Usage,
+    stats: Stats,
+    ending: Option<Ending>,
+}
+
+/// What a machine goes by that is not its own to keep.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) known: Known,
+    pub(crate) planner: Option<PlannedBy>,
+    /// The agent that looks at files first.
+    pub(crate) profiler: Option<Arc<str>>,
+    /// The program that runs code.
+    pub(crate) code: Option<Arc<str>>,
+}
+
+/// Who makes plans.
+#[derive(Clone, Debug)]
+pub(crate) enum PlannedBy {
+    /// An agent of this name.
+    Agent(Arc<str>),
+    /// The program's own planner.
+    Program,
+}
+
+/// The name under which the program's own planner is called.
+pub(crate) const PLAN: &str = "plan";
+/// The name under which a person is asked about a plan.
+pub(crate) const CARRY_OUT: &str = "carry_out_plan";
+
+/// All that a run began with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) goal: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) given: BTreeMap<Arc<str>, Value>,
+    /// What is known of the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<Value>,
+    /// The plan, when there is one already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<Arc<Plan>>,
+    /// Steps that are done already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<Seed>,
+    pub(crate) settings: Settings,
+}
+
+/// How a run is to go.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) parallel: usize,
+    pub(crate) replans: u32,
+    /// How often the planner is asked for the same thing.
+    pub(crate) drafts: u32,
+    /// How many turns an attempt at a step may take, all rounds together.
+    pub(crate) turns: u64,
+    /// Whether a person is asked about plans and changes.
+    pub(crate) approve: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { parallel: 16, replans: 3, drafts: 3, turns: 15, approve: false }
+    }
+}
+
+/// A step, or one element of the list that it is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) at: u32,
+    pub(crate) item: Option<u32>,
+}
+
+/// What an effect is for.
+#[derive(Debug)]
+enum Doing {
+    Profile,
+    Plan,
+    Approve,
+    /// The step itself.
+    Perform(Place),
+    /// Code that the step's agent wrote, and what it gave with it.
+    Code(Place, Value),
+    /// A person is asked whether a tool may be called.
+    Permit(Place),
+    /// The pause before the next attempt.
+    Pause(Place),
+}
+
+/// A plan or a change that is being made.
+#[derive(Debug, Default)]
+struct Planning {
+    /// Which replan, from 1; 0 for the plan itself.
+    replan: u32,
+    again: u32,
+    /// The failed steps that it is for.
+    failed: Vec<StepId>,
+    complaints: Vec<String>,
+    previous: Option<String>,
+    /// What a person is asked about.
+    draft: Option<Draft>,
+}
+
+/// A plan that was checked.
+#[derive(Debug)]
+struct Draft {
+    diff: Option<Diff>,
+    graph: Graph,
+}
+
+impl GraphMachine {
+    pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
+        Self {
+            rules,
+            start: Arc::new(start),
+            run: RunId::new(""),
+            next: 0,
+            steps: None,
+            schemas: BTreeMap::new(),
+            works: HashMap::new(),
+            doing: HashMap::new(),
+            again: VecDeque::new(),
+            running: 0,
+            planning: None,
+            replans: 0,
+            profiles: None,
+            said: Vec::new(),
+            rejections: BTreeMap::new(),
+            closing: None,
+            usage: Usage::default(),
+            stats: Stats::default(),
+            ending: None,
+        }
+    }
+
+    pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
+        if *kind == MachineKind::new(KIND, VERSION) {
+            return Ok(());
+        }
+        Err(format!("it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"))
+    }
+
+    pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
+        let start =
+            Start::deserialize(state).map_err(|error| format!("its state cannot be read: {error}"))?;
+        Ok(Self::new(rules, start))
+    }
+
+    fn want(&mut self, effect: Effect, doing: Doing, wants: &mut Wants) -> EffectId {
+        let id = EffectId::new(self.next);
+        self.next += 1;
+        self.doing.insert(id, doing);
+        wants.want(id, effect);
+        id
+    }
+
+    fn tell(wants: &mut Wants, notice: impl FnOnce() -> Notice) {
+        if wants.is_watched() {
+            wants.tell(notice().into_event());
+        }
+    }
+
+    fn add_up(&mut self, usage: Usage, stats: &Stats) {
+        self.usage += usage;
+        self.stats.turns += stats.turns;
+        self.stats.model_calls += stats.model_calls;
+        self.stats.tool_calls += stats.tool_calls;
+        self.stats.failed_calls += stats.failed_calls;
+        self.stats.reasoning_steps += stats.reasoning_steps;
+    }
+
+    /// The id of a step.
+    fn id(&self, at: u32) -> StepId {
+        let step = self.steps.as_ref().and_then(|steps| steps.step(at));
+        step.map_or_else(|| StepId::new(""), |step| step.id.clone())
+    }
+
+    fn tell_skipped(&self, skipped: &[Skipped], wants: &mut Wants) {
+        for one in skipped {
+            Self::tell(wants, || Notice::StepSkipped { step: self.id(one.at), why: self.why(one) });
+        }
+    }
+
+    fn why(&self, skipped: &Skipped) -> String {
+        let by = skipped.by.map(|by| self.id(by));
+        match (skipped.why, by) {
+            (Skip::NotNeeded, Some(by)) => format!("`{by}` did not fail"),
+            (Skip::Failure | Skip::Tolerated, Some(by)) => format!("`{by}` was not done"),
+            (Skip::Condition, Some(by)) => format!("the way from `{by}` was not taken"),
+            _ => "its condition does not hold".to_owned(),
+        }
+    }
+
+    /// Begins what may begin, and ends when there is nothing left to do.
+    fn pump(&mut self, wants: &mut Wants) {
+        while self.ending.is_none() && self.closing.is_none() && self.running < self.start.settings.parallel {
+            if let Some(place) = self.again.pop_front() {
+                self.perform(place, wants);
+                continue;
+            }
+            match self.steps.as_mut().and_then(Scheduler::pop) {
+                Some(at) => self.begin_step(at, wants),
+                None => break,
+            }
+        }
+        self.end_if_done();
+    }
+
+    fn end_if_done(&mut self) {
+        let Some(steps) = self.steps.as_ref().filter(|_| self.ending.is_none()) else { return };
+        let waits = self.running > 0 || self.planning.is_some();
+        let more = self.closing.is_none() && !(steps.is_done() && self.doing.is_empty());
+        if !waits && !more {
+            self.conclude();
+        }
+    }
+
+    fn finished(&mut self, doing: Doing, outcome: Outcome, wants: &mut Wants) {
+        match doing {
+            Doing::Profile => self.profiled(outcome, wants),
+            Doing::Plan => self.planned(outcome, wants),
+            Doing::Approve => self.approved(outcome, wants),
+            Doing::Perform(place) => self.performed(place, outcome, wants),
+            Doing::Code(place, output) => self.ran_code(place, output, outcome, wants),
+            Doing::Permit(place) => self.permitted(place, outcome, wants),
+            Doing::Pause(place) => self.again.push_back(place),
+        }
+        self.pump(wants);
+    }
+}
+
+impl Machine for GraphMachine {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new(KIND, VERSION)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(&*self.start).unwrap_or_default()
+    }
+
+    fn apply(&mut self, input: Input, wants: &mut Wants) {
+        if self.ending.is_some() {
+            return;
+        }
+        match input {
+            Input::Begin { run, wrap } => {
+                self.run = run;
+                self.closing = wrap;
+                if wants.is_watched() {
+                    wants.tell(EventKind::Goal { text: self.start.goal.clone() });
+                }
+                self.begin(wants);
+                self.pump(wants);
+            }
+            Input::Finished { effect, outcome } => {
+                if let Some(doing) = self.doing.remove(&effect) {
+                    self.finished(doing, outcome, wants);
+                }
+            }
+            Input::Say(message) => self.said.push(message.text().into_owned()),
+            Input::Wrap(limit) => {
+                self.closing = Some(limit);
+                self.end_if_done();
+            }
+            Input::Stop(limit) => self.stop(Status::Partial(limit)),
+            Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+impl fmt::Debug for GraphMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphMachine")
+            .field("run", &self.run)
+            .field("running", &self.running)
+            .field("ending", &self.ending.as_ref().map(|ending| &ending.status))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The run failed as a whole.
+fn unreached(why: impl Into<String>) -> Status {
+    Status::Failed(Failure::Unreached(why.into()))
+}

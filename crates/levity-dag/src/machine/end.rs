@@ -1,0 +1,126 @@
+//! How a run ends.
+
+use std::sync::Arc;
+
+use levity_core::{Ending, Status};
+use serde_json::{Map, Value};
+
+use super::{GraphMachine, unreached};
+use crate::notice::{StepSpent, StepStatus};
+use crate::plan::Plan;
+use crate::schedule::{Scheduler, Skip};
+use crate::step::{OnFailure, StepId};
+use crate::task::{clipped, head};
+
+/// How many steps that were not done are named.
+const MOST_NAMED: usize = 20;
+
+impl GraphMachine {
+    /// Ends now, with what there is.
+    pub(super) fn stop(&mut self, status: Status) {
+        self.ending = Some(self.so_far(status));
+        self.doing.clear();
+    }
+
+    /// What there is by now, as an ending.
+    pub(crate) fn so_far(&self, status: Status) -> Ending {
+        let mut ending = Ending::new(status);
+        ending.text = self.answer();
+        let values: Map<String, Value> =
+            self.values().into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        ending.value = Some(Value::Object(values));
+        (ending.usage, ending.stats) = (self.usage, self.stats);
+        ending
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn conclude(&mut self) {
+        let missing = self.steps.as_ref().map(|steps| self.missing(steps)).unwrap_or_default();
+        let status = match (self.closing, &*missing) {
+            (_, []) => Status::Complete,
+            (Some(limit), _) => Status::Partial(limit),
+            (None, missing) => unreached(missing.join("; ")),
+        };
+        self.stop(status);
+    }
+
+    /// What was to be done and is not, in words.
+    fn missing(&self, steps: &Scheduler) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (at, node) in steps.nodes() {
+            let what = match (node.status, node.skip) {
+                (StepStatus::Failed, _) => {
+                    let meant = steps.step(at).is_some_and(|step| step.on_failure != OnFailure::Fail);
+                    if meant || node.handled || self.is_replaced(steps, at) {
+                        continue;
+                    }
+                    format!(
+                        "step `{}` failed: {}",
+                        self.id(at),
+                        head(node.error.as_deref().unwrap_or(""), 500)
+                    )
+                }
+                (StepStatus::Skipped, Some(Skip::Failure)) => format!("step `{}` was skipped", self.id(at)),
+                (StepStatus::Skipped | StepStatus::Completed, _) => continue,
+                _ => format!("step `{}` was not done", self.id(at)),
+            };
+            missing.push(what);
+        }
+        let more = missing.len().saturating_sub(MOST_NAMED);
+        missing.truncate(MOST_NAMED);
+        if more > 0 {
+            missing.push(format!("and {more} more"));
+        }
+        missing
+    }
+
+    /// Whether a step that failed has others standing in for it: then those say whether it was done.
+    fn is_replaced(&self, steps: &Scheduler, at: u32) -> bool {
+        steps.stand_ins(at).next().is_some()
+    }
+
+    /// What the last of the steps that are done gave, as text.
+    fn answer(&self) -> String {
+        let Some(steps) = &self.steps else { return String::new() };
+        let done = steps.nodes().filter(|(_, node)| node.status == StepStatus::Completed);
+        let Some((at, node)) = done.max_by_key(|(at, _)| steps.graph().rank(*at)) else {
+            return String::new();
+        };
+        let Some(step) = steps.step(at) else { return String::new() };
+        match (&*node.values, &node.output) {
+            ([value], _) => clipped(value, usize::MAX),
+            ([], Some(output)) => clipped(output.get("final_answer").unwrap_or(output), usize::MAX),
+            ([], None) => String::new(),
+            (values, _) => {
+                let named = step.writes.iter().zip(values);
+                let named: Map<String, Value> =
+                    named.map(|(name, value)| (name.to_string(), value.clone())).collect();
+                Value::Object(named).to_string()
+            }
+        }
+    }
+
+    /// The plan as it was last.
+    pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
+        self.steps.as_ref().map(|steps| steps.graph().plan())
+    }
+
+    /// How many times the plan was to be changed.
+    pub(crate) fn replans(&self) -> u32 {
+        self.replans
+    }
+
+    /// Each step with where it stands, why it failed and what it took.
+    pub(crate) fn reports(
+        &self,
+    ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
+        let nodes = self.steps.iter().flat_map(|steps| steps.nodes());
+        nodes.map(|(at, node)| {
+            let mut spent = node.spent.as_deref().copied().unwrap_or_default();
+            if spent.attempts == 0 && matches!(node.status, StepStatus::Completed) {
+                spent.attempts = 1;
+            }
+            (self.id(at), node.status, node.error.as_deref().map(str::to_owned), spent)
+        })
+    }
+}

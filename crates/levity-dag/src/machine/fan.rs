@@ -1,0 +1,187 @@
+//! Steps that are run once for each element of a list.
+
+use std::collections::BTreeMap;
+
+use levity_core::Step as Wants;
+use serde_json::Value;
+
+use super::perform::{Attempt, Work};
+use super::rounds::Failed;
+use super::{GraphMachine, Place};
+use crate::notice::{Notice, Strategy, Written};
+use crate::step::{FanOut, Reducer, Step};
+
+/// The elements of a list, and how far each is.
+#[derive(Debug, Default)]
+pub(super) struct Fan {
+    items: Vec<Value>,
+    /// The next element to begin.
+    next: u32,
+    under_way: BTreeMap<u32, Attempt>,
+    /// What each wrote, once it is done.
+    results: Vec<Option<Vec<Value>>>,
+    by: Vec<Strategy>,
+    done: usize,
+    failed: usize,
+    first_error: Option<String>,
+    /// No more elements are begun.
+    closed: bool,
+}
+
+impl Fan {
+    pub(super) fn attempt(&mut self, item: u32) -> &mut Attempt {
+        self.under_way.entry(item).or_default()
+    }
+
+    pub(super) fn element(&self, item: u32) -> Value {
+        self.items.get(item as usize).cloned().unwrap_or_default()
+    }
+
+    /// How many must succeed.
+    fn quorum(&self, fan_out: &FanOut) -> usize {
+        fan_out.quorum.unwrap_or(self.items.len()).min(self.items.len())
+    }
+
+    /// Takes the next element, and says whether there are more behind it.
+    fn take(&mut self) -> Option<(u32, bool)> {
+        let item = self.next;
+        if self.closed || item as usize >= self.items.len() {
+            return None;
+        }
+        self.next += 1;
+        Some((item, (self.next as usize) < self.items.len()))
+    }
+
+    /// Begins no more elements once it is clear how it ends.
+    fn close_if_clear(&mut self, fan_out: &FanOut) {
+        let quorum = self.quorum(fan_out);
+        let enough = fan_out.stop_early && self.done >= quorum;
+        let hopeless = self.items.len() - self.failed < quorum;
+        self.closed = self.closed || enough || hopeless;
+    }
+
+    fn is_over(&self) -> bool {
+        self.under_way.is_empty() && (self.closed || self.next as usize >= self.items.len())
+    }
+}
+
+impl GraphMachine {
+    /// Begins the next element of a step's list.
+    pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut Wants) {
+        if !self.works.contains_key(&at) && !self.open_list(at, fan_out, wants) {
+            return;
+        }
+        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        match fan.and_then(|fan| fan.take()) {
+            Some((item, more)) => {
+                if more && let Some(steps) = &mut self.steps {
+                    steps.push(at);
+                }
+                self.perform(Place { at, item: Some(item) }, wants);
+            }
+            None => self.conclude_list(at, step, wants),
+        }
+    }
+
+    /// Reads the list; whether it is one.
+    fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut Wants) -> bool {
+        self.mark_running(at);
+        let list = self.steps.as_ref().and_then(|steps| steps.read(&fan_out.over));
+        let problem = match &list {
+            Some(Value::Array(items)) if items.len() > fan_out.most => {
+                let (most, many) = (fan_out.most, items.len());
+                Some(format!("`{}` has {many} elements, and {most} are allowed; raise `most`", fan_out.over))
+            }
+            Some(Value::Array(_)) => None,
+            _ => Some(format!("`{}` is no list", fan_out.over)),
+        };
+        self.works.insert(at, Work::default());
+        if let Some(problem) = problem {
+            self.step_failed(at, Failed::for_good(problem), wants);
+            return false;
+        }
+        let Some(Value::Array(items)) = list else { return false };
+        let results = vec![None; items.len()];
+        if let Some(work) = self.works.get_mut(&at) {
+            work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
+        }
+        true
+    }
+
+    pub(super) fn item_done(&mut self, at: u32, item: u32, written: Vec<Written>, wants: &mut Wants) {
+        self.item_settled(at, item, Ok(written), wants);
+    }
+
+    pub(super) fn item_failed(&mut self, at: u32, item: u32, failed: Failed, wants: &mut Wants) {
+        self.item_settled(at, item, Err(failed.why), wants);
+    }
+
+    fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, String>, wants: &mut Wants) {
+        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
+        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
+        fan.under_way.remove(&item);
+        let error = result.as_ref().err().cloned();
+        Self::tell(wants, || Notice::ItemFinished { step: step.id.clone(), item, error });
+        match result {
+            Ok(written) => {
+                fan.done += 1;
+                fan.by = written.iter().map(|written| written.by).collect();
+                if let Some(slot) = fan.results.get_mut(item as usize) {
+                    *slot = Some(written.into_iter().map(|written| written.value).collect());
+                }
+            }
+            Err(error) => {
+                fan.failed += 1;
+                fan.first_error.get_or_insert_with(|| format!("element {item}: {error}"));
+            }
+        }
+        fan.close_if_clear(fan_out);
+        if fan.is_over() {
+            self.conclude_list(at, &step, wants);
+        }
+    }
+
+    /// Every element is settled, or left out.
+    fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut Wants) {
+        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
+        if !fan.is_over() {
+            return;
+        }
+        let quorum = fan.quorum(fan_out);
+        if fan.done < quorum {
+            let error = fan.first_error.take().unwrap_or_default();
+            let (done, of) = (fan.done, fan.items.len());
+            let why = format!("{done} of {of} elements succeeded, and {quorum} must; {error}");
+            return self.step_failed(at, Failed::for_good(why), wants);
+        }
+        let fan = std::mem::take(&mut **fan);
+        let written = gather(step, fan_out, &fan);
+        let schemas = &self.schemas;
+        let problem = written.iter().find_map(|written| {
+            let problem = schemas.get(&written.name)?.problems(&written.value)?;
+            Some(format!("`{}` does not fit: {problem}", written.name))
+        });
+        if let Some(problem) = problem {
+            return self.step_failed(at, Failed::for_good(problem), wants);
+        }
+        self.step_done(at, written, Value::Null, wants);
+    }
+}
+
+/// The results of all elements, in the order of the list.
+fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<Written> {
+    let one = |(place, name): (usize, &std::sync::Arc<str>)| {
+        let of =
+            |result: &'_ Option<Vec<Value>>| result.as_ref().and_then(|values| values.get(place).cloned());
+        let values: Vec<Value> = match fan_out.reducer {
+            // The place in the list says which element it was.
+            Reducer::List => fan.results.iter().map(|result| of(result).unwrap_or_default()).collect(),
+            _ => fan.results.iter().filter_map(of).collect(),
+        };
+        let by = fan.by.get(place).copied().unwrap_or(Strategy::Output);
+        Written { name: name.clone(), by, value: fan_out.reducer.reduce(values.iter()) }
+    };
+    step.writes.iter().enumerate().map(one).collect()
+}

@@ -1,0 +1,416 @@
+//! How a step is begun, tried again and settled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{
+    Ask, ChildRun, Decision, Effect, EffectId, Money, Outcome, Step as Wants, ToolCall, ToolRun, Usage, Wait,
+};
+use serde_json::{Map, Value, json};
+
+use super::fan::Fan;
+use super::rounds::{Failed, why_not, why_of};
+use super::{Doing, GraphMachine, Place};
+use crate::known::PerformerKind;
+use crate::notice::{Notice, StepSpent, StepStatus, Written};
+use crate::schedule::Scheduler;
+use crate::step::{Budget, OnFailure, Retry, Step};
+use crate::task::Task;
+
+/// The key by which an executor is told how long a function or a tool may take, in seconds. It is taken out of the arguments.
+pub(crate) const TIMEOUT: &str = "$timeout";
+
+/// A step under way.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub(super) spent: StepSpent,
+    /// How the attempt goes, when the step is not run for a list.
+    pub(super) solo: Attempt,
+    pub(super) fan: Option<Box<Fan>>,
+}
+
+/// One attempt at a step, or at one element.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    /// Which, from 1.
+    pub(super) number: u32,
+    /// Which round of it, from 1.
+    pub(super) round: u32,
+    /// How often the agent was told that something is missing.
+    pub(super) complaints: u32,
+    /// Turns, tokens and money of the rounds before.
+    pub(super) turns: u64,
+    pub(super) tokens: u64,
+    pub(super) money: Money,
+    /// What the agent gave in the round before, and what it is to do now.
+    pub(super) before: Option<Box<(Value, String)>>,
+    /// Why the attempt before failed.
+    pub(super) failed: Option<Box<str>>,
+    /// The call that a person is asked about.
+    pub(super) call: Option<Box<ToolCall>>,
+}
+
+impl GraphMachine {
+    /// Begins a step whose inputs are ready, or one more element of its list.
+    pub(super) fn begin_step(&mut self, at: u32, wants: &mut Wants) {
+        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
+        if let Some(fan_out) = step.fan_out() {
+            return self.begin_item(at, &step, fan_out, wants);
+        }
+        self.mark_running(at);
+        self.works.insert(at, Work::default());
+        self.perform(Place { at, item: None }, wants);
+    }
+
+    pub(super) fn mark_running(&mut self, at: u32) {
+        if let Some(node) = self.steps.as_mut().and_then(|steps| steps.node_mut(at)) {
+            node.status = StepStatus::Running;
+        }
+    }
+
+    pub(super) fn attempt(&mut self, place: Place) -> Option<&mut Attempt> {
+        let work = self.works.get_mut(&place.at)?;
+        match (place.item, &mut work.fan) {
+            (Some(item), Some(fan)) => Some(fan.attempt(item)),
+            _ => Some(&mut work.solo),
+        }
+    }
+
+    /// Begins an attempt, or the next round of one.
+    pub(super) fn perform(&mut self, place: Place, wants: &mut Wants) {
+        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let inputs = self.inputs(&step, place);
+        let Some(attempt) = self.attempt(place) else { return };
+        if attempt.round == 0 {
+            attempt.number += 1;
+        }
+        attempt.round += 1;
+        let (number, round) = (attempt.number, attempt.round);
+        let effect = self.effect(&step, place, inputs);
+        let effect = match effect {
+            Ok(effect) => effect,
+            Err(failed) => return self.failed(place, failed, wants),
+        };
+        self.running += 1;
+        let effect = self.want(effect, Doing::Perform(place), wants);
+        Self::tell(wants, || Notice::StepStarted {
+            step: step.id.clone(),
+            effect,
+            attempt: number,
+            round,
+            item: place.item,
+        });
+    }
+
+    /// What a step is given: fixed inputs, the variables that it reads and, for an element of a list, that.
+    pub(super) fn inputs(&self, step: &Step, place: Place) -> Map<String, Value> {
+        let mut inputs = step.more.as_ref().map(|more| more.inputs.clone()).unwrap_or_default();
+        let Some(steps) = &self.steps else { return inputs };
+        for name in &step.reads {
+            inputs.insert(name.to_string(), steps.read(name).unwrap_or_default());
+        }
+        let fan = self.works.get(&place.at).and_then(|work| work.fan.as_deref());
+        if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {
+            inputs.insert(fan_out.name.to_string(), fan.element(item));
+        }
+        inputs
+    }
+
+    fn effect(&mut self, step: &Step, place: Place, inputs: Map<String, Value>) -> Result<Effect, Failed> {
+        if !step.variants().is_empty() {
+            return self.code_effect(step.variants(), inputs);
+        }
+        let kind = self.rules.known.performers.get(&step.agent).map(|who| who.kind);
+        match kind {
+            Some(PerformerKind::Agent) => self.agent_effect(step, place, &inputs),
+            Some(kind) => {
+                let call = self.call(step, inputs);
+                let run = match kind {
+                    PerformerKind::Function => ToolRun::approved(call),
+                    _ => ToolRun::new(call),
+                };
+                Ok(Effect::Tool(run))
+            }
+            None => Err(Failed::for_good(format!("there is no `{}` to do it", step.agent))),
+        }
+    }
+
+    fn call(&self, step: &Step, mut inputs: Map<String, Value>) -> ToolCall {
+        if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
+            inputs.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
+        }
+        ToolCall::new(EffectId::new(self.next).to_string(), &*step.agent, Value::Object(inputs))
+    }
+
+    pub(super) fn code_effect(
+        &self,
+        variants: &[String],
+        inputs: Map<String, Value>,
+    ) -> Result<Effect, Failed> {
+        let Some(program) = self.rules.code.clone() else {
+            return Err(Failed::for_good("there is nothing that runs code"));
+        };
+        let args = match variants {
+            [code] => json!({"code": code, "inputs": inputs}),
+            variants => json!({"variants": variants, "inputs": inputs}),
+        };
+        Ok(Effect::Child(ChildRun::new(program, args)))
+    }
+
+    fn agent_effect(
+        &mut self,
+        step: &Step,
+        place: Place,
+        inputs: &Map<String, Value>,
+    ) -> Result<Effect, Failed> {
+        let turns = self.start.settings.turns;
+        let (goal, said) = (self.start.goal.clone(), self.said.clone());
+        let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
+        let task = Task {
+            goal: &goal,
+            step,
+            inputs,
+            said: &said,
+            before: attempt.before.as_deref().map(|(output, next)| (output, next.as_str())),
+            failed: attempt.failed.as_deref(),
+        };
+        let mut input = json!({"task": task.text()});
+        let budget = left(step.more.as_ref().and_then(|more| more.budget), attempt, turns)?;
+        if let Some(object) = input.as_object_mut() {
+            if budget != Budget::new() {
+                object.insert("budget".to_owned(), serde_json::to_value(budget).unwrap_or_default());
+            }
+            if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
+                object.insert("timeout".to_owned(), time.as_secs_f64().into());
+            }
+        }
+        Ok(Effect::Child(ChildRun::new(step.agent.clone(), input)))
+    }
+
+    /// Takes in what came of a step's effect.
+    pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {
+        self.running -= 1;
+        match self.gave(place, outcome) {
+            Ok(Some(output)) => self.take_output(place, output, wants),
+            Ok(None) => self.ask_permission(place, wants),
+            Err(failed) => self.failed(place, failed, wants),
+        }
+    }
+
+    /// What a step gave; nothing when a person must be asked first.
+    fn gave(&mut self, place: Place, outcome: Outcome) -> Result<Option<Value>, Failed> {
+        match outcome {
+            Outcome::Child(ending) => {
+                self.spend(place, ending.usage, &ending.stats);
+                match (&ending.status, ending.value) {
+                    (status, _) if !status.is_answer() => Err(Failed::once(why_of(status))),
+                    (_, Some(value)) => Ok(Some(value)),
+                    _ => Ok(Some(super::rounds::read_output(ending.text))),
+                }
+            }
+            Outcome::Tool(result) => {
+                self.stats.tool_calls += 1;
+                if result.error.is_some() {
+                    self.stats.failed_calls += 1;
+                    return Err(Failed::once(result.text().into_owned()));
+                }
+                Ok(Some(match (result.value, result.whole) {
+                    (Some(value), _) => value,
+                    (None, Some(whole)) => super::rounds::read_output(whole.to_string()),
+                    (None, None) => Value::String(text_of(&result.content)),
+                }))
+            }
+            Outcome::NeedsApproval { reason } => {
+                let Some(attempt) = self.attempt(place) else { return Ok(None) };
+                attempt.failed = Some(reason.into());
+                Ok(None)
+            }
+            other => Err(Failed::for_good(why_not(&other))),
+        }
+    }
+
+    fn spend(&mut self, place: Place, usage: Usage, stats: &levity_core::Stats) {
+        self.add_up(usage, stats);
+        if let Some(attempt) = self.attempt(place) {
+            attempt.turns += stats.turns;
+            attempt.tokens = attempt.tokens.saturating_add(usage.total());
+            attempt.money += usage.cost.unwrap_or_default();
+        }
+        if let Some(work) = self.works.get_mut(&place.at) {
+            work.spent.usage += usage;
+            let total = &mut work.spent.stats;
+            total.turns += stats.turns;
+            total.model_calls += stats.model_calls;
+            total.tool_calls += stats.tool_calls;
+            total.failed_calls += stats.failed_calls;
+            total.reasoning_steps += stats.reasoning_steps;
+        }
+    }
+
+    /// Asks a person whether a step's tool may be called.
+    fn ask_permission(&mut self, place: Place, wants: &mut Wants) {
+        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let call = self.call(&step, self.inputs(&step, place));
+        let Some(attempt) = self.attempt(place) else { return };
+        let reason = attempt.failed.take().unwrap_or_default();
+        attempt.call = Some(Box::new(call.clone()));
+        let ask = Ask::new(self.run.clone(), EffectId::new(self.next), call, reason);
+        self.running += 1;
+        self.want(Effect::Ask(ask), Doing::Permit(place), wants);
+    }
+
+    pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {
+        self.running -= 1;
+        let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else { return };
+        match outcome {
+            Outcome::Decision(Decision::Allow) => {}
+            Outcome::Decision(Decision::Edit { args }) => call.args = args,
+            Outcome::Decision(Decision::Answer { text }) => {
+                return self.take_output(place, Value::String(text), wants);
+            }
+            Outcome::Decision(Decision::Deny { reason }) => {
+                return self.failed(place, Failed::for_good(format!("it was not allowed: {reason}")), wants);
+            }
+            other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
+        }
+        call.id = EffectId::new(self.next).to_string().into();
+        self.running += 1;
+        self.want(Effect::Tool(ToolRun::approved(*call)), Doing::Perform(place), wants);
+    }
+
+    /// An attempt failed: another follows, or the step has failed.
+    pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut Wants) {
+        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let retry = step.tries();
+        let closing = self.closing.is_some();
+        let Some(attempt) = self.attempt(place) else { return };
+        if failed.again && attempt.number < retry.attempts && !closing {
+            let number = attempt.number;
+            let why = failed.why.clone();
+            *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };
+            self.want(Effect::Wait(Wait::new(pause(retry, number))), Doing::Pause(place), wants);
+            Self::tell(wants, || Notice::StepRetried { step: step.id.clone(), attempt: number, error: why });
+            return;
+        }
+        self.count_attempts(place);
+        match place.item {
+            Some(item) => self.item_failed(place.at, item, failed, wants),
+            None => self.step_failed(place.at, failed, wants),
+        }
+    }
+
+    fn count_attempts(&mut self, place: Place) {
+        let number = self.attempt(place).map_or(0, |attempt| attempt.number);
+        if let Some(work) = self.works.get_mut(&place.at) {
+            work.spent.attempts += number;
+        }
+    }
+
+    /// A step has failed for good.
+    pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut Wants) {
+        let spent = self.works.remove(&at).map(|work| work.spent).unwrap_or_default();
+        let id = self.id(at);
+        Self::tell(wants, || Notice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
+        let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
+        let may_replan = self.may_replan() && other_way;
+        if let Some(rejection) = failed.rejection {
+            self.rejections.insert(id, *rejection);
+        }
+        let Some(steps) = &mut self.steps else { return };
+        if let Some(node) = steps.node_mut(at) {
+            node.error = Some(failed.why.into());
+            node.spent = Some(Box::new(spent));
+        }
+        let fails = steps.step(at).is_some_and(|step| step.on_failure == OnFailure::Fail);
+        let stood_in = steps.stand_ins(at).next().is_some();
+        if fails && !stood_in && may_replan {
+            steps.hold(at);
+            return self.replan_if_needed(wants);
+        }
+        let skipped = steps.settle(at, StepStatus::Failed);
+        self.tell_skipped(&skipped, wants);
+    }
+
+    /// An attempt succeeded.
+    pub(super) fn done(&mut self, place: Place, written: Vec<Written>, output: Value, wants: &mut Wants) {
+        self.count_attempts(place);
+        match place.item {
+            Some(item) => self.item_done(place.at, item, written, wants),
+            None => self.step_done(place.at, written, output, wants),
+        }
+    }
+
+    /// A step is done.
+    pub(super) fn step_done(&mut self, at: u32, written: Vec<Written>, output: Value, wants: &mut Wants) {
+        let spent = self.works.remove(&at).map(|work| work.spent).unwrap_or_default();
+        let Some(steps) = &mut self.steps else { return };
+        if wants.is_watched()
+            && let Some(step) = steps.step(at)
+        {
+            let (step, writes, output) = (step.id.clone(), written.clone(), output.clone());
+            wants.tell(Notice::StepCompleted { step, writes, output, spent }.into_event());
+        }
+        let skipped = complete(steps, at, written, output, spent);
+        if !skipped.is_empty() {
+            self.tell_skipped(&skipped, wants);
+        }
+    }
+}
+
+fn complete(
+    steps: &mut Scheduler,
+    at: u32,
+    written: Vec<Written>,
+    output: Value,
+    spent: StepSpent,
+) -> Vec<crate::schedule::Skipped> {
+    if let Some(node) = steps.node_mut(at) {
+        node.output = (written.is_empty() && !output.is_null()).then(|| Box::new(output));
+        node.values = written.into_iter().map(|written| written.value).collect();
+        // What cost nothing needs no room to say so.
+        let free = spent.attempts <= 1 && spent.usage == Usage::default();
+        node.spent = (!free).then(|| Box::new(spent));
+    }
+    steps.settle(at, StepStatus::Completed)
+}
+
+fn text_of(content: &[levity_core::Content]) -> String {
+    let texts = content.iter().filter_map(|part| match part {
+        levity_core::Content::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The pause before the next attempt: it doubles each time.
+fn pause(retry: Retry, number: u32) -> Duration {
+    let times = 2_u32.saturating_pow(number.saturating_sub(1));
+    retry.pause.saturating_mul(times).min(Retry::LONGEST_PAUSE)
+}
+
+/// What is left for the next round of an attempt.
+fn left(budget: Option<Budget>, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
+    let mut budget = budget.unwrap_or_default();
+    if attempt.round <= 1 {
+        return Ok(budget);
+    }
+    let used = || Failed::once("what it may use was used up before it was done");
+    if let Some(tokens) = &mut budget.tokens {
+        *tokens = tokens.checked_sub(attempt.tokens).filter(|left| *left > 0).ok_or_else(used)?;
+    }
+    if let Some(money) = &mut budget.money {
+        *money =
+            Some(money.saturating_sub(attempt.money)).filter(|left| *left > Money::ZERO).ok_or_else(used)?;
+    }
+    let calls = turns.saturating_sub(attempt.turns);
+    if calls == 0 {
+        return Err(Failed::once(format!("it was not done within {turns} turns")));
+    }
+    budget.model_calls = Some(budget.model_calls.map_or(calls, |most| most.min(calls)));
+    Ok(budget)
+}
+
+/// The names of a step's variables, for a message.
+pub(super) fn names(names: &[Arc<str>]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,32 @@
+//! Whether a change of a plan leaves steps waiting for what has failed.
+
+use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::graph::Graph;
+use crate::step::{Join, OnFailure, StepId};
+
+/// Checks that no step which has not begun waits in vain for one of these, which have failed.
+pub(super) fn check_rescued(
+    graph: &Graph,
+    failed: &[StepId],
+    settled: &dyn Fn(&StepId) -> bool,
+) -> Result<(), Faults> {
+    let mut found = Found::default();
+    for id in failed {
+        let Some(at) = graph.find(id.as_str()) else { continue };
+        let meant = graph.step(at).is_some_and(|step| step.on_failure != OnFailure::Fail);
+        if meant || graph.behind(at).any(|(_, edge)| edge.stands_in) {
+            continue;
+        }
+        let waiting = graph.behind(at).filter_map(|(behind, _)| graph.step(behind));
+        let waiting = waiting.filter(|step| step.join == Join::All && !settled(&step.id));
+        for step in waiting {
+            let message = format!(
+                "step `{}` still waits for `{id}`, which has failed: add a step with `instead_of: \"{id}\"`, or change or \
+                 remove `{}`",
+                step.id, step.id,
+            );
+            found.push(Fault::at(FaultKind::Reference, &step.id, message));
+        }
+    }
+    found.none()
+}

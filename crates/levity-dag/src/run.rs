@@ -1,0 +1,327 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use levity_core::{Event, Limits, RunId};
+use levity_runtime::{Control, Events, Job, RunHandle, Watcher};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::finished::{Finished, conclude};
+use crate::machine::{GraphMachine, Start};
+use crate::seed::Seed;
+use crate::team::Team;
+
+/// A run that is about to begin: await it for what it comes to, or set something first; see [`Team::run`].
+#[must_use = "a run does nothing until it is awaited or started"]
+pub struct TeamRun {
+    start: Start,
+    way: Way,
+}
+
+/// What can be set on a run before it is driven.
+struct Way {
+    team: Team,
+    id: Option<RunId>,
+    limits: Option<Limits>,
+    watcher: Option<Watcher>,
+    park: bool,
+}
+
+impl Way {
+    fn new(team: Team) -> Self {
+        Self { team, id: None, limits: None, watcher: None, park: false }
+    }
+
+    fn set_up(self, mut job: Job<GraphMachine>) -> Job<GraphMachine> {
+        if let Some(run) = self.id {
+            job = job.id(run);
+        }
+        if let Some(limits) = self.limits {
+            job = job.limits(limits);
+        }
+        if let Some(watcher) = self.watcher {
+            job = job.watch(watcher);
+        }
+        if self.park { job.park() } else { job }
+    }
+
+    fn start(self, job: Job<GraphMachine>) -> TeamHandle {
+        let runtime = self.team.runtime().clone();
+        TeamHandle { handle: runtime.start(self.set_up(job)) }
+    }
+
+    fn finish(self, job: Job<GraphMachine>) -> Pin<Box<dyn Future<Output = Result<Finished>> + Send>> {
+        let runtime = self.team.runtime().clone();
+        let job = self.set_up(job);
+        Box::pin(async move { conclude(runtime.run(job).await) })
+    }
+}
+
+impl TeamRun {
+    pub(crate) fn new(team: Team, start: Start) -> Self {
+        let limits = Some(team.inner.limits);
+        Self { start, way: Way { limits, ..Way::new(team) } }
+    }
+
+    /// What is to be reached, for a plan that is there already.
+    pub fn goal(mut self, goal: impl Into<String>) -> Self {
+        self.start.goal = goal.into();
+        self
+    }
+
+    /// Gives a variable from the start.
+    pub fn given(mut self, name: impl Into<Arc<str>>, value: impl Into<Value>) -> Self {
+        self.start.given.insert(name.into(), value.into());
+        self
+    }
+
+    /// Begins with steps that are done already.
+    pub fn seed(mut self, seed: Seed) -> Self {
+        self.start.seed = Some(seed);
+        self
+    }
+
+    /// What this run may use, in place of the team's limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.way.limits = Some(limits);
+        self
+    }
+
+    /// The run's id; a random one by default.
+    pub fn id(mut self, run: impl Into<RunId>) -> Self {
+        self.way.id = Some(run.into());
+        self
+    }
+
+    /// Calls `watcher` with each event, in order; it must not block.
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.way.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it then gives
+    /// [`Error::Parked`].
+    pub fn park(mut self) -> Self {
+        self.way.park = true;
+        self
+    }
+
+    /// Works on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Errors
+    /// When the plan that was given cannot be carried out.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> Result<TeamHandle> {
+        let (job, way) = self.job()?;
+        Ok(way.start(job))
+    }
+
+    /// The job; a plan that cannot be carried out begins nothing.
+    fn job(self) -> Result<(Job<GraphMachine>, Way)> {
+        let inner = &self.way.team.inner;
+        let machine = GraphMachine::new(inner.rules.clone(), self.start);
+        machine.check_start().map_err(Error::Plan)?;
+        Ok((Job::new(machine, inner.executor.clone()), self.way))
+    }
+}
+
+impl IntoFuture for TeamRun {
+    type Output = Result<Finished>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        match self.job() {
+            Ok((job, way)) => way.finish(job),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+}
+
+impl fmt::Debug for TeamRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamRun").field("goal", &self.start.goal).finish_non_exhaustive()
+    }
+}
+
+/// A run that is about to go on from its journal; see [`Team::resume`].
+#[must_use = "a run does not go on until it is awaited or started"]
+pub struct Resume {
+    run: RunId,
+    way: Way,
+}
+
+impl Resume {
+    pub(crate) fn new(team: Team, run: RunId) -> Self {
+        Self { run, way: Way::new(team) }
+    }
+
+    /// What the run may use, in place of what it was made with; what it has used counts.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.way.limits = Some(limits);
+        self
+    }
+
+    /// Calls `watcher` with each new event.
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.way.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Leaves the run in its journal again when all it does is wait.
+    pub fn park(mut self) -> Self {
+        self.way.park = true;
+        self
+    }
+
+    /// Goes on on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> TeamHandle {
+        let job = self.job();
+        self.way.start(job)
+    }
+
+    fn job(&self) -> Job<GraphMachine> {
+        let team = self.way.team.clone();
+        Job::resume(self.run.clone(), team.inner.executor.clone(), move |kind, state| {
+            GraphMachine::check_kind(kind)?;
+            team.restore(state)
+        })
+    }
+}
+
+impl IntoFuture for Resume {
+    type Output = Result<Finished>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let job = self.job();
+        self.way.finish(job)
+    }
+}
+
+impl fmt::Debug for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resume").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// A run that is about to go another way than an old one did; see [`Team::fork`].
+#[must_use = "a fork does nothing until it is awaited or started"]
+pub struct Fork {
+    from: RunId,
+    after: Option<u64>,
+    way: Way,
+}
+
+impl Fork {
+    pub(crate) fn new(team: Team, from: RunId) -> Self {
+        Self { from, after: None, way: Way::new(team) }
+    }
+
+    /// The last record of the old run that the new one begins with, by its number; by default the last there is.
+    pub fn after(mut self, record: u64) -> Self {
+        self.after = Some(record);
+        self
+    }
+
+    /// The new run's id; a random one by default.
+    pub fn id(mut self, run: impl Into<RunId>) -> Self {
+        self.way.id = Some(run.into());
+        self
+    }
+
+    /// What the run may use, in place of what the old one could; what it had used by then counts.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.way.limits = Some(limits);
+        self
+    }
+
+    /// Calls `watcher` with each new event.
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.way.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Works on a task of its own, and returns a handle on it at once.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(self) -> TeamHandle {
+        let job = self.job();
+        self.way.start(job)
+    }
+
+    fn job(&self) -> Job<GraphMachine> {
+        let team = self.way.team.clone();
+        Job::fork(self.from.clone(), self.after, team.inner.executor.clone(), move |kind, state| async move {
+            GraphMachine::check_kind(&kind)?;
+            team.restore(&state)
+        })
+    }
+}
+
+impl IntoFuture for Fork {
+    type Output = Result<Finished>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let job = self.job();
+        self.way.finish(job)
+    }
+}
+
+impl fmt::Debug for Fork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fork").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+/// A run under way. Awaiting it gives what it comes to; dropping it stops it.
+#[must_use = "dropping the handle stops the run"]
+pub struct TeamHandle {
+    handle: RunHandle<GraphMachine>,
+}
+
+impl TeamHandle {
+    /// The run's id.
+    pub fn id(&self) -> &RunId {
+        self.handle.id()
+    }
+
+    /// What happens in the run and its children: at the first call from the start, later from now on. Those that are a
+    /// [`Notice`](crate::Notice) tell how the plan goes.
+    pub fn events(&mut self) -> Events {
+        self.handle.events()
+    }
+
+    /// Tells the run what to do: pause, go on, cancel, approve, answer. It can be cloned and sent away.
+    pub fn control(&self) -> &Control {
+        self.handle.control()
+    }
+
+    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left.
+    pub async fn stop(self) {
+        self.handle.stop().await;
+    }
+}
+
+impl Future for TeamHandle {
+    type Output = Result<Finished>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.handle).poll(cx).map(conclude)
+    }
+}
+
+impl fmt::Debug for TeamHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TeamHandle").field(self.id()).finish()
+    }
+}

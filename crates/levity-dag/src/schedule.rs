@@ -1,0 +1,399 @@
+//! Which step may begin: a pure account of what is settled.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::condition::Condition;
+use crate::graph::{Edge, Graph};
+use crate::notice::{StepSpent, StepStatus};
+use crate::step::{Join, OnFailure, Step, StepId};
+
+/// The steps of a graph, and where each stands.
+///
+/// What one step costs does not depend on how many others there are: a step that is settled is looked at once by each
+/// step that comes right after it.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    graph: Graph,
+    nodes: Vec<Node>,
+    ready: BinaryHeap<Ready>,
+    unsettled: usize,
+}
+
+/// A step that may begin: those on the longest way to an end first, then in the order of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    weight: u32,
+    at: Reverse<u32>,
+}
+
+/// Where a step stands.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) status: StepStatus,
+    /// How many steps right before it are not settled.
+    open: u32,
+    /// Failed, and somebody looks for another way: those behind it wait.
+    held: bool,
+    /// Somebody has found another way since it failed.
+    pub(crate) handled: bool,
+    /// Why it was not run.
+    pub(crate) skip: Option<Skip>,
+    /// Why it failed.
+    pub(crate) error: Option<Box<str>>,
+    /// What it wrote, in the order of its `writes`.
+    pub(crate) values: Vec<Value>,
+    /// All that it gave, when it writes nothing.
+    pub(crate) output: Option<Box<Value>>,
+    pub(crate) spent: Option<Box<StepSpent>>,
+}
+
+/// Why a step is not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// The step it stands in for has not failed.
+    NotNeeded,
+    /// A condition does not hold.
+    Condition,
+    /// A step before it failed, and that was to be expected.
+    Tolerated,
+    /// A step before it failed.
+    Failure,
+}
+
+/// Something that has become of steps that were not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    pub(crate) at: u32,
+    pub(crate) why: Skip,
+    /// The step because of which.
+    pub(crate) by: Option<u32>,
+}
+
+impl Scheduler {
+    /// All steps pending.
+    pub(crate) fn new(graph: Graph) -> Self {
+        let nodes = (0..graph.len()).map(|_| Node::default()).collect();
+        Self { unsettled: graph.len(), graph, nodes, ready: BinaryHeap::new() }
+    }
+
+    /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
+    /// of the old steps.
+    pub(crate) fn changed(self, graph: Graph, seen: &[StepId]) -> (Self, Vec<Option<u32>>) {
+        let mut new = Self::new(graph);
+        let old_steps = self.graph.plan().steps.iter();
+        let places: Vec<_> = old_steps.map(|step| new.graph.find(step.id.as_str())).collect();
+        for ((mut node, place), step) in self.nodes.into_iter().zip(&places).zip(&self.graph.plan().steps) {
+            if node.held && seen.contains(&step.id) {
+                (node.held, node.handled) = (false, true);
+            }
+            if let Some(slot) = place.and_then(|place| new.nodes.get_mut(place as usize)) {
+                *slot = node;
+            }
+        }
+        new.unsettled = new.nodes.iter().filter(|node| !node.status.is_settled()).count();
+        (new, places)
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub(crate) fn step(&self, at: u32) -> Option<&Arc<Step>> {
+        self.graph.step(at)
+    }
+
+    pub(crate) fn node(&self, at: u32) -> Option<&Node> {
+        self.nodes.get(at as usize)
+    }
+
+    pub(crate) fn node_mut(&mut self, at: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(at as usize)
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
+        (0..).zip(&self.nodes)
+    }
+
+    fn status(&self, at: u32) -> StepStatus {
+        self.node(at).map(|node| node.status).unwrap_or_default()
+    }
+
+    /// Counts what is open and finds what may begin. Returns what is skipped.
+    pub(crate) fn begin(&mut self) -> Vec<Skipped> {
+        self.ready.clear();
+        let pending: Vec<u32> =
+            self.nodes().filter(|(_, node)| node.status == StepStatus::Pending).map(|(at, _)| at).collect();
+        for &at in &pending {
+            let open = self.graph.before(at).filter(|(before, _)| !self.is_past(*before)).count();
+            if let Some(node) = self.node_mut(at) {
+                node.open = u32::try_from(open).unwrap_or(u32::MAX);
+            }
+        }
+        let is_free = |at: &u32| self.node(*at).is_some_and(|node| node.open == 0);
+        let free: Vec<u32> = pending.into_iter().filter(is_free).collect();
+        let mut skipped = Vec::new();
+        for at in free {
+            self.decide(at, &mut skipped);
+        }
+        skipped
+    }
+
+    /// Whether those behind a step need wait for it no longer.
+    fn is_past(&self, at: u32) -> bool {
+        self.node(at).is_some_and(|node| node.status.is_settled() && !node.held)
+    }
+
+    /// Takes the most urgent of the steps that may begin.
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        // A list that is settled early leaves its step behind.
+        while let Some(Ready { at: Reverse(at), .. }) = self.ready.pop() {
+            if !self.status(at).is_settled() {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Puts a step back that has more to begin.
+    pub(crate) fn push(&mut self, at: u32) {
+        let weight = self.graph.weight(at);
+        self.ready.push(Ready { weight, at: Reverse(at) });
+    }
+
+    /// Whether every step is settled.
+    pub(crate) fn is_done(&self) -> bool {
+        self.unsettled == 0
+    }
+
+    /// Settles a step, and finds what may begin now. Returns what is skipped because of it.
+    pub(crate) fn settle(&mut self, at: u32, status: StepStatus) -> Vec<Skipped> {
+        let mut skipped = Vec::new();
+        if self.mark(at, status) {
+            self.release(at, &mut skipped);
+        }
+        skipped
+    }
+
+    /// Settles a step before the run begins.
+    pub(crate) fn finish_early(&mut self, at: u32, status: StepStatus) {
+        self.mark(at, status);
+    }
+
+    /// A step has failed, and those behind it wait for another way to be found.
+    pub(crate) fn hold(&mut self, at: u32) {
+        if self.mark(at, StepStatus::Failed)
+            && let Some(node) = self.node_mut(at)
+        {
+            node.held = true;
+        }
+    }
+
+    /// No other way was found for the steps that were held.
+    pub(crate) fn let_go(&mut self) -> Vec<Skipped> {
+        let held: Vec<u32> = self.held().collect();
+        let mut skipped = Vec::new();
+        for at in held {
+            if let Some(node) = self.node_mut(at) {
+                node.held = false;
+            }
+            self.release(at, &mut skipped);
+        }
+        skipped
+    }
+
+    /// The steps that have failed and for which another way is looked for.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
+        self.nodes().filter(|(_, node)| node.held).map(|(at, _)| at)
+    }
+
+    fn mark(&mut self, at: u32, status: StepStatus) -> bool {
+        match self.nodes.get_mut(at as usize) {
+            Some(node) if !node.status.is_settled() => {
+                node.status = status;
+                self.unsettled -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells those behind a settled step; what is skipped because of it is settled, too, and so on.
+    fn release(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
+        let from = skipped.len();
+        self.release_one(at, skipped);
+        let mut next = from;
+        while let Some(one) = skipped.get(next).copied() {
+            self.release_one(one.at, skipped);
+            next += 1;
+        }
+    }
+
+    fn release_one(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
+        let (graph, nodes) = (&self.graph, &mut self.nodes);
+        let mut free = Vec::new();
+        for (behind, _) in graph.behind(at) {
+            let Some(node) = nodes.get_mut(behind as usize) else { continue };
+            if node.status != StepStatus::Pending || node.open == 0 {
+                continue;
+            }
+            node.open -= 1;
+            if node.open == 0 {
+                free.push(behind);
+            }
+        }
+        for behind in free {
+            self.place(behind, skipped);
+        }
+    }
+
+    /// Decides about a step, and about those behind it when it is skipped.
+    fn decide(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
+        let from = skipped.len();
+        self.place(at, skipped);
+        if skipped.len() > from {
+            self.release(at, skipped);
+        }
+    }
+
+    /// Puts a step whose inputs are settled among those that may begin, or skips it.
+    fn place(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
+        match self.verdict(at) {
+            None => self.push(at),
+            Some((why, by)) => {
+                if self.mark(at, StepStatus::Skipped) {
+                    if let Some(node) = self.node_mut(at) {
+                        node.skip = Some(why);
+                    }
+                    skipped.push(Skipped { at, why, by });
+                }
+            }
+        }
+    }
+
+    /// Why a step whose inputs are settled is not run, if it is not.
+    fn verdict(&self, at: u32) -> Option<(Skip, Option<u32>)> {
+        let step = self.step(at)?;
+        let (mut taken, mut dead) = (0_usize, None);
+        for (source, edge) in self.graph.before(at) {
+            match self.edge(at, step, source, edge) {
+                Taken::Yes => taken += 1,
+                Taken::Neutral => {}
+                Taken::No(why) if edge.stands_in => return Some((why, Some(source))),
+                // What counts most is told: a failure before a condition.
+                Taken::No(why) if dead.is_none_or(|(known, _)| known != Skip::Failure) => {
+                    dead = Some((why, Some(source)));
+                }
+                Taken::No(_) => {}
+            }
+        }
+        let dead = match step.join {
+            Join::All => dead,
+            Join::Any => dead.filter(|_| taken == 0),
+        };
+        dead.or_else(|| step.when.as_ref().filter(|when| !self.holds(when)).map(|_| (Skip::Condition, None)))
+    }
+
+    fn edge(&self, at: u32, step: &Step, source: u32, edge: Edge) -> Taken {
+        let status = self.status(source);
+        if edge.stands_in {
+            return match status {
+                StepStatus::Failed => Taken::Yes,
+                StepStatus::Skipped => Taken::No(self.skip_of(source)),
+                _ => Taken::No(Skip::NotNeeded),
+            };
+        }
+        if self.is_second(at, source) {
+            return Taken::Neutral;
+        }
+        let after = edge.after.and_then(|after| step.after.get(after as usize));
+        let holds = || after.and_then(|after| after.when.as_ref()).is_none_or(|when| self.holds(when));
+        match status {
+            StepStatus::Failed if !self.is_rescued(source) => match self.on_failure(source) {
+                Some(OnFailure::Continue) => Taken::Yes,
+                Some(OnFailure::Skip) => Taken::No(Skip::Tolerated),
+                _ => Taken::No(Skip::Failure),
+            },
+            StepStatus::Skipped if !self.is_rescued(source) => Taken::No(self.skip_of(source)),
+            _ if holds() => Taken::Yes,
+            _ => Taken::No(Skip::Condition),
+        }
+    }
+
+    /// Whether `source` only stands in for another step that `at` comes after as well: then that one counts.
+    fn is_second(&self, at: u32, source: u32) -> bool {
+        let first = self.graph.before(source).find(|(_, edge)| edge.stands_in).map(|(first, _)| first);
+        first.is_some_and(|first| {
+            self.graph.before(at).any(|(before, edge)| before == first && !edge.stands_in)
+        })
+    }
+
+    fn skip_of(&self, at: u32) -> Skip {
+        self.node(at).and_then(|node| node.skip).unwrap_or(Skip::Condition)
+    }
+
+    fn on_failure(&self, at: u32) -> Option<&OnFailure> {
+        self.step(at).map(|step| &step.on_failure)
+    }
+
+    /// The steps that stand in for one.
+    pub(crate) fn stand_ins(&self, at: u32) -> impl Iterator<Item = u32> {
+        self.graph.behind(at).filter(|(_, edge)| edge.stands_in).map(|(stand_in, _)| stand_in)
+    }
+
+    /// Whether a step stands in for one, directly or not, and is done.
+    pub(crate) fn is_rescued(&self, at: u32) -> bool {
+        let mut look: Vec<u32> = self.stand_ins(at).collect();
+        while let Some(next) = look.pop() {
+            if self.status(next) == StepStatus::Completed {
+                return true;
+            }
+            look.extend(self.stand_ins(next));
+        }
+        false
+    }
+
+    fn holds(&self, condition: &Condition) -> bool {
+        let values: Vec<(&Arc<str>, Option<Value>)> =
+            condition.variables().iter().map(|name| (name, self.read(name))).collect();
+        condition.holds(&|name| {
+            values.iter().find(|(known, _)| ***known == *name).and_then(|(_, value)| value.as_ref())
+        })
+    }
+
+    /// The value of a variable for a step whose inputs are settled: that of the last step that wrote it or, with a
+    /// reducer, those of all.
+    pub(crate) fn read(&self, name: &str) -> Option<Value> {
+        let plan = self.graph.plan();
+        let given = plan.given.get(name);
+        let writers = self.graph.writers(name);
+        match plan.variables.get(name).and_then(|variable| variable.reducer) {
+            Some(reducer) if !writers.is_empty() => {
+                let mut writers = writers.to_vec();
+                writers.sort_unstable();
+                let written = writers.iter().filter_map(|writer| self.written(*writer, name));
+                Some(reducer.reduce(given.into_iter().chain(written)))
+            }
+            _ => {
+                let last = writers.iter().rev().find_map(|writer| self.written(*writer, name));
+                last.or(given).cloned()
+            }
+        }
+    }
+
+    fn written(&self, at: u32, name: &str) -> Option<&Value> {
+        let node = self.node(at).filter(|node| node.status == StepStatus::Completed)?;
+        let place = self.step(at)?.writes.iter().position(|write| &**write == name)?;
+        node.values.get(place)
+    }
+}
+
+enum Taken {
+    Yes,
+    No(Skip),
+    /// It says nothing.
+    Neutral,
+}

@@ -1,0 +1,89 @@
+use levity_core::Step as Wants;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::graph::Graph;
+use crate::notice::{Notice, StepSpent, StepStatus, Written};
+use crate::schedule::Scheduler;
+use crate::step::StepId;
+
+/// Steps that are done before a run begins: what an earlier one has left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Seed {
+    /// The steps, with what they gave.
+    pub done: Vec<Sown>,
+}
+
+/// A step that is done before a run begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Sown {
+    /// The step.
+    pub step: StepId,
+    /// All that it gave.
+    pub output: Value,
+    /// What it wrote.
+    pub writes: Vec<Written>,
+}
+
+impl Sown {
+    /// A step that gave and wrote this.
+    pub fn new(step: impl Into<StepId>, output: Value, writes: Vec<Written>) -> Self {
+        Self { step: step.into(), output, writes }
+    }
+}
+
+impl Seed {
+    /// Nothing is done yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says that a step is done.
+    #[must_use]
+    pub fn with(mut self, done: Sown) -> Self {
+        self.done.push(done);
+        self
+    }
+
+    /// What was written by a step, in the order of its `writes`; `None` when something is missing.
+    fn values(&self, graph: &Graph, done: &Sown) -> Option<(u32, Vec<Value>)> {
+        let at = graph.find(done.step.as_str())?;
+        let value = |name: &std::sync::Arc<str>| {
+            done.writes.iter().find(|written| written.name == *name).map(|w| w.value.clone())
+        };
+        let values: Option<Vec<Value>> = graph.step(at)?.writes.iter().map(value).collect();
+        Some((at, values?))
+    }
+
+    /// Marks the steps as done.
+    pub(crate) fn sow(&self, steps: &mut Scheduler) {
+        for done in &self.done {
+            let Some((at, values)) = self.values(steps.graph(), done) else { continue };
+            if let Some(node) = steps.node_mut(at) {
+                let keeps = values.is_empty();
+                node.values = values;
+                node.output = keeps.then(|| Box::new(done.output.clone()));
+            }
+            steps.finish_early(at, StepStatus::Completed);
+        }
+    }
+
+    /// Tells of the steps as if they had just been done.
+    pub(crate) fn tell(&self, graph: &Graph, wants: &mut Wants) {
+        if !wants.is_watched() {
+            return;
+        }
+        for done in self.done.iter().filter(|done| self.values(graph, done).is_some()) {
+            let notice = Notice::StepCompleted {
+                step: done.step.clone(),
+                writes: done.writes.clone(),
+                output: done.output.clone(),
+                spent: StepSpent::default(),
+            };
+            wants.tell(notice.into_event());
+        }
+    }
+}

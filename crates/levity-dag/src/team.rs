@@ -1,0 +1,359 @@
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Approver, Limits, Program, RunId, Tool, ToolSource, Toolbox};
+use levity_loop::Agent;
+use levity_runtime::Runtime;
+use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::executor::TeamExecutor;
+use crate::function::Function;
+use crate::graph::Graph;
+use crate::known::{Known, Performer, PerformerKind};
+use crate::machine::{GraphMachine, PLAN, PlannedBy, Rules, Settings, Start};
+use crate::plan::Plan;
+use crate::planner::Planner;
+use crate::run::{Fork, Resume, TeamRun};
+
+/// The agent that makes plans.
+pub(crate) const PLANNER: &str = "Planner";
+/// The agent that looks at files first.
+pub(crate) const DISTILLER: &str = "Distiller";
+/// The agent whose results are verdicts.
+pub(crate) const QA: &str = "QA";
+
+/// Agents, functions and tools that carry out plans together. Cloning costs nothing.
+///
+/// ```
+/// use levity_dag::{Plan, Step, Team};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_dag::Result<()> {
+/// let team = Team::builder()
+///     .function("count", |input: levity_dag::StepInput| async move {
+///         let text: String = input.parse("text")?;
+///         Ok(json!({"words": text.split_whitespace().count()}))
+///     })
+///     .build()?;
+/// let plan = Plan::new()
+///     .given("text", "the tide comes in")
+///     .step(Step::new("count", "count").reads(["text"]).writes(["words"]));
+/// let finished = team.carry_out(plan).await?;
+/// assert_eq!(finished.value("words"), Some(&json!(4)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Team {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) executor: Arc<TeamExecutor>,
+    pub(crate) runtime: Runtime,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+}
+
+impl Team {
+    /// Begins a team.
+    pub fn builder() -> TeamBuilder {
+        TeamBuilder::default()
+    }
+
+    /// Has a plan made for a goal, and carries it out: await what is returned, after setting what is to be set. Dropping
+    /// the future stops the work.
+    pub fn run(&self, goal: impl Into<String>) -> TeamRun {
+        let start = Start { goal: goal.into(), settings: self.inner.settings, ..Start::default() };
+        TeamRun::new(self.clone(), start)
+    }
+
+    /// Carries a plan out. When steps fail, a planner may change it, if the team has one.
+    pub fn carry_out(&self, plan: impl Into<Arc<Plan>>) -> TeamRun {
+        let plan = Some(plan.into());
+        let start = Start { plan, settings: self.inner.settings, ..Start::default() };
+        TeamRun::new(self.clone(), start)
+    }
+
+    /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
+    pub fn resume(&self, run: impl Into<RunId>) -> Resume {
+        Resume::new(self.clone(), run.into())
+    }
+
+    /// Goes another way from a record of an old run.
+    pub fn fork(&self, run: impl Into<RunId>) -> Fork {
+        Fork::new(self.clone(), run.into())
+    }
+
+    /// Checks a plan, as it is before it is carried out.
+    ///
+    /// # Errors
+    /// When it cannot be carried out.
+    pub fn check(&self, plan: impl Into<Arc<Plan>>) -> Result<Graph> {
+        Graph::check(plan, &self.inner.rules.known).map_err(Error::Plan)
+    }
+
+    /// What plans for this team may go by.
+    pub fn known(&self) -> &Known {
+        &self.inner.rules.known
+    }
+
+    /// What drives its runs.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    pub(crate) fn restore(&self, state: &Value) -> Result<GraphMachine, String> {
+        GraphMachine::restore(self.inner.rules.clone(), state)
+    }
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.inner.rules.known.performers.keys().collect();
+        f.debug_struct("Team").field("performers", &names).finish_non_exhaustive()
+    }
+}
+
+/// Puts a [`Team`] together.
+#[must_use = "a builder does nothing until `build`"]
+#[derive(Default)]
+pub struct TeamBuilder {
+    agents: Vec<(Arc<str>, Performer, Agent)>,
+    functions: Vec<(Arc<str>, Function)>,
+    tools: RegistryBuilder,
+    policy: Policy,
+    code: Option<Arc<dyn Program>>,
+    planner: Option<Arc<dyn Planner>>,
+    approver: Option<Arc<dyn Approver>>,
+    settings: Settings,
+    limits: Limits,
+    max_steps: Option<usize>,
+    runtime: Runtime,
+}
+
+impl TeamBuilder {
+    /// Adds an agent. One named `Planner` makes the plans and does no steps; one named `Distiller` looks at files before a
+    /// plan is made; what one named `QA` says are verdicts.
+    pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+        let name = name.into();
+        let mut card = Performer::new(PerformerKind::Agent, description);
+        card.judges = &*name == QA;
+        self.performer(name, card, agent)
+    }
+
+    /// Adds an agent, with all that plans are to know of it.
+    pub fn performer(mut self, name: impl Into<Arc<str>>, card: Performer, agent: Agent) -> Self {
+        self.agents.push((name.into(), Performer { kind: PerformerKind::Agent, ..card }, agent));
+        self
+    }
+
+    /// Adds a function of the program.
+    pub fn function(mut self, name: impl Into<Arc<str>>, function: impl Into<Function>) -> Self {
+        self.functions.push((name.into(), function.into()));
+        self
+    }
+
+    /// Adds a tool, for steps and for code.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools = self.tools.tool(tool);
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.tools = self.tools.tools(tools);
+        self
+    }
+
+    /// Adds a changing set of tools.
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.tools = self.tools.source(Arc::new(source));
+        self
+    }
+
+    /// Says which tools steps may call, and which are asked about. Agents have policies of their own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Runs code of steps and of agents, such as `levity_python::RunPython`. The tools that code calls are the team's.
+    pub fn code(mut self, program: impl Program + 'static) -> Self {
+        self.code = Some(Arc::new(program));
+        self
+    }
+
+    /// Makes plans in place of an agent.
+    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
+        self.planner = Some(Arc::new(planner));
+        self
+    }
+
+    /// Answers questions about plans and about tools of steps.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Asks a person about every plan, and every change of one, before it is carried out.
+    pub fn approve_plans(mut self) -> Self {
+        self.settings.approve = true;
+        self
+    }
+
+    /// How many steps may run at a time; 16 by default.
+    pub fn max_parallel(mut self, steps: usize) -> Self {
+        self.settings.parallel = steps;
+        self
+    }
+
+    /// How many times a plan may be changed when steps fail; 3 by default.
+    pub fn max_replans(mut self, times: u32) -> Self {
+        self.settings.replans = times;
+        self
+    }
+
+    /// How often the planner is asked for the same thing, before what it gives can be used; 3 by default.
+    pub fn max_drafts(mut self, times: u32) -> Self {
+        self.settings.drafts = times;
+        self
+    }
+
+    /// How many turns an attempt at a step may take, all rounds together; 15 by default.
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.settings.turns = turns;
+        self
+    }
+
+    /// How many steps a plan may have; [`Known::MAX_STEPS`] by default.
+    pub fn max_steps(mut self, steps: usize) -> Self {
+        self.max_steps = Some(steps);
+        self
+    }
+
+    /// What a run may use, all its steps together.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What drives its runs; by default one that keeps no journal.
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = runtime;
+        self
+    }
+
+    /// Builds the team.
+    ///
+    /// # Errors
+    /// When two of its members have one name, or a setting makes no sense.
+    pub fn build(self) -> Result<Team> {
+        self.check_settings()?;
+        let registry = self.tools.build()?;
+        let mut known = Known::new();
+        known.limits = self.limits;
+        known.max_steps = self.max_steps.unwrap_or(known.max_steps);
+        known.code = self.code.is_some();
+        let agents = join_agents(&mut known, self.agents)?;
+        let functions = join_functions(&mut known, self.functions)?;
+        join_tools(&mut known, &registry)?;
+        let planner = match &self.planner {
+            Some(_) => Some(PlannedBy::Program),
+            None => agents.contains_key(PLANNER).then(|| PlannedBy::Agent(PLANNER.into())),
+        };
+        let code: Option<Arc<str>> = self.code.as_ref().map(|code| code.spec().name.as_str().into());
+        if let Some(name) = code.as_ref().filter(|name| known.performers.contains_key(*name)) {
+            return Err(taken(name));
+        }
+        let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());
+        let world = self.runtime.world().clone();
+        let tools = Dispatcher::builder(registry, world.clone()).policy(self.policy).build()?;
+        let executor = Arc::new_cyclic(|me| TeamExecutor {
+            agents,
+            functions,
+            tools,
+            code: self.code,
+            planner: self.planner,
+            approver: self.approver,
+            world,
+            me: me.clone(),
+        });
+        let rules = Arc::new(Rules { known, planner, profiler, code });
+        let (runtime, settings, limits) = (self.runtime, self.settings, self.limits);
+        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits }) })
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        let zero = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        match self.settings {
+            Settings { parallel: 0, .. } => {
+                zero("max_parallel", "is 0, so no step could begin; 1 runs one at a time")
+            }
+            Settings { drafts: 0, .. } => zero("max_drafts", "is 0, so no plan could be made; 1 asks once"),
+            Settings { turns: 0, .. } => {
+                zero("max_turns", "is 0, so no agent could answer; 1 lets it answer at once")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn taken(name: &str) -> Error {
+    let problem = format!("is used twice: `{name}` is an agent, a function or a tool already; rename one");
+    Error::Setting { setting: "name", problem }
+}
+
+fn join(known: &mut Known, name: Arc<str>, card: Performer) -> Result<()> {
+    if &*name == PLAN || known.performers.contains_key(&name) {
+        return Err(taken(&name));
+    }
+    known.performers.insert(name, card);
+    Ok(())
+}
+
+fn join_agents(
+    known: &mut Known,
+    agents: Vec<(Arc<str>, Performer, Agent)>,
+) -> Result<BTreeMap<Arc<str>, Agent>> {
+    let mut all = BTreeMap::new();
+    for (name, card, agent) in agents {
+        if &*name != PLANNER {
+            join(known, name.clone(), card)?;
+        }
+        if all.insert(name.clone(), agent).is_some() {
+            return Err(taken(&name));
+        }
+    }
+    Ok(all)
+}
+
+fn join_functions(
+    known: &mut Known,
+    functions: Vec<(Arc<str>, Function)>,
+) -> Result<HashMap<String, Function>> {
+    let mut all = HashMap::new();
+    for (name, function) in functions {
+        join(known, name.clone(), Performer::new(PerformerKind::Function, function.description.clone()))?;
+        all.insert(name.to_string(), function);
+    }
+    Ok(all)
+}
+
+fn join_tools(known: &mut Known, registry: &Registry) -> Result<()> {
+    registry.specs().iter().try_for_each(|spec| {
+        let card = Performer::new(PerformerKind::Tool, spec.description.as_str());
+        join(known, spec.name.as_str().into(), card)
+    })
+}
+
+impl fmt::Debug for TeamBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

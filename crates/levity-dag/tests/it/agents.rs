@@ -1,0 +1,1 @@
+//! Steps by agents: rounds, code, verdicts, questions.

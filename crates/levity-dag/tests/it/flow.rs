@@ -1,0 +1,299 @@
+//! Steps by functions: order, parallel ways, failures, conditions, lists.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity_core::ToolError;
+use levity_dag::{
+    Condition, Error, FanOut, Finished, Function, Join, Notice, OnFailure, Plan, Reducer, Retry, Step,
+    StepInput, StepStatus, Team, Variable,
+};
+use levity_runtime::Runtime;
+use levity_test::ManualWorld;
+use serde_json::{Value, json};
+
+use crate::support::{Log, collect, noting, simple, within};
+
+fn give(id: &str, value: impl Into<Value>) -> Step {
+    Step::new(id, "give").input("give", value).writes([id])
+}
+
+fn status(finished: &Finished, id: &str) -> StepStatus {
+    finished.step(id).unwrap().status
+}
+
+async fn run(plan: Plan) -> Finished {
+    within(simple(&Log::default()).build().unwrap().carry_out(plan)).await.unwrap()
+}
+
+async fn partial(plan: Plan) -> (String, Finished) {
+    match within(simple(&Log::default()).build().unwrap().carry_out(plan)).await {
+        Err(Error::Unreached { why, partial }) => (why, *partial),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_diamond_is_carried_out_in_order() {
+    let plan = Plan::new()
+        .step(Step::new("all", "sum").reads(["left", "right"]).writes(["all"]))
+        .step(Step::new("left", "sum").reads(["top"]).input("plus", 1).writes(["left"]))
+        .step(Step::new("right", "sum").reads(["top"]).input("plus", 10).writes(["right"]))
+        .step(give("top", 100));
+    let finished = run(plan).await;
+    assert_eq!(finished.value("all"), Some(&json!(211)));
+    assert_eq!(finished.text(), "211");
+    assert!(finished.steps().iter().all(|step| step.status == StepStatus::Completed));
+}
+
+#[tokio::test]
+async fn a_failed_step_stops_only_what_depends_on_it() {
+    let plan = Plan::new()
+        .step(give("a", 1))
+        .step(Step::new("b", "fail").after("a").writes(["b"]))
+        .step(Step::new("c", "sum").reads(["b"]).writes(["c"]))
+        .step(Step::new("d", "sum").reads(["a"]).writes(["d"]));
+    let (why, finished) = partial(plan).await;
+    assert_eq!(why, "step `b` failed: it broke; step `c` was skipped");
+    assert_eq!(status(&finished, "b"), StepStatus::Failed);
+    assert_eq!(status(&finished, "c"), StepStatus::Skipped);
+    assert_eq!(finished.value("d"), Some(&json!(1)));
+    assert_eq!(finished.value("c"), None);
+}
+
+#[tokio::test]
+async fn what_follows_a_failure_is_as_the_plan_says() {
+    let base = |failing: Step| {
+        let after = Step::new("after", "give").input("give", 5).reads(["x"]).writes(["after"]);
+        Plan::new().step(failing.writes(["x"])).step(after)
+    };
+    let skipped = run(base(Step::new("s", "fail").on_failure(OnFailure::Skip))).await;
+    assert_eq!(status(&skipped, "after"), StepStatus::Skipped);
+    let gone_on = run(base(Step::new("s", "fail").on_failure(OnFailure::Continue))).await;
+    assert_eq!(status(&gone_on, "after"), StepStatus::Completed);
+    let other = Step::new("other", "give").input("give", 7).writes(["x"]);
+    let plan =
+        base(Step::new("s", "fail").on_failure(OnFailure::Fallback("other".into()))).step(other.clone());
+    let fallen_back = run(plan).await;
+    assert_eq!(status(&fallen_back, "after"), StepStatus::Completed);
+    assert_eq!(fallen_back.value("x"), Some(&json!(7)));
+    let fine = Step::new("s", "give").input("give", 3).on_failure(OnFailure::Fallback("other".into()));
+    let not_needed = run(base(fine).step(other)).await;
+    assert_eq!(status(&not_needed, "other"), StepStatus::Skipped);
+    assert_eq!(not_needed.value("x"), Some(&json!(3)));
+}
+
+#[tokio::test]
+async fn a_step_that_follows_only_the_fallback_is_skipped_with_it() {
+    let plan = Plan::new()
+        .step(
+            Step::new("s", "give").input("give", 1).writes(["x"]).on_failure(OnFailure::Fallback("f".into())),
+        )
+        .step(Step::new("f", "give").input("give", 2).writes(["x"]))
+        .step(Step::new("cleanup", "give").after("f"));
+    let finished = run(plan).await;
+    assert_eq!(status(&finished, "cleanup"), StepStatus::Skipped);
+}
+
+#[tokio::test]
+async fn one_of_two_branches_is_taken() {
+    let when = |text| Condition::parse(text).unwrap();
+    let plan = |score: f64| {
+        Plan::new()
+            .variable("way", Variable::new().reducer(Reducer::Last))
+            .step(give("score", score))
+            .step(
+                Step::new("good", "give")
+                    .input("give", "good")
+                    .after_if("score", when("score >= 0.5"))
+                    .writes(["way"]),
+            )
+            .step(
+                Step::new("bad", "give")
+                    .input("give", "bad")
+                    .after_if("score", when("score < 0.5"))
+                    .writes(["way"]),
+            )
+            .step(Step::new("end", "give").input("give", 1).reads(["way"]).join(Join::Any))
+            .step(Step::new("never", "give").when(when("score > 1")).after("score"))
+    };
+    let (good, bad) = (run(plan(0.9)).await, run(plan(0.1)).await);
+    assert_eq!((good.value("way"), bad.value("way")), (Some(&json!("good")), Some(&json!("bad"))));
+    assert_eq!((status(&good, "bad"), status(&bad, "good")), (StepStatus::Skipped, StepStatus::Skipped));
+    assert_eq!((status(&good, "end"), status(&good, "never")), (StepStatus::Completed, StepStatus::Skipped));
+}
+
+#[tokio::test]
+async fn a_step_is_tried_again_after_a_pause() {
+    let world = ManualWorld::auto();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counting = tries.clone();
+    let flaky = Function::new(move |_: StepInput| {
+        let first = counting.fetch_add(1, Ordering::SeqCst) < 2;
+        async move { if first { Err(ToolError::failed("not yet")) } else { Ok(json!(1)) } }
+    });
+    let notices = Arc::default();
+    let runtime = Runtime::new().with_world(world.clone());
+    let team = Team::builder().function("flaky", flaky).runtime(runtime).build().unwrap();
+    let before = levity_core::World::now(&world);
+    let plan = Plan::new().step(Step::new("s", "flaky").retry(Retry::attempts(3)));
+    let finished = within(team.carry_out(plan).on_event(collect(&notices))).await.unwrap();
+    assert_eq!(finished.step("s").unwrap().spent.attempts, 3);
+    // One second, and then two.
+    assert_eq!(levity_core::World::now(&world).since(before), Duration::from_secs(3));
+    let notices: Vec<Notice> = std::mem::take(&mut *notices.lock().unwrap());
+    let retried = notices.iter().filter(|notice| matches!(notice, Notice::StepRetried { .. })).count();
+    assert_eq!(retried, 2);
+}
+
+#[tokio::test]
+async fn a_step_has_its_time() {
+    let world = ManualWorld::auto();
+    let runtime = Runtime::new().with_world(world);
+    let stuck = Function::new(|_: StepInput| std::future::pending());
+    let team = Team::builder().function("stuck", stuck).runtime(runtime).build().unwrap();
+    let plan = Plan::new().step(Step::new("s", "stuck").timeout(Duration::from_secs(5)));
+    let Err(Error::Unreached { why, .. }) = within(team.carry_out(plan)).await else { panic!("it ends") };
+    assert_eq!(why, "step `s` failed: it took longer than 5s");
+}
+
+#[tokio::test]
+async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (now.clone(), most.clone());
+    let work = Function::new(move |input: StepInput| {
+        let (now, most) = counts.clone();
+        async move {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let n: u64 = input.parse("item")?;
+            for _ in 0..(n * 7) % 5 {
+                tokio::task::yield_now().await;
+            }
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(json!(n * 2))
+        }
+    });
+    let team = Team::builder().function("work", work).build().unwrap();
+    let list: Vec<u64> = (0..1_000).collect();
+    let plan = Plan::new()
+        .given("list", json!(list))
+        .step(Step::new("twice", "work").map(FanOut::over("list")).writes(["twice"]));
+    let finished = within(team.carry_out(plan)).await.unwrap();
+    assert_eq!(finished.parse::<Vec<u64>>("twice"), Some(list.iter().map(|n| n * 2).collect()));
+    assert_eq!(most.load(Ordering::SeqCst), 16);
+}
+
+#[tokio::test]
+async fn a_quorum_is_enough_and_less_is_not() {
+    let odd = |input: &StepInput| match input.parse::<i64>("item")? {
+        n if n % 2 == 1 => Ok(json!(n)),
+        _ => Err(ToolError::failed("even")),
+    };
+    let log = Log::default();
+    let team = Team::builder().function("odd", noting(&log, "odd", odd)).max_parallel(1).build().unwrap();
+    let plan = |list: Value, fan_out: FanOut| {
+        Plan::new().given("list", list).step(Step::new("s", "odd").map(fan_out).writes(["out"]))
+    };
+    let over = || FanOut::over("list");
+    let finished = within(team.carry_out(plan(json!([1, 2, 3]), over().quorum(2)))).await.unwrap();
+    assert_eq!(finished.value("out"), Some(&json!([1, null, 3])));
+    let sum = over().quorum(2).reduced_by(Reducer::Sum);
+    let finished = within(team.carry_out(plan(json!([1, 2, 3]), sum))).await.unwrap();
+    assert_eq!(finished.value("out"), Some(&json!(4)));
+    log.take();
+    let finished = within(team.carry_out(plan(json!([1, 3, 5, 7]), over().first(2)))).await.unwrap();
+    assert_eq!(finished.value("out"), Some(&json!([1, 3, null, null])));
+    assert_eq!(log.take().len(), 2);
+    let Err(Error::Unreached { why, .. }) = within(team.carry_out(plan(json!([2, 1, 3]), over()))).await
+    else {
+        panic!("it fails")
+    };
+    assert_eq!(why, "step `s` failed: 0 of 3 elements succeeded, and 3 must; element 0: even");
+    // Once it is clear, no more are begun.
+    assert_eq!(log.take().len(), 1);
+    let finished = within(team.carry_out(plan(json!([]), over()))).await.unwrap();
+    assert_eq!(finished.value("out"), Some(&json!([])));
+}
+
+#[tokio::test]
+async fn what_is_no_list_or_too_long_is_a_failure() {
+    for (list, expected) in [(json!(5), "`list` is no list"), (json!([1, 2, 3]), "raise `most`")] {
+        let plan = Plan::new()
+            .step(give("list", list))
+            .step(Step::new("s", "give").map(FanOut::over("list").most(2)).writes(["out"]));
+        let (why, _) = partial(plan).await;
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_sibling_delays_nobody() {
+    let world = ManualWorld::new();
+    let runtime = Runtime::new().with_world(world.clone());
+    let finished_at = Arc::new(Mutex::new(Vec::new()));
+    let slow = {
+        let (world, finished_at) = (world.clone(), finished_at.clone());
+        Function::new(move |input: StepInput| {
+            let (world, finished_at) = (world.clone(), finished_at.clone());
+            async move {
+                let (name, time): (String, u64) = (input.parse("name")?, input.parse("time")?);
+                levity_core::World::sleep(&world, Duration::from_secs(time)).await;
+                finished_at.lock().unwrap().push((name, levity_core::World::now(&world)));
+                Ok(Value::Null)
+            }
+        })
+    };
+    let step = |id: &str, time: u64| Step::new(id, "slow").input("name", id).input("time", time);
+    let plan = Plan::new()
+        .step(step("slow", 100))
+        .step(step("a", 1))
+        .step(step("b", 1).after("a"))
+        .step(step("c", 1).after("b"))
+        .step(step("last", 1).after("slow"));
+    let start = levity_core::World::now(&world);
+    let team = Team::builder().function("slow", slow).runtime(runtime).build().unwrap();
+    let run = team.carry_out(plan).start().unwrap();
+    let drive = async {
+        loop {
+            tokio::task::yield_now().await;
+            world.advance(Duration::from_secs(1));
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    tokio::select! {
+        finished = within(run) => drop(finished.unwrap()),
+        () = drive => {}
+    }
+    let at: Vec<(String, u64)> = finished_at
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(name, at)| (name.clone(), at.since(start).as_secs()))
+        .collect();
+    let expected = [("a", 1), ("b", 2), ("c", 3), ("slow", 100), ("last", 101)];
+    assert_eq!(at, expected.map(|(name, at)| (name.to_owned(), at)));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_of_its_step_alone() {
+    let log = Log::default();
+    let team =
+        simple(&log).function("bad", Function::new(|_: StepInput| async { panic!("oh") })).build().unwrap();
+    let plan = Plan::new().step(Step::new("p", "bad")).step(give("ok", 1));
+    let Err(error) = within(team.carry_out(plan)).await else { panic!("it fails") };
+    assert_eq!(error.partial().unwrap().value("ok"), Some(&json!(1)));
+    assert!(error.to_string().contains("the function panicked"), "{error}");
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
+    let log = Log::default();
+    let team = simple(&log).build().unwrap();
+    let plan = Plan::new().step(give("a", 1)).step(Step::new("b", "nobody").reads(["zzz"]));
+    let Err(Error::Plan(faults)) = within(team.carry_out(plan)).await else { panic!("it is refused") };
+    assert!(faults.to_string().contains("nobody") && faults.to_string().contains("zzz"), "{faults}");
+    assert!(log.take().is_empty());
+}

@@ -1,0 +1,1 @@
+//! Plans that are made and changed.
