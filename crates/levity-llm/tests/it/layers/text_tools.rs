@@ -55,8 +55,9 @@ async fn a_model_with_calls_of_its_own_keeps_them() {
     let sent = sent(|inner| Box::new(inner.text_tools().beside_native()), request.clone()).await;
     assert_eq!(sent, request);
 
-    let inner = ScriptedModel::new()
-        .turn(Turn::new().text("{\"call_tool\": {\"name\": \"now\"}}").call("add", json!({"a": 1})).pieces(7));
+    let inner = ScriptedModel::new().turn(
+        Turn::new().text("{\"call_tool\": {\"name\": \"now\"}}").call("add", json!({"a": 1})).pieces(7),
+    );
     let reply = inner.text_tools().beside_native().stream(offered("?")).await.unwrap().fold().await.unwrap();
     let calls: Vec<_> = reply.message.calls().map(|call| call.name.as_str()).collect();
     assert_eq!((calls, reply.finish), (vec!["now", "add"], Finish::ToolCalls));
