@@ -10,7 +10,7 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>
     if wanted.is_empty() || wanted.len() > LONGEST {
         return Vec::new();
     }
-    let most = wanted.chars().count().div_ceil(3).max(1);
+    let most = wanted.chars().count() / 3;
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(&wanted, &squeezed(name)), name));
     let mut near: Vec<_> = near.filter(|(edits, _)| *edits <= most).collect();
     near.sort();
@@ -24,7 +24,7 @@ pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -
     let names: Vec<&str> = names.into_iter().collect();
     let near = nearest(wanted, names.iter().copied());
     match (near.is_empty(), names.len()) {
-        (false, _) => format!("; is `{}` meant?", near.join("`, `")),
+        (false, _) => format!("; perhaps `{}` is meant", near.join("` or `")),
         (true, 0) => String::new(),
         (true, 1..=MOST) => format!("; there is `{}`", names.join("`, `")),
         (true, more) => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn hints_name_what_there_is() {
-        assert_eq!(hint("brwser", ["browser", "rag"]), "; is `browser` meant?");
+        assert_eq!(hint("brwser", ["browser", "rag"]), "; perhaps `browser` is meant");
         assert_eq!(hint("zzz", ["browser", "rag"]), "; there is `browser`, `rag`");
         assert_eq!(hint("zzz", []), "");
         assert_eq!(short("a\nb"), "a\u{fffd}b");

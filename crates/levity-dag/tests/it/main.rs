@@ -1,1 +1,4 @@
 //! Graphs as a stranger would use them.
+
+mod agents;
+mod catalogue;
