@@ -1,6 +1,7 @@
 //! Plans as checked graphs of steps, each run as soon as its inputs are ready.
 
 mod check;
+mod catalogue;
 mod condition;
 mod diff;
 mod error;
@@ -13,6 +14,7 @@ mod graph;
 mod known;
 mod machine;
 mod notice;
+mod parts;
 mod plan;
 mod planner;
 mod reduce;
@@ -25,6 +27,7 @@ mod task;
 mod team;
 mod view;
 
+pub use catalogue::{AgentPart, Catalogue, CatalogueError, Entry, Missing, Named, Need, Place};
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use error::{Error, ErrorKind, Result};
@@ -35,6 +38,7 @@ pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
 pub use machine::GraphMachine;
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
+pub use parts::Parts;
 pub use plan::{Plan, Variable};
 pub use planner::{Brief, Planner, Replan};
 pub use run::{Fork, Resume, TeamHandle, TeamRun};

@@ -4,3 +4,4 @@ mod agents;
 mod flow;
 mod replan;
 mod support;
+mod catalogue;

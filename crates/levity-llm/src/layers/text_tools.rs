@@ -29,6 +29,9 @@ pub enum Dialect {
     Marked,
     /// `{"action": .., "args": {..}}`.
     Action,
+    /// `{"call_tool": {"name": .., "arguments": {..}}}`, for agents whose answers are JSON objects too: an object is then
+    /// a call only under such a key, or with the name of a tool that there is.
+    CallTool,
 }
 
 impl Dialect {
@@ -38,6 +41,9 @@ impl Dialect {
             Self::Tagged => format!("<tool_call>{{\"name\": \"{name}\", \"arguments\": {args}}}</tool_call>"),
             Self::Marked => format!("TOOL_CALL: {name}\nARGUMENTS: {args}"),
             Self::Action => format!("{{\"action\": \"{name}\", \"args\": {args}}}"),
+            Self::CallTool => {
+                format!("{{\"call_tool\": {{\"name\": \"{name}\", \"arguments\": {args}}}}}")
+            }
         }
     }
 }
@@ -52,6 +58,8 @@ impl Dialect {
 /// - `Action: name`, with or without `Action Input: {..}`;
 /// - objects `{"action" or "tool": name, "args" or "input": {..}}`, also fenced, in lists, or under `call_tool`
 ///   beside other keys.
+///
+/// A model that has tool calls keeps them with [`beside_native`](Self::beside_native).
 ///
 /// `[Thinking: ..]` and, where a line begins, `<think>..</think>` become thinking; what stands between backticks in a
 /// line stays text. Arguments that are not JSON stay a call, so that
@@ -80,6 +88,7 @@ pub struct TextTools<M> {
     card: ModelCard,
     dialect: Dialect,
     structured: bool,
+    native: bool,
 }
 
 impl<M: Model + 'static> TextTools<M> {
@@ -87,7 +96,7 @@ impl<M: Model + 'static> TextTools<M> {
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.abilities.tools = true;
-        Self { inner: Arc::new(model), card, dialect: Dialect::default(), structured: false }
+        Self { inner: Arc::new(model), card, dialect: Dialect::default(), structured: false, native: false }
     }
 
     /// Sets how the model is taught to write a call.
@@ -108,6 +117,29 @@ impl<M: Model + 'static> TextTools<M> {
         self
     }
 
+    /// Leaves the model its own tool calls: requests are sent as they are, and calls that it writes as text are understood
+    /// beside them. Its answers are taken to be objects of their own, as with [`Dialect::CallTool`].
+    ///
+    /// ```
+    /// # use levity_core::{Model, Request, ToolSpec};
+    /// # use levity_llm::ModelExt;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), levity_core::ModelError> {
+    /// let inner = ScriptedModel::new().reply(r#"{"call_tool": {"name": "now", "arguments": {}}}"#);
+    /// let model = inner.clone().text_tools().beside_native();
+    /// let reply = model.complete(Request::new().with_tools([ToolSpec::new("now", "Tells the time.").into()])).await?;
+    /// assert_eq!(reply.message.calls().count(), 1);
+    /// assert_eq!(inner.requests()[0].tools.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn beside_native(mut self) -> Self {
+        self.native = true;
+        self
+    }
+
     fn form(&self) -> Form {
         let structured = self.structured && self.inner.card().abilities.output_schema;
         if structured { Form::Structured } else { Form::Text(self.dialect) }
@@ -118,15 +150,16 @@ impl<M: Model + 'static> TextTools<M> {
         let form = self.form();
         let offers = prompt::offers(&request);
         let names = request.tools.iter().map(|tool| tool.name.clone()).collect();
-        let known = Known { names, shaped: request.output.is_some() };
-        let structured = offers && form == Form::Structured;
+        let shaped = request.output.is_some() || self.native || self.dialect == Dialect::CallTool;
+        let known = Known { names, shaped };
+        let structured = offers && form == Form::Structured && !self.native;
         let reader = Reader {
             parser: Parser::new(known, offers),
             whole: structured.then(String::new),
             calls: 0,
             finish: None,
         };
-        (prompt::plain(request, form), reader)
+        (if self.native { request } else { prompt::plain(request, form) }, reader)
     }
 }
 

@@ -58,18 +58,21 @@ fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
 }
 
 fn how(form: Form) -> String {
-    let example = match form {
+    let (example, otherwise) = match form {
         Form::Structured => {
             return "You can call tools. Reply with JSON: either {\"reply\": {\"tool\": \"<name>\", \"args\": {..}}} to call \
                     a tool, whose result comes in the next message, or {\"reply\": {\"answer\": ..}} to answer."
                 .into();
         }
-        Form::Text(dialect) => dialect.written("<name>", "{\"<argument>\": \"<value>\"}"),
+        Form::Text(dialect) => {
+            let otherwise = if dialect == Dialect::CallTool { "as you were told" } else { "in plain words" };
+            (dialect.written("<name>", "{\"<argument>\": \"<value>\"}"), otherwise)
+        }
     };
     format!(
         "You can call tools. To call one, write this, with the tool's name and its arguments as JSON:\n{example}\n\
          Write it several times to call several tools. Then stop: the results come in the next message. Never make \
-         a result up. When you need no tool, answer in plain words."
+         a result up. When you need no tool, answer {otherwise}."
     )
 }
 

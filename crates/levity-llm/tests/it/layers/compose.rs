@@ -66,7 +66,7 @@ fn no_tools() -> ModelCard {
 
 #[tokio::test]
 async fn an_agent_works_with_a_model_that_has_no_tools() {
-    for dialect in [Dialect::Tagged, Dialect::Marked, Dialect::Action] {
+    for dialect in [Dialect::Tagged, Dialect::Marked, Dialect::Action, Dialect::CallTool] {
         let expect = |text: &'static str| {
             move |request: &levity_core::Request| {
                 let all = serde_json::to_string(request).unwrap();

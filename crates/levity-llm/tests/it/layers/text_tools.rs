@@ -43,6 +43,42 @@ async fn sent(model: impl Fn(ScriptedModel) -> Box<dyn Model>, request: Request)
     inner.requests().remove(0)
 }
 
+async fn read(model: impl Model) -> (String, Vec<String>) {
+    let response = model.complete(offered("?")).await.unwrap();
+    let calls = response.message.calls().map(|call| call.name.clone()).collect();
+    (response.message.text().into_owned(), calls)
+}
+
+#[tokio::test]
+async fn a_model_with_calls_of_its_own_keeps_them() {
+    let request = with_calls();
+    let sent = sent(|inner| Box::new(inner.text_tools().beside_native()), request.clone()).await;
+    assert_eq!(sent, request);
+
+    let inner = ScriptedModel::new().turn(
+        Turn::new().text("{\"call_tool\": {\"name\": \"now\"}}").call("add", json!({"a": 1})).pieces(7),
+    );
+    let reply = inner.text_tools().beside_native().stream(offered("?")).await.unwrap().fold().await.unwrap();
+    let calls: Vec<_> = reply.message.calls().map(|call| call.name.as_str()).collect();
+    assert_eq!((calls, reply.finish), (vec!["now", "add"], Finish::ToolCalls));
+}
+
+#[tokio::test]
+async fn an_answer_that_looks_like_a_call_is_none_where_answers_are_objects() {
+    for (reply, called) in [
+        (r#"{"action": "buy", "args": {"shares": 3}}"#, false),
+        (r#"{"call_tool": null, "action": "buy", "input": 1}"#, false),
+        (r#"{"action": "add", "args": {"a": 3}}"#, true),
+        (r#"{"so_far": 1, "call_tool": {"name": "sell", "arguments": {}}}"#, true),
+    ] {
+        let model = || ScriptedModel::new().reply(reply);
+        let (text, calls) = read(model().text_tools().dialect(Dialect::CallTool)).await;
+        assert_eq!((!calls.is_empty(), text == reply), (called, !called), "{reply}");
+        let (text, calls) = read(model().text_tools().beside_native()).await;
+        assert_eq!((!calls.is_empty(), text == reply), (called, !called), "{reply}");
+    }
+}
+
 #[tokio::test]
 async fn the_tools_are_described_and_not_sent() {
     let sent = sent(|inner| Box::new(inner.text_tools()), offered("?")).await;

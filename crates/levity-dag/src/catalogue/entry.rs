@@ -1,0 +1,196 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::AgentPart;
+use crate::step::Budget;
+
+/// An agent as the catalogue knows it.
+///
+/// ```
+/// use levity_dag::{Catalogue, Entry};
+///
+/// let translator = Entry::new("Translator", "Translate the text into the language that the task names.")
+///     .description("Translates texts")
+///     .max_turns(3);
+/// let agents = Catalogue::defaults().with(translator);
+/// assert_eq!(agents.find("translator").map(|entry| entry.max_turns), Some(3));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is good for, for the planner.
+    pub description: Arc<str>,
+    /// What it is told before everything else.
+    pub prompt: Arc<str>,
+    /// Its models by name, cheapest first: the first that can be had is used. Empty means the default model.
+    pub models: Vec<Arc<str>>,
+    /// The MCP servers whose tools it has.
+    pub servers: Vec<Named>,
+    /// The tools that it has beside those.
+    pub tools: Vec<Named>,
+    /// How many turns a run of it may take; [`MAX_TURNS`](Self::MAX_TURNS) by default.
+    pub max_turns: u64,
+    /// What a run of it may use; what is not said is as for all.
+    pub budget: Option<Budget>,
+    /// How long a run of it may take; not limited by default.
+    pub timeout: Option<Duration>,
+    /// Whether it may ask the user.
+    pub ask_user: bool,
+    /// Whether its results are verdicts on the work of others.
+    pub judges: bool,
+    /// Whether it may run Python.
+    pub code: Option<Need>,
+    /// Whether calls of tools that it writes as text are understood; they are by default.
+    pub text_tools: bool,
+    /// Whether it takes part; by default.
+    pub enabled: bool,
+}
+
+/// Whether an agent can be built without something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// It cannot.
+    Must,
+    /// It takes it when it is there, and does without otherwise.
+    IfThere,
+}
+
+/// A server or a tool that an agent names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Named {
+    /// The name.
+    pub name: Arc<str>,
+    /// Whether the agent can be built without it.
+    pub need: Need,
+}
+
+impl Named {
+    /// As it is written in a config: a `?` at the end says that the agent can do without.
+    pub fn new(name: &str) -> Self {
+        match name.strip_suffix('?') {
+            Some(name) => Self { name: name.trim_end().into(), need: Need::IfThere },
+            None => Self { name: name.into(), need: Need::Must },
+        }
+    }
+}
+
+impl Entry {
+    /// 15 turns.
+    pub const MAX_TURNS: u64 = 15;
+
+    /// An agent without tools, on the default model. Without a description, the first line of the prompt is one.
+    pub fn new(name: impl Into<Arc<str>>, prompt: impl Into<Arc<str>>) -> Self {
+        let prompt = prompt.into();
+        Self {
+            name: name.into(),
+            description: first_line(&prompt),
+            prompt,
+            models: Vec::new(),
+            servers: Vec::new(),
+            tools: Vec::new(),
+            max_turns: Self::MAX_TURNS,
+            budget: None,
+            timeout: None,
+            ask_user: false,
+            judges: false,
+            code: None,
+            text_tools: true,
+            enabled: true,
+        }
+    }
+
+    /// What it is good for, for the planner.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.description = text.into();
+        self
+    }
+
+    /// Its models by name, cheapest first.
+    #[must_use]
+    pub fn models<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.models = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without.
+    #[must_use]
+    pub fn servers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.servers = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
+        self
+    }
+
+    /// The tools that it has. A `?` at the end of a name says that it can do without.
+    #[must_use]
+    pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.tools = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
+        self
+    }
+
+    /// How many turns a run of it may take.
+    #[must_use]
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.max_turns = turns;
+        self
+    }
+
+    /// What a run of it may use.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// How long a run of it may take.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+
+    /// Lets it ask the user.
+    #[must_use]
+    pub fn ask_user(mut self) -> Self {
+        self.ask_user = true;
+        self
+    }
+
+    /// Takes its results for verdicts on the work of others.
+    #[must_use]
+    pub fn judges(mut self) -> Self {
+        self.judges = true;
+        self
+    }
+
+    /// Lets it run Python.
+    #[must_use]
+    pub fn code(mut self, need: Need) -> Self {
+        self.code = Some(need);
+        self
+    }
+
+    /// Takes calls of tools only as the model's own, not as text.
+    #[must_use]
+    pub fn without_text_tools(mut self) -> Self {
+        self.text_tools = false;
+        self
+    }
+
+    /// All that it names, with whether it is needed. Models are not among it: one of them is enough.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Need)> + '_ {
+        let servers = self.servers.iter().map(|wanted| (AgentPart::Server(wanted.name.clone()), wanted.need));
+        let tools = self.tools.iter().map(|wanted| (AgentPart::Tool(wanted.name.clone()), wanted.need));
+        servers.chain(tools).chain(self.code.map(|need| (AgentPart::Code, need)))
+    }
+}
+
+/// The first line of a prompt that says something.
+fn first_line(prompt: &str) -> Arc<str> {
+    const LONGEST: usize = 200;
+    let lines = prompt.lines().map(|line| line.trim_start_matches('#').trim());
+    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(LONGEST).collect::<String>().into()
+}

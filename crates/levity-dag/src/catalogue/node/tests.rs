@@ -1,0 +1,86 @@
+use super::{Key, Node, Value, json, yaml};
+
+fn plain(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Number(number) => (*number).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::List(list) => list.iter().map(plain).collect(),
+        Value::Map(map) => map.iter().map(|(key, node)| (key.text.clone(), plain(node))).collect(),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let read = yaml(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+    assert_eq!(plain(&read), serde_json::from_str::<serde_json::Value>(expected).unwrap(), "{text}");
+}
+
+#[track_caller]
+fn refused(text: &str, line: usize, problem: &str) {
+    let wrong = yaml(text).map(|node| plain(&node)).unwrap_err();
+    assert!(wrong.problem.contains(problem), "{wrong:?}");
+    assert_eq!(wrong.line, Some(line), "{wrong:?}");
+}
+
+#[test]
+fn values_are_what_they_say() {
+    check("", "null");
+    check(
+        "a: [x, 'true', true, 12, 1.5, ~, null, yes, 1e3, -1, 0x1]",
+        r#"{"a":["x","true",true,12.0,1.5,null,null,"yes",1000.0,-1.0,"0x1"]}"#,
+    );
+    check("a: |\n  one\n  two\nb: >\n  one\n  two\n", r#"{"a":"one\ntwo\n","b":"one two\n"}"#);
+    check("a: !!str 5", r#"{"a":"5"}"#);
+    check(
+        "x: &x {k: [1]}\ny: *x\nz: [*x, *x]",
+        r#"{"x":{"k":[1.0]},"y":{"k":[1.0]},"z":[{"k":[1.0]},{"k":[1.0]}]}"#,
+    );
+}
+
+#[test]
+fn lines_are_known() {
+    let Value::Map(map) = yaml("# a comment\na: 1\n\nb:\n  - 2\n  - c: 3\n").unwrap().value else { panic!() };
+    assert_eq!(map[0].0, Key { line: Some(2), text: "a".into() });
+    let Value::List(list) = &map[1].1.value else { panic!() };
+    assert_eq!((map[1].0.line, list[0].line, list[1].line), (Some(4), Some(5), Some(6)));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    refused("a: 1\nb: [", 3, "no YAML");
+    refused("a: 1\na: 2", 2, "`a` is there twice");
+    refused("a: 1\n--- \nb: 1", 2, "second document");
+    refused("x: 1\n1: 2", 2, "a key is a number");
+    refused("x: !ruby/object 1", 1, "tag");
+    refused("x: *y", 1, "anchor");
+    refused("x: &a\n  y: *a", 2, "refers to itself");
+    assert_eq!(json("{\n\"a\": }").unwrap_err().line, Some(2));
+}
+
+#[test]
+fn bombs_are_put_out() {
+    refused(&"[".repeat(100), 1, "deeper than 16");
+    refused(&"- ".repeat(100_000), 1, "deeper than 16");
+    let mut laughs = String::from("a0: &a0 [lol, lol, lol]\n");
+    for level in 1..15 {
+        let before = format!("*a{}, ", level - 1).repeat(9);
+        laughs.push_str(&format!("a{level}: &a{level} [{before}]\n"));
+    }
+    assert!(yaml(&laughs).unwrap_err().problem.contains("too large"), "width");
+    let mut tower = String::from("a0: &a0 [x]\n");
+    for level in 1..100 {
+        tower.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
+    }
+    assert!(yaml(&tower).unwrap_err().problem.contains("deeper"), "depth");
+    let long = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), "*a, ".repeat(1_000));
+    assert!(yaml(&long).unwrap_err().problem.contains("too large"), "text");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "[\\[\\]{}:,&*!|>'\"%#@` \n\tab1~<.?-]{0,60}") {
+        let _ = (yaml(&text), json(&text));
+    }
+}

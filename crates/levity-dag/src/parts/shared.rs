@@ -1,0 +1,62 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    Approver, Ask, Child, Decision, Executor, Permit, Program, Tool, ToolError, ToolSource, ToolSpec,
+};
+use serde_json::Value;
+
+/// Something that several agents have.
+pub(crate) struct Shared<T: ?Sized>(pub(crate) Arc<T>);
+
+#[deny(clippy::missing_trait_methods)]
+impl ToolSource for Shared<dyn ToolSource> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.0.tools()
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.0.problems()
+    }
+
+    fn part(&self, tool: &str) -> Option<String> {
+        self.0.part(tool)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Program for Shared<dyn Program> {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    async fn child(
+        &self,
+        args: &Value,
+        saved: Option<&Value>,
+        caller: Arc<dyn Executor>,
+    ) -> Result<Child, ToolError> {
+        self.0.child(args, saved, caller).await
+    }
+
+    fn permit(&self, args: &Value) -> Permit {
+        self.0.permit(args)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Approver for Shared<dyn Approver> {
+    async fn decide(&self, ask: &Ask) -> Decision {
+        self.0.decide(ask).await
+    }
+}
