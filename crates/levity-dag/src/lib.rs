@@ -22,6 +22,7 @@ mod run;
 mod schedule;
 mod seed;
 mod shim;
+mod session;
 mod step;
 mod task;
 mod team;
@@ -43,6 +44,10 @@ pub use plan::{Plan, Variable};
 pub use planner::{Brief, Planner, Replan};
 pub use run::{Fork, Resume, TeamHandle, TeamRun};
 pub use seed::{Seed, Sown};
+pub use session::{
+    Seed, Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter,
+    Sessions,
+};
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 pub use view::{Activity, Items, LogLine, Preparation, Stage, StepView, Totals, TreeOptions, View, one_line};

@@ -14,6 +14,7 @@ mod drawn;
 mod edges;
 mod fold;
 mod log;
+mod restored;
 mod stage;
 mod summary;
 mod text;
@@ -285,6 +286,10 @@ impl View {
         self.started.zip(self.last).map_or(Duration::ZERO, |(started, last)| last.since(started))
     }
 
+    pub(crate) fn place_of(&self, id: &str) -> Option<u32> {
+        self.index.get(id).copied()
+    }
+
     fn step_mut(&mut self, id: &str) -> Option<&mut StepView> {
         let at = *self.index.get(id)?;
         self.steps.get_mut(at as usize)
@@ -311,6 +316,13 @@ impl View {
         }
         self.plan = Some(plan);
         self.edges = edges;
+    }
+}
+
+impl Preparation {
+    /// What is known about it from elsewhere.
+    pub(crate) fn restored(times: u32, took: Duration, usage: Usage, stats: Stats) -> Self {
+        Self { times, took, usage, stats, since: None, settled: (usage, stats) }
     }
 }
 

@@ -1,0 +1,129 @@
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::path::Path;
+
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::error::SessionProblem;
+use super::read::json_problem;
+
+/// What stands at the beginning of a session file.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub(super) session_id: Option<String>,
+    pub(super) original_query: Option<String>,
+    pub(super) created_at: Option<String>,
+    pub(super) status: Option<String>,
+}
+
+/// How many characters of a text are kept.
+const LONG: usize = 500;
+
+impl Head {
+    /// Reads a file until all is known. What comes before is skipped without being kept.
+    pub(super) fn read(path: &Path, most: u64) -> Result<Self, SessionProblem> {
+        let file = BufReader::with_capacity(1 << 13, File::open(path)?).take(most);
+        let head = RefCell::new(Self::default());
+        let mut json = serde_json::Deserializer::from_reader(file);
+        let read = json.deserialize_map(Top(&head));
+        let head = head.into_inner();
+        match read {
+            // It stops by an error on purpose once it has all.
+            Err(_) if head.is_whole() => Ok(head),
+            Err(error) => Err(json_problem(&error)),
+            Ok(()) => Ok(head),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.session_id.is_some()
+            && self.original_query.is_some()
+            && self.created_at.is_some()
+            && self.status.is_some()
+    }
+
+    fn set(&mut self, name: &str, text: String) {
+        let text = text.chars().take(LONG).collect();
+        match name {
+            "session_id" => self.session_id = Some(text),
+            "original_query" => self.original_query = Some(text),
+            "created_at" => self.created_at = Some(text),
+            _ => self.status = Some(text),
+        }
+    }
+}
+
+/// The file as a whole: only `graph` is looked at.
+struct Top<'a>(&'a RefCell<Head>);
+
+impl<'de> Visitor<'de> for Top<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a session")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "graph" {
+                map.next_value_seed(Attributes(self.0))?;
+                return Err(de::Error::custom("known"));
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+struct Attributes<'a>(&'a RefCell<Head>);
+
+impl<'de> DeserializeSeed<'de> for Attributes<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Attributes<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the attributes of a graph")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "session_id" | "original_query" | "created_at" | "status" => {
+                    let text = map.next_value::<Text>()?;
+                    self.0.borrow_mut().set(&name, text.0);
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            if self.0.borrow().is_whole() {
+                return Err(de::Error::custom("known"));
+            }
+        }
+        // Some are missing in what others wrote.
+        let head = &mut *self.0.borrow_mut();
+        for text in [&mut head.session_id, &mut head.original_query, &mut head.created_at, &mut head.status] {
+            text.get_or_insert_default();
+        }
+        Ok(())
+    }
+}
+
+/// A text, or nothing where something else stands.
+struct Text(String);
+
+impl<'de> de::Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(from)?;
+        Ok(Self(value.as_str().unwrap_or_default().to_owned()))
+    }
+}
