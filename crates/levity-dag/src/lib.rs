@@ -4,6 +4,7 @@ mod check;
 mod condition;
 mod diff;
 mod fault;
+mod files;
 mod graph;
 mod known;
 mod notice;
@@ -14,6 +15,10 @@ mod view;
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
+pub use files::{
+    Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
+    profile_all,
+};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};

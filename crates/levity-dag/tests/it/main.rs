@@ -1,1 +1,5 @@
 //! Graphs as a stranger would use them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod files;
