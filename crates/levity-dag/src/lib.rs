@@ -10,6 +10,7 @@ mod extract;
 mod fault;
 mod finished;
 mod function;
+mod files;
 mod graph;
 mod known;
 mod machine;
@@ -35,6 +36,10 @@ pub use error::{Error, ErrorKind, Result};
 pub use fault::{Fault, FaultKind, Faults};
 pub use finished::{Finished, StepReport};
 pub use function::{Function, StepInput};
+pub use files::{
+    Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
+    profile_all,
+};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
 pub use machine::GraphMachine;

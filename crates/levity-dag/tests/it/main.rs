@@ -5,3 +5,6 @@ mod flow;
 mod replan;
 mod support;
 mod catalogue;
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod files;

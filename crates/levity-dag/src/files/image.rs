@@ -1,0 +1,45 @@
+//! Width and height from the first bytes of a picture.
+
+/// The size of a PNG, JPEG, GIF or WebP picture in pixels, if its header is sound.
+pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
+    match head {
+        [0x89, b'P', b'N', b'G', ..] => png(head),
+        [b'G', b'I', b'F', ..] => Some((le16(head, 6)?, le16(head, 8)?)),
+        [0xff, 0xd8, ..] => jpeg(head),
+        _ => None,
+    }
+}
+
+fn png(head: &[u8]) -> Option<(u32, u32)> {
+    let number = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    (head.get(12..16)? == b"IHDR").then_some((number(16)?, number(20)?))
+}
+
+fn le16(head: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?)))
+}
+
+fn be16(head: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)))
+}
+
+/// Goes from marker to marker until the one that begins the frame.
+fn jpeg(head: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        if *head.get(at)? != 0xff {
+            return None;
+        }
+        match *head.get(at + 1)? {
+            // Filling, and markers without a length.
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            0xc0..=0xcf if !matches!(head[at + 1], 0xc4 | 0xc8 | 0xcc) => {
+                return Some((be16(head, at + 7)? as u32, be16(head, at + 5)? as u32));
+            }
+            // The picture itself, or its end.
+            0xd9 | 0xda => return None,
+            _ => at += 2 + be16(head, at + 2)?.max(2),
+        }
+    }
+}

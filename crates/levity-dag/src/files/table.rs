@@ -1,0 +1,196 @@
+//! Tables with delimiters.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::sample::Text;
+use super::{Count, Structure, text};
+
+/// How many columns are told.
+const COLUMNS: usize = 100;
+/// From how many rows types are guessed.
+const LOOKED_AT: usize = 1_000;
+/// What may stand between two cells; the first counts when nothing else decides.
+const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Column {
+    /// Its name, or its number from 1 when there is no header.
+    pub name: String,
+    /// What its cells hold, as far as they were looked at.
+    #[serde(rename = "type")]
+    pub kind: ColumnType,
+    /// Whether some of them are empty.
+    pub gaps: bool,
+}
+
+/// What the cells of a column hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ColumnType {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Number,
+    /// Yes or no.
+    Boolean,
+    /// Dates, with or without a time.
+    Date,
+    /// Anything else.
+    Text,
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ColumnType::Empty => "empty",
+            ColumnType::Integer => "integer",
+            ColumnType::Number => "number",
+            ColumnType::Boolean => "boolean",
+            ColumnType::Date => "date",
+            ColumnType::Text => "text",
+        };
+        write!(f, "{} ({kind}{})", self.name, if self.gaps { ", with gaps" } else { "" })
+    }
+}
+
+/// A text as a table, whatever it is: one with this extension.
+pub(super) fn table(from: &Text, delimiter: char) -> Structure {
+    let records: Vec<_> = records(from.whole_lines(), delimiter).take(LOOKED_AT + 1).collect();
+    let header = has_header(&records);
+    let width = records.iter().map(Vec::len).max().unwrap_or_default();
+    let cells = if header { &records[1..] } else { &records };
+    let column = |at: usize| {
+        let name = records.first().filter(|_| header).and_then(|names| names.get(at));
+        let name = name.map_or_else(|| (at + 1).to_string(), |name| text::cut(name, 80));
+        let (kind, gaps) = guess(cells.iter().map(|row| row.get(at).map_or("", String::as_str)));
+        Column { name, kind, gaps }
+    };
+    let columns: Vec<_> = (0..width.min(COLUMNS)).map(column).collect();
+    let more = (width - columns.len()) as u64;
+    Structure::Table { delimiter, header, columns, more, rows: rows(from, delimiter, header) }
+}
+
+/// The delimiter of a text that looks like a table: at least two rows, all with the same number of cells.
+pub(super) fn delimiter(from: &Text) -> Option<char> {
+    let even = |delimiter: &char| {
+        let widths: Vec<_> = records(from.whole_lines(), *delimiter).take(20).map(|row| row.len()).collect();
+        (widths.len() > 1 && widths[0] > 1 && widths.iter().all(|width| *width == widths[0]))
+            .then_some((widths[0], *delimiter))
+    };
+    DELIMITERS.iter().filter_map(even).max_by_key(|(width, _)| *width).map(|(_, delimiter)| delimiter)
+}
+
+/// The delimiter that the first row has most of.
+pub(super) fn most_used(from: &Text) -> Option<char> {
+    let line = from.head.lines().next()?;
+    let most = DELIMITERS.into_iter().rev().max_by_key(|delimiter| line.matches(*delimiter).count())?;
+    line.contains(most).then_some(most)
+}
+
+fn rows(from: &Text, delimiter: char, header: bool) -> Count {
+    let seen = records(from.whole_lines(), delimiter).count() as u64;
+    let names = u64::from(header);
+    if from.whole {
+        return Count::exact(seen.saturating_sub(names));
+    }
+    // A row may have several lines, and there may be empty ones between them.
+    let lines = from.whole_lines().lines().count().max(1) as u64;
+    let rows = Count::scaled(from.lines().number, seen, lines);
+    Count::about(rows.number.saturating_sub(names))
+}
+
+/// The rows of a text, without empty ones. A cell in quotes may have delimiters and lines; a quote in it is doubled.
+fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<String>> + '_ {
+    let mut chars = text.chars().peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let row = record(&mut chars, delimiter)?;
+            if row.len() > 1 || row.first().is_some_and(|cell| !cell.trim().is_empty()) {
+                return Some(row);
+            }
+        }
+    })
+}
+
+/// More bytes of one cell are not kept.
+const CELL: usize = 256;
+/// More cells of one row are not kept.
+const CELLS: usize = 10_000;
+
+fn record(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, delimiter: char) -> Option<Vec<String>> {
+    chars.peek()?;
+    let (mut row, mut cell, mut quoted) = (Vec::new(), String::new(), false);
+    while let Some(char) = chars.next() {
+        match char {
+            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
+            '"' if quoted => quoted = false,
+            '"' if cell.is_empty() => quoted = true,
+            '\n' if !quoted => break,
+            '\r' if !quoted && chars.peek() == Some(&'\n') => {}
+            _ if char == delimiter && !quoted => {
+                if row.len() < CELLS {
+                    row.push(std::mem::take(&mut cell));
+                }
+                cell.clear();
+            }
+            _ if cell.len() < CELL => cell.push(char),
+            _ => {}
+        }
+    }
+    row.push(cell);
+    Some(row)
+}
+
+/// Whether the first row has names: each is there once and is no number, and the next row is not like that.
+fn has_header(records: &[Vec<String>]) -> bool {
+    let [names, rest @ ..] = records else { return false };
+    let word = |cell: &String| guess_one(cell.trim()) == ColumnType::Text;
+    let mut sorted: Vec<_> = names.iter().map(|name| name.trim()).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if !names.iter().all(word) || sorted.len() != names.len() {
+        return false;
+    }
+    // A list of words in one column has no name for them, as far as anybody can tell.
+    names.len() > 1 || rest.is_empty() || rest.iter().flatten().any(|cell| !word(cell))
+}
+
+fn guess<'a>(cells: impl Iterator<Item = &'a str>) -> (ColumnType, bool) {
+    let (mut kind, mut gaps) = (ColumnType::Empty, false);
+    for cell in cells {
+        kind = match (kind, guess_one(cell.trim())) {
+            (kind, ColumnType::Empty) => {
+                gaps = true;
+                kind
+            }
+            (ColumnType::Empty, found) => found,
+            (kind, found) if kind == found => kind,
+            (ColumnType::Integer | ColumnType::Number, ColumnType::Integer | ColumnType::Number) => {
+                ColumnType::Number
+            }
+            _ => ColumnType::Text,
+        };
+    }
+    (kind, gaps && kind != ColumnType::Empty)
+}
+
+fn guess_one(cell: &str) -> ColumnType {
+    let number =
+        |cell: &str| cell.parse::<f64>().is_ok() && cell.contains(|char: char| char.is_ascii_digit());
+    match cell {
+        "" => ColumnType::Empty,
+        "true" | "false" | "True" | "False" | "TRUE" | "FALSE" => ColumnType::Boolean,
+        _ if cell.parse::<i64>().is_ok() => ColumnType::Integer,
+        _ if number(cell) => ColumnType::Number,
+        _ if text::begins_with_date(cell) && cell.len() <= 35 => ColumnType::Date,
+        _ => ColumnType::Text,
+    }
+}
