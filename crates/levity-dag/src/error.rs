@@ -1,7 +1,6 @@
-use std::sync::Arc;
-
 use levity_core::{Limit, RunId, Waiting};
 
+use crate::catalogue::CatalogueError;
 use crate::fault::Faults;
 use crate::finished::Finished;
 
@@ -25,15 +24,9 @@ pub enum Error {
     /// The tools do not fit together.
     #[error(transparent)]
     Tools(#[from] levity_tools::Error),
-    /// An agent could not be made.
-    #[error("the agent `{name}` could not be made")]
-    Agent {
-        /// Its name.
-        name: Arc<str>,
-        /// Why.
-        #[source]
-        source: levity_loop::Error,
-    },
+    /// The agents of a catalogue could not be made.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The plan cannot be carried out; nothing was begun.
     #[error("the plan cannot be carried out: {0}")]
     Plan(Faults),
@@ -107,7 +100,7 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Setting { .. } | Self::Tools(_) | Self::Agent { .. } => ErrorKind::Config,
+            Self::Setting { .. } | Self::Tools(_) | Self::Catalogue(_) => ErrorKind::Config,
             Self::Plan(_) => ErrorKind::Plan,
             Self::Unreached { .. } => ErrorKind::Unreached,
             Self::Limit { .. } => ErrorKind::Limit,

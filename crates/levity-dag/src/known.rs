@@ -51,6 +51,16 @@ impl Known {
     }
 }
 
+impl Known {
+    /// Who is meant by a name: somebody of that name or, since `Coder` and `CoderAgent` are the same, of the other.
+    pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &Performer)> {
+        let find = |name: &str| self.performers.get_key_value(name);
+        find(name)
+            .or_else(|| find(name.strip_suffix("Agent")?))
+            .or_else(|| if name.is_empty() { None } else { find(&format!("{name}Agent")) })
+    }
+}
+
 impl Default for Known {
     fn default() -> Self {
         Self::new()

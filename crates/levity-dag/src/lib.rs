@@ -1,16 +1,16 @@
 //! Plans as checked graphs of steps, each run as soon as its inputs are ready.
 
-mod check;
 mod catalogue;
+mod check;
 mod condition;
 mod diff;
 mod error;
 mod executor;
 mod extract;
 mod fault;
+mod files;
 mod finished;
 mod function;
-mod files;
 mod graph;
 mod known;
 mod machine;
@@ -22,8 +22,8 @@ mod reduce;
 mod run;
 mod schedule;
 mod seed;
-mod shim;
 mod session;
+mod shim;
 mod step;
 mod task;
 mod team;
@@ -34,12 +34,12 @@ pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use error::{Error, ErrorKind, Result};
 pub use fault::{Fault, FaultKind, Faults};
-pub use finished::{Finished, StepReport};
-pub use function::{Function, StepInput};
 pub use files::{
     Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
     profile_all,
 };
+pub use finished::{Finished, StepReport};
+pub use function::{Function, StepInput};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
 pub use machine::GraphMachine;
@@ -50,8 +50,7 @@ pub use planner::{Brief, Planner, Replan};
 pub use run::{Fork, Resume, TeamHandle, TeamRun};
 pub use seed::{Seed, Sown};
 pub use session::{
-    Seed, Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter,
-    Sessions,
+    Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter, Sessions,
 };
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};

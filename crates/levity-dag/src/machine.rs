@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::diff::Diff;
+use crate::files::Manifest;
 use crate::graph::Graph;
 use crate::known::Known;
 use crate::notice::Notice;
 use crate::plan::Plan;
 use crate::schedule::{Scheduler, Skip, Skipped};
-use crate::seed::Seed;
+use crate::seed::Sown;
 use crate::step::StepId;
 
 mod end;
@@ -97,13 +98,13 @@ pub(crate) struct Start {
     pub(crate) given: BTreeMap<Arc<str>, Value>,
     /// What is known of the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) files: Option<Value>,
+    pub(crate) files: Option<Manifest>,
     /// The plan, when there is one already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Arc<Plan>>,
     /// Steps that are done already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) seed: Option<Seed>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) done: Vec<Sown>,
     pub(crate) settings: Settings,
 }
 

@@ -1,23 +1,26 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_core::{Event, Limits, RunId};
+use levity_core::{Cause, Event, Limits, RunId};
 use levity_runtime::{Control, Events, Job, RunHandle, Watcher};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::files::{Manifest, profile_all};
 use crate::finished::{Finished, conclude};
 use crate::machine::{GraphMachine, Start};
-use crate::seed::Seed;
+use crate::session::SessionWriter;
 use crate::team::Team;
 
 /// A run that is about to begin: await it for what it comes to, or set something first; see [`Team::run`].
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct TeamRun {
     start: Start,
+    files: Vec<PathBuf>,
     way: Way,
 }
 
@@ -28,42 +31,75 @@ struct Way {
     limits: Option<Limits>,
     watcher: Option<Watcher>,
     park: bool,
+    writer: Option<SessionWriter>,
 }
 
 impl Way {
     fn new(team: Team) -> Self {
-        Self { team, id: None, limits: None, watcher: None, park: false }
+        Self { team, id: None, limits: None, watcher: None, park: false, writer: None }
     }
 
-    fn set_up(self, mut job: Job<GraphMachine>) -> Job<GraphMachine> {
+    fn set_up(mut self, mut job: Job<GraphMachine>) -> (Job<GraphMachine>, Option<SessionWriter>) {
+        self.keep_session();
         if let Some(run) = self.id {
             job = job.id(run);
         }
         if let Some(limits) = self.limits {
             job = job.limits(limits);
         }
-        if let Some(watcher) = self.watcher {
+        if let Some(watcher) = watchers(self.watcher, self.writer.clone()) {
             job = job.watch(watcher);
         }
-        if self.park { job.park() } else { job }
+        (if self.park { job.park() } else { job }, self.writer)
+    }
+
+    /// Has a session file written, if the team keeps them.
+    fn keep_session(&mut self) {
+        let inner = &self.team.inner;
+        if let Some(sessions) = inner.sessions.as_ref().filter(|_| self.writer.is_none()) {
+            let run = self.id.get_or_insert_with(|| RunId::random(&**inner.runtime.world()));
+            self.writer = Some(sessions.writer(run));
+        }
     }
 
     fn start(self, job: Job<GraphMachine>) -> TeamHandle {
         let runtime = self.team.runtime().clone();
-        TeamHandle { handle: runtime.start(self.set_up(job)) }
+        let (job, writer) = self.set_up(job);
+        TeamHandle { handle: runtime.start(job), writer, rest: None }
     }
 
-    fn finish(self, job: Job<GraphMachine>) -> Pin<Box<dyn Future<Output = Result<Finished>> + Send>> {
+    fn finish(self, job: Job<GraphMachine>) -> Ending {
         let runtime = self.team.runtime().clone();
-        let job = self.set_up(job);
-        Box::pin(async move { conclude(runtime.run(job).await) })
+        let (job, writer) = self.set_up(job);
+        Box::pin(async move { settle(writer, conclude(runtime.run(job).await)).await })
     }
+}
+
+type Ending = Pin<Box<dyn Future<Output = Result<Finished>> + Send>>;
+
+/// Waits for the session file to be whole. That it could not be written ends nothing: the writer tells it, and the journal has
+/// all that is in it.
+async fn settle(writer: Option<SessionWriter>, ended: Result<Finished>) -> Result<Finished> {
+    if let Some(writer) = writer {
+        let _ = writer.flush().await;
+    }
+    ended
+}
+
+fn watchers(own: Option<Watcher>, writer: Option<SessionWriter>) -> Option<Watcher> {
+    let Some(writer) = writer else { return own };
+    Some(Arc::new(move |event: &Event| {
+        writer.apply(event);
+        if let Some(own) = &own {
+            own(event);
+        }
+    }))
 }
 
 impl TeamRun {
     pub(crate) fn new(team: Team, start: Start) -> Self {
         let limits = Some(team.inner.limits);
-        Self { start, way: Way { limits, ..Way::new(team) } }
+        Self { start, files: Vec::new(), way: Way { limits, ..Way::new(team) } }
     }
 
     /// What is to be reached, for a plan that is there already.
@@ -78,9 +114,9 @@ impl TeamRun {
         self
     }
 
-    /// Begins with steps that are done already.
-    pub fn seed(mut self, seed: Seed) -> Self {
-        self.start.seed = Some(seed);
+    /// Gives files: what they are is found out before the plan is made, and is there for every step as `file_manifest`.
+    pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.files.extend(paths.into_iter().map(Into::into));
         self
     }
 
@@ -123,11 +159,26 @@ impl TeamRun {
 
     /// The job; a plan that cannot be carried out begins nothing.
     fn job(self) -> Result<(Job<GraphMachine>, Way)> {
-        let inner = &self.way.team.inner;
-        let machine = GraphMachine::new(inner.rules.clone(), self.start);
-        machine.check_start().map_err(Error::Plan)?;
-        Ok((Job::new(machine, inner.executor.clone()), self.way))
+        let Self { mut start, files, way } = self;
+        let inner = &way.team.inner;
+        let (rules, executor) = (inner.rules.clone(), inner.executor.clone());
+        let machine = GraphMachine::new(rules.clone(), start.clone());
+        machine.check_start(!files.is_empty()).map_err(Error::Plan)?;
+        if files.is_empty() {
+            return Ok((Job::new(machine, executor), way));
+        }
+        let machine = async move {
+            start.files = Some(look_at(files).await?);
+            Ok(GraphMachine::new(rules, start))
+        };
+        Ok((Job::deferred(machine, executor), way))
     }
+}
+
+/// Finds out what files are, where that holds up nobody.
+async fn look_at(files: Vec<PathBuf>) -> Result<Manifest, Cause> {
+    let looked = tokio::runtime::Handle::current().spawn_blocking(move || profile_all(files));
+    looked.await.map_err(Cause::new)
 }
 
 impl IntoFuture for TeamRun {
@@ -182,9 +233,22 @@ impl Resume {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(self) -> TeamHandle {
+    pub async fn start(mut self) -> TeamHandle {
+        self.catch_up().await;
         let job = self.job();
         self.way.start(job)
+    }
+
+    /// Brings the session file up to where the run was left: what was told then is not told again.
+    async fn catch_up(&mut self) {
+        self.way.id = Some(self.run.clone());
+        self.way.keep_session();
+        if let Some(writer) = &self.way.writer {
+            // Whatever is wrong with the journal is told when the run goes on.
+            let told = self.way.team.history(&self.run).await.unwrap_or_default();
+            told.iter().for_each(|event| writer.apply(event));
+        }
+        self.way.id = None;
     }
 
     fn job(&self) -> Job<GraphMachine> {
@@ -200,9 +264,12 @@ impl IntoFuture for Resume {
     type Output = Result<Finished>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let job = self.job();
-        self.way.finish(job)
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.catch_up().await;
+            let job = self.job();
+            self.way.finish(job).await
+        })
     }
 }
 
@@ -287,6 +354,9 @@ impl fmt::Debug for Fork {
 #[must_use = "dropping the handle stops the run"]
 pub struct TeamHandle {
     handle: RunHandle<GraphMachine>,
+    writer: Option<SessionWriter>,
+    /// What is left to do once the run has ended.
+    rest: Option<Ending>,
 }
 
 impl TeamHandle {
@@ -316,7 +386,15 @@ impl Future for TeamHandle {
     type Output = Result<Finished>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.handle).poll(cx).map(conclude)
+        let me = &mut *self;
+        let rest = match &mut me.rest {
+            Some(rest) => rest,
+            None => {
+                let ended = std::task::ready!(Pin::new(&mut me.handle).poll(cx));
+                me.rest.insert(Box::pin(settle(me.writer.take(), conclude(ended))))
+            }
+        };
+        rest.as_mut().poll(cx)
     }
 }
 

@@ -1,18 +1,23 @@
+use std::sync::Arc;
+
 use levity_core::Step as Wants;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::graph::Graph;
 use crate::notice::{Notice, StepSpent, StepStatus, Written};
+use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
 
-/// Steps that are done before a run begins: what an earlier one has left.
+/// What a run begins with that goes on from another one: a plan, and steps of it that are done already.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Seed {
-    /// The steps, with what they gave.
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// The steps that are done, with what they gave.
     pub done: Vec<Sown>,
 }
 
@@ -36,9 +41,9 @@ impl Sown {
 }
 
 impl Seed {
-    /// Nothing is done yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// A plan of which nothing is done yet.
+    pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
+        Self { plan: plan.into(), done: Vec::new() }
     }
 
     /// Says that a step is done.
@@ -47,43 +52,41 @@ impl Seed {
         self.done.push(done);
         self
     }
+}
 
-    /// What was written by a step, in the order of its `writes`; `None` when something is missing.
-    fn values(&self, graph: &Graph, done: &Sown) -> Option<(u32, Vec<Value>)> {
-        let at = graph.find(done.step.as_str())?;
-        let value = |name: &std::sync::Arc<str>| {
-            done.writes.iter().find(|written| written.name == *name).map(|w| w.value.clone())
+/// The number of a step that is done, and what it wrote in the order of its `writes`; `None` when something is missing.
+fn values(graph: &Graph, done: &Sown) -> Option<(u32, Vec<Value>)> {
+    let at = graph.find(done.step.as_str())?;
+    let value = |name: &Arc<str>| done.writes.iter().find(|w| w.name == *name).map(|w| w.value.clone());
+    let values: Option<Vec<Value>> = graph.step(at)?.writes.iter().map(value).collect();
+    Some((at, values?))
+}
+
+/// Marks steps as done.
+pub(crate) fn sow(seed: &[Sown], steps: &mut Scheduler) {
+    for done in seed {
+        let Some((at, values)) = values(steps.graph(), done) else { continue };
+        if let Some(node) = steps.node_mut(at) {
+            let keeps = values.is_empty();
+            node.values = values;
+            node.output = keeps.then(|| Box::new(done.output.clone()));
+        }
+        steps.finish_early(at, StepStatus::Completed);
+    }
+}
+
+/// Tells of steps that are done as if they had just been done.
+pub(crate) fn tell(seed: &[Sown], graph: &Graph, wants: &mut Wants) {
+    if !wants.is_watched() {
+        return;
+    }
+    for done in seed.iter().filter(|done| values(graph, done).is_some()) {
+        let notice = Notice::StepCompleted {
+            step: done.step.clone(),
+            writes: done.writes.clone(),
+            output: done.output.clone(),
+            spent: StepSpent::default(),
         };
-        let values: Option<Vec<Value>> = graph.step(at)?.writes.iter().map(value).collect();
-        Some((at, values?))
-    }
-
-    /// Marks the steps as done.
-    pub(crate) fn sow(&self, steps: &mut Scheduler) {
-        for done in &self.done {
-            let Some((at, values)) = self.values(steps.graph(), done) else { continue };
-            if let Some(node) = steps.node_mut(at) {
-                let keeps = values.is_empty();
-                node.values = values;
-                node.output = keeps.then(|| Box::new(done.output.clone()));
-            }
-            steps.finish_early(at, StepStatus::Completed);
-        }
-    }
-
-    /// Tells of the steps as if they had just been done.
-    pub(crate) fn tell(&self, graph: &Graph, wants: &mut Wants) {
-        if !wants.is_watched() {
-            return;
-        }
-        for done in self.done.iter().filter(|done| self.values(graph, done).is_some()) {
-            let notice = Notice::StepCompleted {
-                step: done.step.clone(),
-                writes: done.writes.clone(),
-                output: done.output.clone(),
-                spent: StepSpent::default(),
-            };
-            wants.tell(notice.into_event());
-        }
+        wants.tell(notice.into_event());
     }
 }

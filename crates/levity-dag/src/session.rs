@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::notice::{StepSpent, StepStatus, Written};
 use crate::plan::Plan;
+use crate::seed::{Seed, Sown};
 use crate::step::{Step, StepId};
 use crate::view::{Items, Preparation, Stage, View};
 
@@ -111,16 +112,6 @@ pub struct SessionStep {
     pub extra: Map<String, Value>,
 }
 
-/// What a new run begins with: a plan, and steps of it that are done already.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Seed {
-    /// The plan.
-    pub plan: Arc<Plan>,
-    /// The steps that are done, in the order of the plan: each with all that it gave, and what it wrote.
-    pub done: Vec<(StepId, Value, Vec<Written>)>,
-}
-
 impl Session {
     /// 64 MiB: larger files are neither read nor written, unless [`Sessions::max_bytes`] says so.
     pub const MAX_BYTES: u64 = 64 << 20;
@@ -199,7 +190,7 @@ impl Session {
             .zip(0..)
             .filter(|(step, at)| step.status == StepStatus::Completed && !again.contains(at));
         let done = done.map(|(step, _)| {
-            (step.step.id.clone(), step.output.clone().unwrap_or_default(), step.written.clone())
+            Sown::new(step.step.id.clone(), step.output.clone().unwrap_or_default(), step.written.clone())
         });
         Seed { plan: self.plan.clone(), done: done.collect() }
     }

@@ -2,21 +2,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Limits, Program, RunId, Tool, ToolSource, Toolbox};
+use levity_core::{Approver, Event, Limits, Model, Program, RunId, Tool, ToolSource, Toolbox};
 use levity_loop::Agent;
-use levity_runtime::Runtime;
+use levity_runtime::{Runtime, replay};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::Value;
 
+use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
 use crate::graph::Graph;
 use crate::known::{Known, Performer, PerformerKind};
 use crate::machine::{GraphMachine, PLAN, PlannedBy, Rules, Settings, Start};
+use crate::parts::Parts;
 use crate::plan::Plan;
 use crate::planner::Planner;
 use crate::run::{Fork, Resume, TeamRun};
+use crate::seed::Seed;
+use crate::session::Sessions;
 
 /// The agent that makes plans.
 pub(crate) const PLANNER: &str = "Planner";
@@ -58,6 +62,7 @@ pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    pub(crate) sessions: Option<Sessions>,
 }
 
 impl Team {
@@ -78,6 +83,28 @@ impl Team {
         let plan = Some(plan.into());
         let start = Start { plan, settings: self.inner.settings, ..Start::default() };
         TeamRun::new(self.clone(), start)
+    }
+
+    /// Goes on from what another run has left, in a run of its own: what is done there is not done again. A
+    /// [`Session`](crate::Session) gives the seed, with or without some of its steps.
+    pub fn go_on(&self, seed: Seed) -> TeamRun {
+        let (plan, done) = (Some(seed.plan), seed.done);
+        let start = Start { plan, done, settings: self.inner.settings, ..Start::default() };
+        TeamRun::new(self.clone(), start)
+    }
+
+    /// What a run has told by now, from its journal: for a view of a run that is gone on with.
+    ///
+    /// # Errors
+    /// When there is no such run, or this team cannot have made it.
+    pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
+        let failed = |source| Error::Runtime { source, partial: None };
+        let records = self.inner.runtime.journal().read(run).await.map_err(|error| failed(error.into()))?;
+        let told = replay(run, &records, |kind, state| {
+            GraphMachine::check_kind(kind)?;
+            self.restore(state)
+        });
+        Ok(told.map_err(failed)?.events)
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
@@ -134,10 +161,30 @@ pub struct TeamBuilder {
     settings: Settings,
     limits: Limits,
     max_steps: Option<usize>,
-    runtime: Runtime,
+    runtime: Option<Runtime>,
+    catalogue: Option<(Catalogue, Parts)>,
+    sessions: Option<Sessions>,
 }
 
 impl TeamBuilder {
+    /// The ten agents that come with levity, on this model; see [`Catalogue::defaults`].
+    pub fn model(self, model: impl Model + 'static) -> Self {
+        self.agents(Catalogue::defaults(), Parts::new(model))
+    }
+
+    /// Agents of a catalogue, and what they are built of. What runs code for them, who is asked and what drives runs is the
+    /// same for the team, unless it is told otherwise.
+    pub fn agents(mut self, catalogue: Catalogue, parts: Parts) -> Self {
+        self.catalogue = Some((catalogue, parts));
+        self
+    }
+
+    /// Keeps a session file of each run.
+    pub fn sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = Some(sessions);
+        self
+    }
+
     /// Adds an agent. One named `Planner` makes the plans and does no steps; one named `Distiller` looks at files before a
     /// plan is made; what one named `QA` says are verdicts.
     pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
@@ -245,7 +292,7 @@ impl TeamBuilder {
 
     /// What drives its runs; by default one that keeps no journal.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
-        self.runtime = runtime;
+        self.runtime = Some(runtime);
         self
     }
 
@@ -253,8 +300,12 @@ impl TeamBuilder {
     ///
     /// # Errors
     /// When two of its members have one name, or a setting makes no sense.
-    pub fn build(self) -> Result<Team> {
+    pub fn build(mut self) -> Result<Team> {
         self.check_settings()?;
+        if let Some((catalogue, parts)) = self.catalogue.take() {
+            self.take_on(&catalogue, &parts)?;
+        }
+        let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
         let mut known = Known::new();
         known.limits = self.limits;
@@ -272,7 +323,7 @@ impl TeamBuilder {
             return Err(taken(name));
         }
         let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());
-        let world = self.runtime.world().clone();
+        let world = runtime.world().clone();
         let tools = Dispatcher::builder(registry, world.clone()).policy(self.policy).build()?;
         let executor = Arc::new_cyclic(|me| TeamExecutor {
             agents,
@@ -285,8 +336,24 @@ impl TeamBuilder {
             me: me.clone(),
         });
         let rules = Arc::new(Rules { known, planner, profiler, code });
-        let (runtime, settings, limits) = (self.runtime, self.settings, self.limits);
-        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits }) })
+        let (settings, limits, sessions) = (self.settings, self.limits, self.sessions);
+        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, sessions }) })
+    }
+
+    /// Builds the agents of a catalogue.
+    fn take_on(&mut self, catalogue: &Catalogue, parts: &Parts) -> Result<()> {
+        let mut cards: BTreeMap<Arc<str>, Performer> = catalogue.performers().collect();
+        for entry in catalogue.entries().filter(|entry| entry.enabled) {
+            let agent = catalogue.build(&entry.name, parts)?;
+            let card = cards.remove(&entry.name);
+            let card =
+                card.unwrap_or_else(|| Performer::new(PerformerKind::Agent, entry.description.clone()));
+            self.agents.push((short(&entry.name), card, agent));
+        }
+        self.code = self.code.take().or_else(|| parts.program(&[]));
+        self.approver = self.approver.take().or_else(|| parts.approver.clone());
+        self.runtime.get_or_insert_with(|| parts.runtime.clone());
+        Ok(())
     }
 
     fn check_settings(&self) -> Result<()> {
@@ -302,6 +369,13 @@ impl TeamBuilder {
             _ => Ok(()),
         }
     }
+}
+
+/// The names that a team goes by, also where a catalogue has them as `PlannerAgent`.
+fn short(name: &Arc<str>) -> Arc<str> {
+    let special =
+        [PLANNER, DISTILLER, QA].into_iter().find(|special| name.strip_suffix("Agent") == Some(*special));
+    special.map_or_else(|| name.clone(), Into::into)
 }
 
 fn taken(name: &str) -> Error {

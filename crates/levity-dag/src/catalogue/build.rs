@@ -113,7 +113,7 @@ fn listening(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
 }
 
 fn limits(entry: &Entry, limits: Limits) -> Limits {
-    let mut limits = entry.budget.map_or(limits, |budget| budget.over(limits));
+    let mut limits = entry.budget.map_or(limits, |budget| budget.within(limits));
     limits.wall_time = match (entry.timeout, limits.wall_time) {
         (Some(own), Some(all)) => Some(own.min(all)),
         (own, all) => own.or(all),

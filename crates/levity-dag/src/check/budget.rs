@@ -61,7 +61,7 @@ pub(super) fn worst<'a>(
 
 fn of_step(unit: &Unit, known: &Known, lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
     let own = step.more.as_ref().and_then(|more| more.budget.as_ref()).and_then(unit.of);
-    let of_performer = || known.performers.get(&step.agent)?.budget.as_ref().and_then(unit.of);
+    let of_performer = || known.performer(&step.agent)?.1.budget.as_ref().and_then(unit.of);
     let Some(once) = own.or_else(of_performer) else { return 0 };
     once.saturating_mul(step.tries().attempts.into()).saturating_mul(elements(lists, step))
 }

@@ -86,7 +86,7 @@ impl Check<'_> {
                 let flaw = || "is code, which nobody here runs; give it to an agent".into();
                 self.fault(FaultKind::Agent, flaw, found);
             }
-            (false, false) if !self.known.performers.contains_key(agent) => {
+            (false, false) if self.known.performer(agent).is_none() => {
                 self.fault(FaultKind::Agent, || self.unknown(agent), found);
             }
             _ => {}

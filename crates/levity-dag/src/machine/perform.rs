@@ -120,12 +120,14 @@ impl GraphMachine {
         if !step.variants().is_empty() {
             return self.code_effect(step.variants(), inputs);
         }
-        let kind = self.rules.known.performers.get(&step.agent).map(|who| who.kind);
-        match kind {
-            Some(PerformerKind::Agent) => self.agent_effect(step, place, &inputs),
-            Some(kind) => {
-                let call = self.call(step, inputs);
-                let run = match kind {
+        let rules = self.rules.clone();
+        match rules.known.performer(&step.agent) {
+            Some((name, who)) if who.kind == PerformerKind::Agent => {
+                self.agent_effect(step, name, place, &inputs)
+            }
+            Some((name, who)) => {
+                let call = self.call(step, name, inputs);
+                let run = match who.kind {
                     PerformerKind::Function => ToolRun::approved(call),
                     _ => ToolRun::new(call),
                 };
@@ -135,11 +137,11 @@ impl GraphMachine {
         }
     }
 
-    fn call(&self, step: &Step, mut inputs: Map<String, Value>) -> ToolCall {
+    fn call(&self, step: &Step, name: &str, mut inputs: Map<String, Value>) -> ToolCall {
         if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
             inputs.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
-        ToolCall::new(EffectId::new(self.next).to_string(), &*step.agent, Value::Object(inputs))
+        ToolCall::new(EffectId::new(self.next).to_string(), name, Value::Object(inputs))
     }
 
     pub(super) fn code_effect(
@@ -160,6 +162,7 @@ impl GraphMachine {
     fn agent_effect(
         &mut self,
         step: &Step,
+        name: &Arc<str>,
         place: Place,
         inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
@@ -184,7 +187,7 @@ impl GraphMachine {
                 object.insert("timeout".to_owned(), time.as_secs_f64().into());
             }
         }
-        Ok(Effect::Child(ChildRun::new(step.agent.clone(), input)))
+        Ok(Effect::Child(ChildRun::new(name.clone(), input)))
     }
 
     /// Takes in what came of a step's effect.
@@ -250,7 +253,7 @@ impl GraphMachine {
     /// Asks a person whether a step's tool may be called.
     fn ask_permission(&mut self, place: Place, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
-        let call = self.call(&step, self.inputs(&step, place));
+        let call = self.call(&step, &step.agent, self.inputs(&step, place));
         let Some(attempt) = self.attempt(place) else { return };
         let reason = attempt.failed.take().unwrap_or_default();
         attempt.call = Some(Box::new(call.clone()));

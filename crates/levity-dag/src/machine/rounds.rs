@@ -86,7 +86,7 @@ impl GraphMachine {
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
-        let performer = self.rules.known.performers.get(&step.agent);
+        let performer = self.rules.known.performer(&step.agent).map(|(_, who)| who);
         let is_agent = performer.is_some_and(|who| who.kind == crate::known::PerformerKind::Agent);
         let judges = performer.is_some_and(|who| who.judges);
         if is_agent && let Value::Object(object) = &output {
@@ -190,7 +190,7 @@ impl GraphMachine {
     fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut Wants) {
         let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
         let is_agent = step.is_some_and(|step| {
-            let who = self.rules.known.performers.get(&step.agent);
+            let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
             who.is_some_and(|who| who.kind == crate::known::PerformerKind::Agent)
         });
         let (closing, turns) = (self.closing.is_some(), self.start.settings.turns);

@@ -1,10 +1,9 @@
 //! Graphs as a stranger would use them.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agents;
+mod catalogue;
+mod files;
 mod flow;
 mod replan;
 mod support;
-mod catalogue;
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod files;
