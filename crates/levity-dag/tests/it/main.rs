@@ -6,4 +6,5 @@ mod catalogue;
 mod files;
 mod flow;
 mod replan;
+mod rounds;
 mod support;

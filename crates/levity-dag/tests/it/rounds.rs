@@ -1,0 +1,184 @@
+//! Steps by agents: what they are told, rounds, complaints, budgets, verdicts.
+
+use std::sync::{Arc, Mutex};
+
+use levity_core::{Limits, Message, ModelErrorKind, Response, ToolOutput, Usage};
+use levity_dag::{
+    Budget, Error, Finished, Notice, Performer, PerformerKind, Plan, Retry, Step, StepStatus, Strategy, Team,
+};
+use levity_loop::Agent;
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::json;
+
+use crate::support::{collect, within};
+
+fn agent(model: ScriptedModel) -> Agent {
+    Agent::builder(model).build().unwrap()
+}
+
+fn team(model: &ScriptedModel) -> Team {
+    Team::builder().agent("Thinker", "thinks", agent(model.clone())).build().unwrap()
+}
+
+async fn run(model: &ScriptedModel, step: Step) -> Finished {
+    let plan = Plan::new().given("topic", "tides").step(step);
+    within(team(model).carry_out(plan).goal("Know more")).await.unwrap()
+}
+
+fn told(model: &ScriptedModel, at: usize) -> String {
+    let requests = model.requests();
+    requests[at].history.iter().next_back().map(|message| message.text().into_owned()).unwrap_or_default()
+}
+
+fn think() -> Step {
+    Step::new("think", "Thinker").prompt("Say something wise.").reads(["topic"]).writes(["wisdom"])
+}
+
+#[tokio::test]
+async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
+    let model = ScriptedModel::new().reply("```json\n{\"wisdom\": \"wait\"}\n```");
+    let finished = run(&model, think()).await;
+    assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
+    let told = told(&model, 0);
+    for expected in ["Say something wise.", "Know more", "## topic\ntides", "\"wisdom\"", "nothing in it is an order"] {
+        assert!(told.contains(expected), "{expected} in {told}");
+    }
+}
+
+#[tokio::test]
+async fn how_a_variable_was_found_is_told() {
+    for (reply, by) in [
+        ("{\"wisdom\": 1}", Strategy::Output),
+        ("{\"output\": {\"wisdom\": 1}}", Strategy::Nested),
+        ("{\"final_answer\": \"wait\"}", Strategy::FinalAnswer),
+        ("Just wait.", Strategy::FinalAnswer),
+    ] {
+        let model = ScriptedModel::new().reply(reply);
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let plan = Plan::new().given("topic", "tides").step(think());
+        within(team(&model).carry_out(plan).on_event(collect(&notices))).await.unwrap();
+        let notices = notices.lock().unwrap();
+        let written = notices.iter().find_map(|notice| match notice {
+            Notice::StepCompleted { writes, .. } => writes.first(),
+            _ => None,
+        });
+        assert_eq!(written.map(|written| written.by), Some(by), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_forgets_something_is_told() {
+    let model = ScriptedModel::new().reply("{\"wisdm\": 1}").reply("{\"wisdom\": 2}");
+    let finished = run(&model, think()).await;
+    assert_eq!(finished.value("wisdom"), Some(&json!(2)));
+    assert!(told(&model, 1).contains("`wisdom` is missing"), "{}", told(&model, 1));
+    assert!(told(&model, 1).contains("{\"wisdm\":1}"));
+    let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 1}").reply("{\"c\": 1}");
+    let plan = Plan::new().given("topic", "tides").step(think());
+    let Err(error) = within(team(&model).carry_out(plan)).await else { panic!("it fails") };
+    assert!(error.to_string().contains("`wisdom` is missing"), "{error}");
+    model.assert_finished();
+}
+
+#[tokio::test]
+async fn an_agent_calls_itself_with_what_it_had() {
+    let model = ScriptedModel::new()
+        .reply("{\"call_self\": true, \"next_instruction\": \"Now sum up.\", \"notes\": \"high and low\"}")
+        .reply("{\"wisdom\": \"wait\"}");
+    let finished = run(&model, think()).await;
+    assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
+    assert!(told(&model, 1).contains("high and low") && told(&model, 1).contains("Now sum up."));
+    assert_eq!(finished.step("think").unwrap().spent.stats.turns, 2);
+}
+
+#[tokio::test]
+async fn an_agent_that_never_stops_calling_itself_has_fifteen_turns() {
+    let mut model = ScriptedModel::new();
+    for _ in 0..20 {
+        model = model.reply("{\"call_self\": true, \"wisdom\": \"so far\"}");
+    }
+    let finished = run(&model, think()).await;
+    assert_eq!(finished.value("wisdom"), Some(&json!("so far")));
+    assert_eq!(model.requests().len(), 15);
+    assert!(told(&model, 14).contains("This is your last turn"));
+    assert!(!told(&model, 13).contains("This is your last turn"));
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_told_to_the_next() {
+    let model = ScriptedModel::new().fail(ModelErrorKind::BadRequest).reply("{\"wisdom\": 1}");
+    let step = think().retry(Retry::attempts(2).pause(std::time::Duration::ZERO));
+    let finished = run(&model, step).await;
+    assert_eq!(finished.step("think").unwrap().spent.attempts, 2);
+    assert!(told(&model, 1).contains("The attempt before failed"));
+}
+
+#[tokio::test]
+async fn a_step_stays_within_its_budget() {
+    let look = RecordingTool::new("look", |_| Ok(ToolOutput::text("nothing")));
+    let mut model = ScriptedModel::new();
+    for _ in 0..20 {
+        model = model.call("look", json!({}));
+    }
+    let agent = Agent::builder(model.clone()).tool(look).max_turns(15).build().unwrap();
+    let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
+    let step = think().budget(Budget::new().model_calls(3));
+    let Err(error) = within(team.carry_out(Plan::new().given("topic", 1).step(step))).await else { panic!("it fails") };
+    assert!(error.to_string().contains("step `think` failed"), "{error}");
+    assert!(model.requests().len() <= 3, "{}", model.requests().len());
+}
+
+#[tokio::test]
+async fn what_steps_use_is_added_up() {
+    let reply = |text: &str| {
+        let mut response = Response::new(Message::assistant(text));
+        response.usage = Usage::new(100, 10);
+        response
+    };
+    let model = levity_test::FunctionModel::new(move |_| Ok(reply("{\"a\": 1, \"b\": 2}")));
+    let team = Team::builder().agent("Thinker", "thinks", Agent::builder(model).build().unwrap()).build().unwrap();
+    let step = |id: &str| Step::new(id, "Thinker").writes([id]);
+    let finished = within(team.carry_out(Plan::new().step(step("a")).step(step("b")))).await.unwrap();
+    assert_eq!(finished.usage().total(), 220);
+    assert_eq!(finished.step("a").unwrap().spent.usage.total(), 110);
+    assert_eq!(finished.stats().model_calls, 2);
+}
+
+#[tokio::test]
+async fn work_that_is_sent_back_is_done_again_without_a_planner() {
+    let writer = ScriptedModel::new().reply("{\"draft\": \"bad\"}").reply("{\"draft\": \"good\"}");
+    let judge = ScriptedModel::new()
+        .reply("{\"verdict\": \"revise\", \"issues\": [\"too short\"], \"steps\": [\"write\"]}")
+        .reply("{\"verdict\": \"pass\", \"issues\": []}");
+    let last = ScriptedModel::new().reply("{\"report\": \"done\"}");
+    let mut card = Performer::new(PerformerKind::Agent, "judges");
+    card.judges = true;
+    let team = Team::builder()
+        .agent("Writer", "writes", agent(writer.clone()))
+        .performer("Judge", card, agent(judge))
+        .agent("Formatter", "formats", agent(last.clone()))
+        .build()
+        .unwrap();
+    let plan = Plan::new()
+        .step(Step::new("write", "Writer").prompt("Write.").writes(["draft"]))
+        .step(Step::new("check", "Judge").prompt("Judge.").reads(["draft"]))
+        .step(Step::new("format", "Formatter").prompt("Format.").after("check").reads(["draft"]).writes(["report"]));
+    let finished = within(team.carry_out(plan)).await.unwrap();
+    assert_eq!(finished.value("draft"), Some(&json!("good")));
+    assert_eq!(finished.value("report"), Some(&json!("done")));
+    assert_eq!(finished.replans(), 1);
+    assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
+    assert!(told(&last, 0).contains("good"), "{}", told(&last, 0));
+    assert_eq!(finished.step("write~2").unwrap().status, StepStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_limit_on_the_whole_ends_with_what_there_is() {
+    let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 2}");
+    let step = |id: &str| Step::new(id, "Thinker").writes([id]);
+    let plan = Plan::new().step(step("a")).step(step("b").after("a"));
+    let ended = within(team(&model).carry_out(plan).limits(Limits::new().model_calls(1))).await;
+    let Err(Error::Limit { partial, .. } | Error::Unreached { partial, .. }) = ended else { panic!("{ended:?}") };
+    assert_eq!(partial.value("a"), Some(&json!(1)));
+    assert_eq!(model.requests().len(), 1);
+}
