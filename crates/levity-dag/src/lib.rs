@@ -8,6 +8,7 @@ mod graph;
 mod known;
 mod notice;
 mod plan;
+mod read;
 mod reduce;
 mod step;
 
@@ -17,5 +18,5 @@ pub use fault::{Fault, FaultKind, Faults};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
-pub use plan::{Plan, Variable};
+pub use plan::{LoadError, Plan, Variable};
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
