@@ -17,7 +17,7 @@ mod step;
 mod values;
 mod writers;
 
-pub(crate) use near::short;
+pub(crate) use near::{did_you_mean as near_hint, short};
 pub(crate) use reads::Reads;
 pub(crate) use writers::Writers;
 

@@ -70,6 +70,12 @@ impl fmt::Display for Faults {
     }
 }
 
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Self {
+        Self { faults: vec![fault], more: 0 }
+    }
+}
+
 impl Fault {
     /// Something that is wrong with the plan as a whole.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {

@@ -18,6 +18,7 @@ mod notice;
 mod parts;
 mod plan;
 mod planner;
+mod read;
 mod reduce;
 mod run;
 mod schedule;
@@ -52,6 +53,7 @@ pub use seed::{Seed, Sown};
 pub use session::{
     Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter, Sessions,
 };
+pub use plan::{LoadError, Plan, Variable};
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 pub use view::{Activity, Items, LogLine, Preparation, Stage, StepView, Totals, TreeOptions, View, one_line};

@@ -1,11 +1,6 @@
 #![allow(missing_docs)]
 
 use crate::*;
-impl Plan {
-    pub fn parse(text: &str) -> Result<Plan, Faults> {
-        serde_json::from_str(text).map_err(|e| bad(e.to_string()))
-    }
-}
 impl Diff {
     pub fn parse(text: &str, _: &Plan) -> Result<Diff, Faults> {
         serde_json::from_str(text).map_err(|e| bad(e.to_string()))

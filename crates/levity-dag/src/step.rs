@@ -68,40 +68,86 @@ impl std::borrow::Borrow<str> for StepId {
 /// assert_eq!(step.reads[0].as_ref(), "page");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StepForm")]
 #[non_exhaustive]
 pub struct Step {
     /// Its name in the plan.
     pub id: StepId,
     /// Who does it: an agent, a function or a tool of the team. Empty when it is code.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub agent: Arc<str>,
     /// What it is about, for people.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub description: Arc<str>,
     /// What the agent is told to do.
-    #[serde(default, skip_serializing_if = "str::is_empty", alias = "agent_prompt")]
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub prompt: Arc<str>,
     /// The variables that it is given.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Arc<str>>,
     /// The variables that it sets.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<Arc<str>>,
     /// Steps that come before it, beside those that write what it reads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<After>,
     /// How many of the steps before it are needed.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub join: Join,
     /// Whether it is run at all, asked once everything before it is settled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
     /// What is not usual about it; in a box, since most steps have nothing of it.
     #[serde(flatten)]
     pub more: Option<Box<More>>,
     /// What follows when it fails.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
+}
+
+/// A step as it is written down: with no more fields than were said, so that most have no box.
+#[derive(Deserialize)]
+struct StepForm {
+    id: StepId,
+    #[serde(default)]
+    agent: Arc<str>,
+    #[serde(default)]
+    description: Arc<str>,
+    #[serde(default, alias = "agent_prompt")]
+    prompt: Arc<str>,
+    #[serde(default)]
+    reads: Vec<Arc<str>>,
+    #[serde(default)]
+    writes: Vec<Arc<str>>,
+    #[serde(default)]
+    after: Vec<After>,
+    #[serde(default)]
+    join: Join,
+    when: Option<Condition>,
+    #[serde(default)]
+    on_failure: OnFailure,
+    map: Option<FanOut>,
+    #[serde(default)]
+    code: Vec<String>,
+    #[serde(default)]
+    inputs: Map<String, Value>,
+    #[serde(default)]
+    retry: Retry,
+    #[serde(default, with = "seconds")]
+    timeout: Option<Duration>,
+    budget: Option<Budget>,
+    instead_of: Option<StepId>,
+}
+
+impl From<StepForm> for Step {
+    fn from(form: StepForm) -> Self {
+        let StepForm { id, agent, description, prompt, reads, writes, after, join, when, on_failure, .. } =
+            form;
+        let StepForm { map, code, inputs, retry, timeout, budget, instead_of, .. } = form;
+        let more = More { map, code, inputs, retry, timeout, budget, instead_of };
+        let more = (more != More::default()).then(|| Box::new(more));
+        Self { id, agent, description, prompt, reads, writes, after, join, when, more, on_failure }
+    }
 }
 
 /// What not every step has.

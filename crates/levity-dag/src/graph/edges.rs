@@ -7,7 +7,7 @@ use super::{Dag, Edge, StandIns, Variables, cycle, order, reach};
 use crate::check;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
-use crate::step::StepId;
+use crate::step::{Step, StepId};
 
 /// How many pairs of a reader and a writer are looked at for each edge that there may be: steps that share many
 /// variables have one edge.
@@ -52,13 +52,21 @@ impl<'a> Build<'a> {
     /// All edges and what follows from them. When something was found the graph is not whole.
     pub(super) fn finish(mut self, found: &mut Found) -> Topology {
         check::stand_ins(self.plan, &self.stand_ins, found);
-        if !self.said() {
+        if !self.explicit() {
             self.too_many(found);
             return Topology::default();
         }
-        let Some(order) = order::sorted(&self.dag, self.settled) else {
-            cycle::tell(&self.dag, self.plan, found);
-            return Topology::default();
+        let Some(order) = self.order(found) else { return Topology::default() };
+        let order = match self.inherited(&order) {
+            Some(0) => order,
+            Some(_) => match self.order(found) {
+                Some(order) => order,
+                None => return Topology::default(),
+            },
+            None => {
+                self.too_many(found);
+                return Topology::default();
+            }
         };
         let variables = Variables::new(self.plan);
         let families = self.stand_ins.families(&order);
@@ -73,10 +81,7 @@ impl<'a> Build<'a> {
             settled: self.settled,
         };
         reads.check(&later, found);
-        let Some(order) = order::sorted(&self.dag, self.settled) else {
-            cycle::tell(&self.dag, self.plan, found);
-            return Topology::default();
-        };
+        let Some(order) = self.order(found) else { return Topology::default() };
         self.whole(&variables, &families, &order, found)
     }
 
@@ -111,58 +116,87 @@ impl<'a> Build<'a> {
         self.dag.edge_count() <= self.most
     }
 
+    /// An order of what there is by now, or a cycle is told.
+    fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
+        let order = order::sorted(&self.dag, self.settled);
+        if order.is_none() {
+            cycle::tell(&self.dag, self.plan, found);
+        }
+        order
+    }
+
+    fn after(&self, step: &Step) -> Vec<Option<u32>> {
+        step.after.iter().map(|after| self.index.get(&after.step).copied()).collect()
+    }
+
     /// The edges that `after`, `instead_of` and fallbacks say; false when there are too many.
-    fn said(&mut self) -> bool {
+    fn explicit(&mut self) -> bool {
         let plan = self.plan;
         plan.steps.iter().enumerate().all(|(at, step)| {
-            let at = at as u32;
-            let after: Vec<_> = step.after.iter().map(|after| self.index.get(&after.step).copied()).collect();
-            self.explicit(at, &after) && self.inherited(at, &after)
+            let (at, after) = (at as u32, self.after(step));
+            let sources: Vec<_> = self.stand_ins.sources(at).collect();
+            let said = after.into_iter().enumerate().all(|(k, from)| {
+                let Some(from) = from else { return true };
+                let stands_in = sources.binary_search(&from).is_ok();
+                self.add(from, at, Edge { after: Some(k as u32), stands_in })
+            });
+            said && sources.iter().all(|from| self.add(*from, at, Edge { after: None, stands_in: true }))
         })
     }
 
-    fn explicit(&mut self, at: u32, after: &[Option<u32>]) -> bool {
-        let sources: Vec<_> = self.stand_ins.sources(at).collect();
-        for (k, from) in after.iter().enumerate() {
-            let Some(from) = *from else { continue };
-            let stands_in = sources.binary_search(&from).is_ok();
-            if !self.add(from, at, Edge { after: Some(k as u32), stands_in }) {
-                return false;
+    /// Who comes after a step also comes after all who stand in for it, unless it comes before them: what is done again
+    /// for a judge comes after the judge and before the one who judges it the second time. Gives the number of edges
+    /// that were added, or `None` when there are too many.
+    fn inherited(&mut self, order: &[u32]) -> Option<usize> {
+        if self.stand_ins.is_empty() {
+            return Some(0);
+        }
+        let mut asked = Vec::new();
+        for (at, step) in self.plan.steps.iter().enumerate() {
+            self.mark(at as u32);
+            self.stand_ins_before(at as u32, &self.after(step), &mut asked)?;
+        }
+        let pairs: Vec<_> = asked.iter().map(|(from, to, _)| (*to, *from)).collect();
+        let before = reach::reaches(&self.dag, order, &order::ranks(order), &pairs);
+        let mut added = 0;
+        for ((from, to, edge), before) in asked.into_iter().zip(before) {
+            if !before && (self.settled[from as usize] || !self.settled[to as usize]) {
+                self.dag.add_edge(from.into(), to.into(), edge);
+                added += 1;
             }
         }
-        sources.into_iter().all(|from| self.add(from, at, Edge { after: None, stands_in: true }))
+        (self.dag.edge_count() <= self.most).then_some(added)
     }
 
-    /// Who comes after a step also comes after all who stand in for it, unless it is one of them.
-    fn inherited(&mut self, at: u32, after: &[Option<u32>]) -> bool {
-        if self.stand_ins.is_empty() {
-            return true;
-        }
+    /// All who stand in for the steps that a step comes after, and who stand in for those, and so on; without those that
+    /// it has an edge from, and without its own family.
+    fn stand_ins_before(
+        &mut self,
+        at: u32,
+        after: &[Option<u32>],
+        found: &mut Vec<(u32, u32, Edge)>,
+    ) -> Option<()> {
         let own = self.stand_ins.all_sources(at, self.most);
         self.looked += own.len();
         for (k, from) in after.iter().enumerate() {
-            let Some(from) = from.filter(|from| !own.contains(from)) else { continue };
             let edge = Edge { after: Some(k as u32), stands_in: false };
-            let mut open = vec![from];
+            let mut open: Vec<_> = from.iter().copied().filter(|from| !own.contains(from)).collect();
             while let Some(of) = open.pop() {
-                let stand_ins: Vec<_> = self.stand_ins.of(of).collect();
-                self.looked += stand_ins.len();
-                // One that has an edge already is an `after` of its own, or was here before.
-                for stand_in in stand_ins.into_iter().filter(|stand_in| *stand_in != at) {
-                    if self.seen[stand_in as usize] == at + 1 {
-                        continue;
+                for stand_in in self.stand_ins.of(of).filter(|stand_in| *stand_in != at) {
+                    self.looked += 1;
+                    // One that has an edge already is an `after` of its own, or was here before.
+                    if self.seen[stand_in as usize] != at + 1 {
+                        self.seen[stand_in as usize] = at + 1;
+                        found.push((stand_in, at, edge));
+                        open.push(stand_in);
                     }
-                    if !self.add(stand_in, at, edge) {
-                        return false;
-                    }
-                    open.push(stand_in);
                 }
-                if self.looked > self.most_looked() {
-                    return false;
+                if self.looked > self.most_looked() || found.len() > self.most {
+                    return None;
                 }
             }
         }
-        true
+        Some(())
     }
 
     /// How many pairs of steps are looked at before it is enough.

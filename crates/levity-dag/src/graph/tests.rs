@@ -106,6 +106,28 @@ fn a_stand_in_may_say_its_order_too() {
 }
 
 #[test]
+fn what_is_done_again_comes_before_who_judges_it_again() {
+    check(
+        plan([
+            step("work").writes(["x"]),
+            step("judge").reads(["x"]),
+            step("again").writes(["x"]).after("judge"),
+            step("judge~2").reads(["x"]).after("judge").after("again").instead_of("judge"),
+            step("end").after("judge"),
+        ]),
+        &[
+            "again>judge~21",
+            "judge>again0",
+            "judge>end0",
+            "judge>judge~20!",
+            "judge~2>end0",
+            "work>judge",
+            "work>judge~2",
+        ],
+    );
+}
+
+#[test]
 fn ranks_go_by_the_plan_where_they_can() {
     let graph = Graph::check(plan(["d", "b", "a"].map(step)).step(step("c").after("a")), &known()).unwrap();
     assert_eq!((0..4).map(|at| graph.rank(at)).collect::<Vec<_>>(), [0, 1, 2, 3]);
@@ -208,7 +230,7 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
             is
         })
     };
-    let mut said = vec![vec![false; n]; n];
+    let (mut said, mut inherited) = (vec![vec![false; n]; n], Vec::new());
     for (at, step) in steps.iter().enumerate() {
         if let Some(of) = source[at] {
             said[of][at] = true;
@@ -216,9 +238,12 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
         for after in &step.after {
             let of = find(&after.step)?;
             said[of][at] = true;
-            (0..n).filter(|s| stands_in(*s, of) && !stands_in(at, of)).for_each(|s| said[s][at] = true);
+            inherited.extend((0..n).filter(|s| stands_in(*s, of) && !stands_in(at, of)).map(|s| (s, at)));
         }
     }
+    let before = closed(&said);
+    inherited.retain(|(s, at)| !before[*at][*s]);
+    inherited.into_iter().for_each(|(s, at)| said[s][at] = true);
     let before = closed(&said);
     let (mut all, family) = (said.clone(), |at: usize| {
         let mut root = at;

@@ -1,0 +1,235 @@
+//! Plans from what people and models write.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use levity_llm::json::{self, Mend};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::check::ROOT;
+use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::plan::{Plan, Variable};
+use crate::step::Step;
+
+mod fields;
+mod links;
+mod step;
+
+use fields::Fields;
+pub(crate) use fields::kind_of;
+pub(crate) use step::step;
+
+/// How often a plan may be wrapped in something else.
+const WRAPPED: usize = 4;
+
+/// The keys that a plan may be wrapped in.
+const WRAPS: [&str; 3] = ["plan_graph", "plan", "output"];
+
+/// The keys that make an object a plan.
+const BODIES: [&str; 2] = ["steps", "nodes"];
+
+/// The keys that make an object a change of a plan.
+const DIFFS: [&str; 4] = ["add", "remove", "change", "give_up"];
+
+/// The keys that a change may be wrapped in.
+pub(crate) const WRAPS_OF_DIFFS: [&str; 3] = ["diff", "output", "plan"];
+
+/// The value that a text means; `fits` says whether it may be what is looked for.
+pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<Value, Fault> {
+    let malformed = |message: String| Fault::new(FaultKind::Malformed, message);
+    if text.len() > Plan::MAX_BYTES {
+        let (len, most) = (text.len(), Plan::MAX_BYTES);
+        return Err(Fault::new(FaultKind::Size, format!("the {what} has {len} bytes, more than {most}")));
+    }
+    if let Ok(value) = serde_json::from_str(text) {
+        return Ok(unquoted(value));
+    }
+    let repaired =
+        json::repair(text).map_err(|error| malformed(format!("the text is no {what}: {error}")))?;
+    // One brace too few is a slip. A text that ends within a value has lost something, and half a plan is another plan.
+    let closed = text.trim_end_matches(|c: char| c.is_whitespace() || c == '`').ends_with(['}', ']']);
+    if repaired.mends.contains(Mend::Truncated) && !closed {
+        return Err(malformed(format!("the {what} is cut off at byte {}; write all of it", text.len())));
+    }
+    if fits(&repaired.value) {
+        return Ok(repaired.value);
+    }
+    Ok(candidate(text).filter(fits).unwrap_or(repaired.value))
+}
+
+/// Another value in the text that is a plan or a change of one; prose around it may hold larger examples.
+fn candidate(text: &str) -> Option<Value> {
+    #[derive(Deserialize)]
+    #[serde(try_from = "Value")]
+    struct Body(Value);
+    impl TryFrom<Value> for Body {
+        type Error = &'static str;
+        fn try_from(value: Value) -> Result<Self, Self::Error> {
+            if is_plan(&value) || is_diff(&value) { Ok(Self(value)) } else { Err("no plan") }
+        }
+    }
+    json::parse_as::<Body>(text).ok().map(|body| body.0)
+}
+
+/// A JSON text within a JSON string.
+fn unquoted(value: Value) -> Value {
+    match &value {
+        Value::String(text) => json::parse(text).unwrap_or(value),
+        _ => value,
+    }
+}
+
+/// Whether a value may be a plan in any of its forms.
+pub(crate) fn is_plan(value: &Value) -> bool {
+    let mut value = value;
+    for _ in 0..WRAPPED {
+        match value {
+            Value::Array(_) => return true,
+            Value::Object(map) if BODIES.iter().any(|key| map.contains_key(*key)) => return true,
+            Value::Object(map) => match WRAPS.iter().find_map(|key| map.get(*key)) {
+                Some(inner) => value = inner,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether a value may be a change of a plan, perhaps wrapped.
+pub(crate) fn is_diff(value: &Value) -> bool {
+    let own = |value: &Value| DIFFS.iter().any(|key| value.get(key).is_some());
+    own(value) || WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key)).any(own)
+}
+
+/// A plan from a value in any of its forms.
+pub(crate) fn plan(value: &Value) -> Result<Plan, Faults> {
+    let mut found = Found::default();
+    let plan = whole(value, &mut found);
+    found.none()?;
+    Ok(plan)
+}
+
+fn whole(value: &Value, found: &mut Found) -> Plan {
+    let mut value = value;
+    for _ in 0..WRAPPED {
+        match value {
+            Value::Array(steps) => return Plan { steps: list(steps, false, found), ..Plan::new() },
+            Value::Object(map) => match WRAPS.iter().find_map(|key| map.get(*key)) {
+                Some(inner) if !BODIES.iter().any(|key| map.contains_key(*key)) => value = inner,
+                _ => return object(map, found),
+            },
+            _ => break,
+        }
+    }
+    let kind = kind_of(value);
+    found.push(Fault::new(
+        FaultKind::Malformed,
+        format!("a plan is an object with a list `steps`, not {kind}"),
+    ));
+    Plan::new()
+}
+
+fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
+    let graph = map.get("graph").and_then(Value::as_object);
+    let said = |key: &str| map.get(key).or_else(|| graph?.get(key));
+    let mut plan = Plan::new();
+    plan.variables = said("variables").map_or_else(BTreeMap::new, |value| variables(value, found));
+    plan.given = said("given").map_or_else(BTreeMap::new, |value| given(value, found));
+    let linked = map.contains_key("nodes") && !map.contains_key("steps");
+    let key = if linked { "nodes" } else { "steps" };
+    plan.steps = match map.get(key) {
+        Some(Value::Array(steps)) => list(steps, linked, found),
+        Some(Value::Object(steps)) => keyed(steps, found),
+        Some(other) => {
+            let message = format!("`{key}` must be a list of objects, not {}", kind_of(other));
+            found.push(Fault::new(FaultKind::Malformed, message));
+            Vec::new()
+        }
+        None => {
+            found.push(Fault::new(FaultKind::Malformed, "the plan has no `steps`; write {\"steps\": [..]}"));
+            Vec::new()
+        }
+    };
+    if let Some(edges) = map.get("links").or_else(|| map.get("edges")) {
+        links::add(&mut plan.steps, edges, found);
+    }
+    plan
+}
+
+/// The steps of a list. A node `ROOT` stands for the question and is none.
+fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
+    let mut read = Vec::with_capacity(steps.len());
+    for (at, value) in steps.iter().enumerate() {
+        if linked && value.get("id").and_then(Value::as_str) == Some(ROOT) {
+            continue;
+        }
+        read.extend(step(value, at, None, found).map(Arc::new));
+    }
+    read
+}
+
+/// The steps of an object, by id.
+fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
+    let steps = steps.iter().enumerate().filter(|(_, (id, _))| *id != ROOT);
+    steps.filter_map(|(at, (id, value))| step(value, at, Some(id), found).map(Arc::new)).collect()
+}
+
+/// What is said about variables: an object for each, or the name of a reducer.
+pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Variable> {
+    let Some(map) = value.as_object() else {
+        let message = format!("`variables` must be an object, not {}", kind_of(value));
+        found.push(Fault::new(FaultKind::Malformed, message));
+        return BTreeMap::new();
+    };
+    map.iter().map(|(name, value)| (name.as_str().into(), variable(name, value, found))).collect()
+}
+
+fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
+    let mut said = Variable::new();
+    match value {
+        Value::Null => {}
+        Value::String(_) => said.reducer = fields::reducer(value, &format!("variable `{name}`"), found),
+        Value::Object(map) => {
+            let mut fields = Fields::new(format!("variable `{name}`"), map, found);
+            said.schema = fields.take("schema").cloned();
+            said.reducer = fields.reducer("reducer");
+        }
+        other => {
+            let message = format!("variable `{name}` must be an object, not {}", kind_of(other));
+            found.push(Fault::new(FaultKind::Malformed, message));
+        }
+    }
+    said
+}
+
+fn given(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Value> {
+    match value {
+        Value::Null => BTreeMap::new(),
+        Value::Object(map) => map.iter().map(|(name, value)| (name.as_str().into(), value.clone())).collect(),
+        other => {
+            let message = format!("`given` must be an object of names and values, not {}", kind_of(other));
+            found.push(Fault::new(FaultKind::Malformed, message));
+            BTreeMap::new()
+        }
+    }
+}
+
+/// Leaves out what is said twice: a step that comes after another by a field and by an edge.
+fn each_once(step: &mut Step) {
+    if step.after.len() < 2 {
+        return;
+    }
+    let mut seen = HashSet::with_capacity(step.after.len());
+    let key = |after: &crate::step::After| (after.step.clone(), after.when.as_ref().map(ToString::to_string));
+    step.after.retain(|after| seen.insert(key(after)));
+}
+
+/// The number of each step by its id.
+fn numbers(steps: &[Arc<Step>]) -> HashMap<&str, usize> {
+    steps.iter().enumerate().map(|(at, step)| (step.id.as_str(), at)).collect()
+}
+
+#[cfg(test)]
+mod tests;

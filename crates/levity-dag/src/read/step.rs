@@ -1,0 +1,197 @@
+use levity_core::Money;
+use serde_json::{Map, Value};
+
+use super::each_once;
+use super::fields::{Fields, id_of, kind_of};
+use crate::check::{ROOT, short};
+use crate::fault::{Fault, FaultKind, Found};
+use crate::step::{After, Budget, FanOut, Join, More, OnFailure, Retry, Step, StepId};
+
+/// What sessions say about a node, and what a plan does not.
+const OF_SESSIONS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
+
+/// One step; `at` is its place, and `id` its id when that stands elsewhere.
+pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found) -> Option<Step> {
+    let Value::Object(map) = value else {
+        let message = format!("step {} must be an object, not {}", at + 1, kind_of(value));
+        found.push(Fault::new(FaultKind::Malformed, message));
+        return None;
+    };
+    let id = map.get("id").and_then(id_of).or_else(|| id.map(StepId::from));
+    let place = match &id {
+        Some(id) => format!("step `{}`", short(id.as_str())),
+        None => format!("step {}", at + 1),
+    };
+    let mut fields = Fields::new(place, map, found);
+    fields.step = id.clone();
+    if id.is_none() {
+        fields.malformed(|| "`id` must be there, a text of its own".into());
+    }
+    fields.take("id");
+    let mut step = Step::new(id?, fields.text("agent").unwrap_or_default());
+    usual(&mut step, &mut fields);
+    let more = more(&mut fields);
+    step.more = (more != More::default()).then(|| Box::new(more));
+    fields.near_misses(&OF_SESSIONS);
+    each_once(&mut step);
+    Some(step)
+}
+
+fn usual(step: &mut Step, fields: &mut Fields) {
+    step.description = fields.text("description").unwrap_or_default();
+    let prompts = ["prompt", "agent_prompt"].map(|key| fields.text(key));
+    step.prompt = prompts.into_iter().flatten().next().unwrap_or_default();
+    step.reads = fields.names("reads");
+    step.writes = fields.names("writes");
+    for key in ["after", "depends_on", "dependencies"] {
+        step.after.extend(after(key, fields));
+    }
+    step.join = join(fields);
+    step.when = fields.condition("when");
+    step.on_failure = on_failure(fields);
+}
+
+/// A list of ids or of objects with `step` and `when`, or one of these. `ROOT` comes before everything anyway.
+fn after(key: &'static str, fields: &mut Fields) -> Vec<After> {
+    let value = fields.take(key);
+    let list = match value {
+        None => &[],
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+    };
+    let mut after = Vec::with_capacity(list.len());
+    for value in list {
+        if let Some(id) = id_of(value) {
+            after.push(After::new(id));
+        } else if let Value::Object(map) = value {
+            let mut fields = fields.within(key, map);
+            let id = fields.take_any(&["step", "id", "source"]).and_then(|(_, value)| id_of(value));
+            let when = fields.condition("when");
+            match id {
+                Some(id) => after.push(After { when, ..After::new(id) }),
+                None => fields.malformed(|| "`step` must be the id of a step".into()),
+            }
+        } else {
+            fields.expected::<()>(key, "a list of ids of steps", value);
+        }
+    }
+    after.retain(|after| after.step.as_str() != ROOT);
+    after
+}
+
+fn join(fields: &mut Fields) -> Join {
+    let join = fields.text("join");
+    match join.as_deref() {
+        None | Some("all") => Join::All,
+        Some("any") => Join::Any,
+        Some(_) => {
+            fields.malformed(|| "`join` must be \"all\" or \"any\"".into());
+            Join::All
+        }
+    }
+}
+
+fn on_failure(fields: &mut Fields) -> OnFailure {
+    let what = match fields.take("on_failure") {
+        None => Some(OnFailure::Fail),
+        Some(Value::String(what)) => match what.as_str() {
+            "fail" => Some(OnFailure::Fail),
+            "skip" => Some(OnFailure::Skip),
+            "continue" => Some(OnFailure::Continue),
+            _ => None,
+        },
+        Some(value) => value.get("fallback").and_then(id_of).map(OnFailure::Fallback),
+    };
+    what.unwrap_or_else(|| {
+        let forms =
+            "`on_failure` must be \"fail\", \"skip\", \"continue\" or {\"fallback\": \"<id of a step>\"}";
+        fields.malformed(|| forms.into());
+        OnFailure::Fail
+    })
+}
+
+fn more(fields: &mut Fields) -> More {
+    More {
+        map: fan_out(fields),
+        code: code(fields),
+        inputs: inputs(fields),
+        retry: retry(fields),
+        timeout: fields.seconds("timeout"),
+        budget: budget(fields),
+        instead_of: fields.id("instead_of"),
+    }
+}
+
+fn fan_out(fields: &mut Fields) -> Option<FanOut> {
+    let map = match fields.take("map")? {
+        Value::String(over) => return Some(FanOut::over(over.as_str())),
+        Value::Object(map) => map,
+        other => return fields.expected("map", "an object with `over`", other),
+    };
+    let mut fields = fields.within("map", map);
+    let Some(over) = fields.text("over") else {
+        fields.malformed(|| "`over` must name the variable that holds the list".into());
+        return None;
+    };
+    let mut fan_out = FanOut::over(over);
+    fan_out.name = fields.text("as").unwrap_or(fan_out.name);
+    fan_out.most = fields.size("most").unwrap_or(fan_out.most);
+    fan_out.quorum = fields.size("quorum");
+    fan_out.stop_early = fields.flag("stop_early");
+    fan_out.reducer = fields.reducer("reducer").unwrap_or_default();
+    fields.near_misses(&[]);
+    Some(fan_out)
+}
+
+/// A text, or the variants as a list or an object.
+fn code(fields: &mut Fields) -> Vec<String> {
+    let Some(value) = fields.take("code") else { return Vec::new() };
+    let variants: Vec<&Value> = match value {
+        Value::Array(list) => list.iter().collect(),
+        Value::Object(map) => map.values().collect(),
+        one => vec![one],
+    };
+    let texts: Option<Vec<_>> = variants.into_iter().map(|code| code.as_str().map(str::to_owned)).collect();
+    texts.unwrap_or_else(|| fields.expected("code", "a text or a list of texts", value).unwrap_or_default())
+}
+
+fn inputs(fields: &mut Fields) -> Map<String, Value> {
+    match fields.take("inputs") {
+        None => Map::new(),
+        Some(Value::Object(map)) => map.clone(),
+        Some(other) => fields.expected("inputs", "an object of names and values", other).unwrap_or_default(),
+    }
+}
+
+/// A number of attempts, or an object.
+fn retry(fields: &mut Fields) -> Retry {
+    let attempts = |whole: u64| Retry::attempts(u32::try_from(whole).unwrap_or(u32::MAX));
+    match fields.take("retry") {
+        None => Retry::default(),
+        Some(Value::Number(_)) => fields.whole("retry").map_or_else(Retry::default, attempts),
+        Some(Value::Object(map)) => {
+            let mut fields = fields.within("retry", map);
+            let retry = fields.whole("attempts").map_or_else(Retry::default, attempts);
+            let pause = fields.seconds("pause").unwrap_or(Retry::DEFAULT_PAUSE);
+            fields.near_misses(&[]);
+            retry.pause(pause)
+        }
+        Some(other) => fields.expected("retry", "a number of attempts", other).unwrap_or_default(),
+    }
+}
+
+fn budget(fields: &mut Fields) -> Option<Budget> {
+    let map = match fields.take("budget")? {
+        Value::Object(map) => map,
+        other => return fields.expected("budget", "an object, such as {\"tokens\": 10000}", other),
+    };
+    let mut fields = fields.within("budget", map);
+    let budget = Budget {
+        tokens: fields.whole("tokens"),
+        money: fields.number("money").map(Money::from_dollars),
+        model_calls: fields.whole("model_calls"),
+        tool_calls: fields.whole("tool_calls"),
+    };
+    fields.near_misses(&[]);
+    Some(budget)
+}
