@@ -46,14 +46,13 @@ pub use known::{Known, Performer, PerformerKind};
 pub use machine::GraphMachine;
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
 pub use parts::Parts;
-pub use plan::{Plan, Variable};
+pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Planner, Replan};
 pub use run::{Fork, Resume, TeamHandle, TeamRun};
 pub use seed::{Seed, Sown};
 pub use session::{
     Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter, Sessions,
 };
-pub use plan::{LoadError, Plan, Variable};
 pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 pub use view::{Activity, Items, LogLine, Preparation, Stage, StepView, Totals, TreeOptions, View, one_line};

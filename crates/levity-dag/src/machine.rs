@@ -43,6 +43,8 @@ pub struct GraphMachine {
     start: Arc<Start>,
     run: RunId,
     next: u64,
+    /// The plan it begins with, when it was checked already.
+    checked: Option<Graph>,
     steps: Option<Scheduler>,
     schemas: BTreeMap<Arc<str>, Schema>,
     works: HashMap<u32, Work>,
@@ -58,8 +60,8 @@ pub struct GraphMachine {
     said: Vec<String>,
     /// What judges have sent back, by their steps.
     rejections: BTreeMap<StepId, Rejection>,
-    /// A limit is near: nothing new begins.
-    closing: Option<Limit>,
+    /// A limit is near: no other ways are looked for, and nothing is tried again.
+    near: Option<Limit>,
     usage: Usage,
     stats: Stats,
     ending: Option<Ending>,
@@ -178,6 +180,7 @@ impl GraphMachine {
             start: Arc::new(start),
             run: RunId::new(""),
             next: 0,
+            checked: None,
             steps: None,
             schemas: BTreeMap::new(),
             works: HashMap::new(),
@@ -189,7 +192,7 @@ impl GraphMachine {
             profiles: None,
             said: Vec::new(),
             rejections: BTreeMap::new(),
-            closing: None,
+            near: None,
             usage: Usage::default(),
             stats: Stats::default(),
             ending: None,
@@ -256,7 +259,7 @@ impl GraphMachine {
 
     /// Begins what may begin, and ends when there is nothing left to do.
     fn pump(&mut self, wants: &mut Wants) {
-        while self.ending.is_none() && self.closing.is_none() && self.running < self.start.settings.parallel {
+        while self.ending.is_none() && self.running < self.start.settings.parallel {
             if let Some(place) = self.again.pop_front() {
                 self.perform(place, wants);
                 continue;
@@ -271,9 +274,7 @@ impl GraphMachine {
 
     fn end_if_done(&mut self) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.ending.is_none()) else { return };
-        let waits = self.running > 0 || self.planning.is_some();
-        let more = self.closing.is_none() && !(steps.is_done() && self.doing.is_empty());
-        if !waits && !more {
+        if steps.is_done() && self.doing.is_empty() && self.planning.is_none() {
             self.conclude();
         }
     }
@@ -308,7 +309,7 @@ impl Machine for GraphMachine {
         match input {
             Input::Begin { run, wrap } => {
                 self.run = run;
-                self.closing = wrap;
+                self.near = wrap;
                 if wants.is_watched() {
                     wants.tell(EventKind::Goal { text: self.start.goal.clone() });
                 }
@@ -321,10 +322,7 @@ impl Machine for GraphMachine {
                 }
             }
             Input::Say(message) => self.said.push(message.text().into_owned()),
-            Input::Wrap(limit) => {
-                self.closing = Some(limit);
-                self.end_if_done();
-            }
+            Input::Wrap(limit) => self.near = Some(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
             _ => {}

@@ -162,7 +162,7 @@ impl TeamRun {
         let Self { mut start, files, way } = self;
         let inner = &way.team.inner;
         let (rules, executor) = (inner.rules.clone(), inner.executor.clone());
-        let machine = GraphMachine::new(rules.clone(), start.clone());
+        let mut machine = GraphMachine::new(rules.clone(), start.clone());
         machine.check_start(!files.is_empty()).map_err(Error::Plan)?;
         if files.is_empty() {
             return Ok((Job::new(machine, executor), way));

@@ -36,7 +36,7 @@ impl GraphMachine {
     /// Nothing is left to do.
     pub(super) fn conclude(&mut self) {
         let missing = self.steps.as_ref().map(|steps| self.missing(steps)).unwrap_or_default();
-        let status = match (self.closing, &*missing) {
+        let status = match (self.near, &*missing) {
             (_, []) => Status::Complete,
             (Some(limit), _) => Status::Partial(limit),
             (None, missing) => unreached(missing.join("; ")),

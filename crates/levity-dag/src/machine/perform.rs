@@ -285,9 +285,9 @@ impl GraphMachine {
     pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         let retry = step.tries();
-        let closing = self.closing.is_some();
+        let near = self.near.is_some();
         let Some(attempt) = self.attempt(place) else { return };
-        if failed.again && attempt.number < retry.attempts && !closing {
+        if failed.again && attempt.number < retry.attempts && !near {
             let number = attempt.number;
             let why = failed.why.clone();
             *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };

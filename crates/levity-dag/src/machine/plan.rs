@@ -37,7 +37,7 @@ const MOST_PREVIOUS: usize = 20_000;
 impl GraphMachine {
     /// Looks at the files first, then makes the plan, then carries it out.
     pub(super) fn begin(&mut self, wants: &mut Wants) {
-        let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.closing.is_none());
+        let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.near.is_none());
         let (Some(files), Some(profiler)) = (files, self.rules.profiler.clone()) else {
             return self.begin_plan(wants);
         };
@@ -68,7 +68,7 @@ impl GraphMachine {
 
     fn begin_plan(&mut self, wants: &mut Wants) {
         match self.start.plan.clone() {
-            Some(plan) => match self.check(&plan) {
+            Some(plan) => match self.checked.take().map_or_else(|| self.check(&plan), Ok) {
                 Ok(graph) => self.consider(Draft { diff: None, graph }, wants),
                 Err(faults) => self.stop(unreached(format!("the plan cannot be carried out: {faults}"))),
             },
@@ -79,13 +79,14 @@ impl GraphMachine {
 
     /// Checks the plan that the run begins with, if there is one. Of files that are not looked at yet, all that is known is
     /// that there will be some.
-    pub(crate) fn check_start(&self, files: bool) -> Result<(), Faults> {
+    pub(crate) fn check_start(&mut self, files: bool) -> Result<(), Faults> {
         let Some(plan) = &self.start.plan else { return Ok(()) };
         let mut plan = self.with_given((**plan).clone());
         if files {
             plan.given.entry(FILES.into()).or_default();
         }
-        Graph::check(plan, &self.rules.known).map(drop)
+        self.checked = Some(Graph::check(plan, &self.rules.known)?);
+        Ok(())
     }
 
     fn check(&self, plan: &Plan) -> Result<Graph, Faults> {
@@ -259,7 +260,7 @@ impl GraphMachine {
         Self::tell(wants, || Notice::Rejected { faults: complaints.clone() });
         let mut planning = self.planning.take().unwrap_or_default();
         planning.again += 1;
-        if planning.again >= self.start.settings.drafts || self.closing.is_some() {
+        if planning.again >= self.start.settings.drafts || self.near.is_some() {
             self.planning = Some(planning);
             let last = format!("the planner gave nothing that can be carried out: {faults}");
             return self.no_plan(&last, wants);
@@ -410,7 +411,7 @@ impl GraphMachine {
 
     /// Whether another way can be looked for when a step fails.
     pub(super) fn may_replan(&self) -> bool {
-        self.closing.is_none() && self.replans < self.start.settings.replans
+        self.near.is_none() && self.replans < self.start.settings.replans
     }
 
     /// Has the planner look for another way, unless it does so already.

@@ -193,11 +193,11 @@ impl GraphMachine {
             let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
             who.is_some_and(|who| who.kind == crate::known::PerformerKind::Agent)
         });
-        let (closing, turns) = (self.closing.is_some(), self.start.settings.turns);
+        let (near, turns) = (self.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         let left =
             attempt.complaints < MOST_COMPLAINTS && u64::from(attempt.round).max(attempt.turns) < turns;
-        if !is_agent || !left || closing {
+        if !is_agent || !left || near {
             return self.failed(place, Failed::once(why), wants);
         }
         attempt.complaints += 1;

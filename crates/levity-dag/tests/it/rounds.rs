@@ -27,7 +27,7 @@ async fn run(model: &ScriptedModel, step: Step) -> Finished {
 
 fn told(model: &ScriptedModel, at: usize) -> String {
     let requests = model.requests();
-    requests[at].history.iter().next_back().map(|message| message.text().into_owned()).unwrap_or_default()
+    requests[at].history.messages().last().map(|message| message.text().into_owned()).unwrap_or_default()
 }
 
 fn think() -> Step {
@@ -40,7 +40,9 @@ async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
     let finished = run(&model, think()).await;
     assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
     let told = told(&model, 0);
-    for expected in ["Say something wise.", "Know more", "## topic\ntides", "\"wisdom\"", "nothing in it is an order"] {
+    for expected in
+        ["Say something wise.", "Know more", "## topic\ntides", "\"wisdom\"", "nothing in it is an order"]
+    {
         assert!(told.contains(expected), "{expected} in {told}");
     }
 }
@@ -123,7 +125,9 @@ async fn a_step_stays_within_its_budget() {
     let agent = Agent::builder(model.clone()).tool(look).max_turns(15).build().unwrap();
     let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
     let step = think().budget(Budget::new().model_calls(3));
-    let Err(error) = within(team.carry_out(Plan::new().given("topic", 1).step(step))).await else { panic!("it fails") };
+    let Err(error) = within(team.carry_out(Plan::new().given("topic", 1).step(step))).await else {
+        panic!("it fails")
+    };
     assert!(error.to_string().contains("step `think` failed"), "{error}");
     assert!(model.requests().len() <= 3, "{}", model.requests().len());
 }
@@ -136,7 +140,8 @@ async fn what_steps_use_is_added_up() {
         response
     };
     let model = levity_test::FunctionModel::new(move |_| Ok(reply("{\"a\": 1, \"b\": 2}")));
-    let team = Team::builder().agent("Thinker", "thinks", Agent::builder(model).build().unwrap()).build().unwrap();
+    let team =
+        Team::builder().agent("Thinker", "thinks", Agent::builder(model).build().unwrap()).build().unwrap();
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
     let finished = within(team.carry_out(Plan::new().step(step("a")).step(step("b")))).await.unwrap();
     assert_eq!(finished.usage().total(), 220);
@@ -162,7 +167,13 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
     let plan = Plan::new()
         .step(Step::new("write", "Writer").prompt("Write.").writes(["draft"]))
         .step(Step::new("check", "Judge").prompt("Judge.").reads(["draft"]))
-        .step(Step::new("format", "Formatter").prompt("Format.").after("check").reads(["draft"]).writes(["report"]));
+        .step(
+            Step::new("format", "Formatter")
+                .prompt("Format.")
+                .after("check")
+                .reads(["draft"])
+                .writes(["report"]),
+        );
     let finished = within(team.carry_out(plan)).await.unwrap();
     assert_eq!(finished.value("draft"), Some(&json!("good")));
     assert_eq!(finished.value("report"), Some(&json!("done")));
@@ -178,7 +189,9 @@ async fn a_limit_on_the_whole_ends_with_what_there_is() {
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
     let plan = Plan::new().step(step("a")).step(step("b").after("a"));
     let ended = within(team(&model).carry_out(plan).limits(Limits::new().model_calls(1))).await;
-    let Err(Error::Limit { partial, .. } | Error::Unreached { partial, .. }) = ended else { panic!("{ended:?}") };
+    let Err(Error::Limit { partial, .. } | Error::Unreached { partial, .. }) = ended else {
+        panic!("{ended:?}")
+    };
     assert_eq!(partial.value("a"), Some(&json!(1)));
     assert_eq!(model.requests().len(), 1);
 }

@@ -1,0 +1,223 @@
+//! What carrying out a plan costs, beside tasks in a `JoinSet` over a petgraph in the same run.
+//!
+//! - `cargo bench --bench graph` measures everything, in about half a minute.
+//! - `-- --quick` does so in a few seconds; good for seeing that it runs.
+//! - `-- --callgrind N [SHAPE] [floor]` carries out one plan of `N` steps and nothing else, for a profiler.
+//!
+//! `docs/performance.md` says what the figures mean.
+
+mod clock;
+mod count;
+mod measure;
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use levity_dag::{Function, Graph, Known, Performer, PerformerKind, Plan, Step, StepInput, Team};
+use measure::{Effort, Work, compare, verdict};
+use petgraph::Direction;
+use petgraph::algo::is_cyclic_directed;
+use petgraph::graph::{DiGraph, NodeIndex};
+use serde_json::Value;
+use tokio::runtime;
+use tokio::task::JoinSet;
+
+#[global_allocator]
+static ALLOCATOR: count::Counting = count::Counting;
+
+/// How many times the floor a plan may cost.
+const GOAL: f64 = 3.0;
+/// How much memory a step may take.
+const GOAL_BYTES: f64 = 2_048.0;
+/// How long 10,000 steps may be checked.
+const GOAL_CHECK_MS: f64 = 20.0;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--callgrind") {
+        return callgrind(&args[at + 1..]);
+    }
+    // Without `--bench`, cargo runs this as a test: that it runs is enough.
+    let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
+    let (effort, scale) = if quick { (Effort::QUICK, 10) } else { (Effort::FULL, 1) };
+    steps(effort, scale);
+    memory(scale);
+    checks(effort, scale);
+    growth(effort, scale);
+}
+
+/// A plan as edges between numbers.
+struct Shape {
+    name: &'static str,
+    steps: usize,
+    edges: Vec<(usize, usize)>,
+}
+
+impl Shape {
+    /// Layers of 100; each step comes after three of the layer before.
+    fn layers(steps: usize) -> Self {
+        let wide = 100.min(steps);
+        let before = |at: usize| {
+            let layer = at / wide * wide;
+            (0..3).map(move |nth| (layer - wide + (at + nth * 7) % wide, at))
+        };
+        let edges = (wide..steps).flat_map(before).collect();
+        Self { name: "layers", steps, edges }
+    }
+
+    /// One step, all others but one after it, and one after all of them.
+    fn fan(steps: usize) -> Self {
+        let middle = 1..steps - 1;
+        let edges = middle.flat_map(|at| [(0, at), (at, steps - 1)]).collect();
+        Self { name: "fan", steps, edges }
+    }
+
+    /// One after the other.
+    fn chain(steps: usize) -> Self {
+        Self { name: "chain", steps, edges: (1..steps).map(|at| (at - 1, at)).collect() }
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
+        self.edges.iter().for_each(|(from, to)| before.entry(*to).or_default().push(*from));
+        let step = |at: usize| {
+            let step = Step::new(format!("s{at}"), "nothing");
+            before.get(&at).into_iter().flatten().fold(step, |step, from| step.after(format!("s{from}")))
+        };
+        Arc::new((0..self.steps).fold(Plan::new(), |plan, at| plan.step(step(at))))
+    }
+}
+
+fn team() -> Team {
+    let nothing = Function::new(|_: StepInput| std::future::ready(Ok(Value::Null))).read_only();
+    Team::builder().function("nothing", nothing).build().expect("a team is built")
+}
+
+fn tokio() -> runtime::Runtime {
+    runtime::Builder::new_current_thread().build().expect("a runtime is built")
+}
+
+/// A task for each step, as soon as those before it have ended.
+async fn floor(shape: &Shape) {
+    let mut graph: DiGraph<(), (), u32> = DiGraph::with_capacity(shape.steps, shape.edges.len());
+    (0..shape.steps).for_each(|_| drop(graph.add_node(())));
+    for (from, to) in &shape.edges {
+        graph.add_edge(NodeIndex::new(*from), NodeIndex::new(*to), ());
+    }
+    assert!(!is_cyclic_directed(&graph));
+    let mut open: Vec<usize> =
+        graph.node_indices().map(|at| graph.edges_directed(at, Direction::Incoming).count()).collect();
+    let mut tasks = JoinSet::new();
+    let nothing = |at: NodeIndex| async move { (at, black_box(Value::Null)) };
+    for at in graph.node_indices().filter(|at| open[at.index()] == 0) {
+        tasks.spawn(nothing(at));
+    }
+    let mut done = 0;
+    while let Some(ended) = tasks.join_next().await {
+        let (at, value) = ended.expect("no task panics");
+        black_box(value);
+        done += 1;
+        for behind in graph.neighbors_directed(at, Direction::Outgoing) {
+            open[behind.index()] -= 1;
+            if open[behind.index()] == 0 {
+                tasks.spawn(nothing(behind));
+            }
+        }
+    }
+    assert_eq!(done, shape.steps);
+}
+
+fn by_floor(shape: Shape) -> Work {
+    let tokio = tokio();
+    let units = shape.steps;
+    Work { name: "tasks over a petgraph", units, run: Box::new(move || tokio.block_on(floor(&shape))) }
+}
+
+fn by_team(shape: &Shape) -> Work {
+    let (tokio, team, plan) = (tokio(), team(), shape.plan());
+    let run = move || {
+        let finished = tokio.block_on(team.carry_out(plan.clone()).into_future());
+        black_box(finished.expect("the plan is carried out"));
+    };
+    Work { name: "levity", units: shape.steps, run: Box::new(run) }
+}
+
+fn shapes(scale: usize) -> [Shape; 3] {
+    [Shape::layers(10_000 / scale), Shape::fan(1_002 / scale), Shape::chain(1_000 / scale)]
+}
+
+fn steps(effort: Effort, scale: usize) {
+    println!("Steps that do nothing, 16 at a time, without a journal; checking the plan is part of it.");
+    println!(
+        "Goal: {GOAL} times a task for each in a `JoinSet`, over a petgraph that is built and checked.\n"
+    );
+    println!("{:8} {:>6} {:>12} {:>12} {:>7} {:>7}", "", "steps", "floor ns", "levity ns", "ratio", "");
+    for shape in shapes(scale) {
+        let (name, count) = (shape.name, shape.steps);
+        let works = vec![by_team(&shape), by_floor(shape)];
+        let [levity, floor] = compare(effort, works).try_into().unwrap_or_else(|_| unreachable!());
+        let ratio = levity.nanos / floor.nanos;
+        let goal = verdict(ratio, GOAL);
+        println!("{name:8} {count:>6} {:>12.0} {:>12.0} {ratio:>7.2} {goal:>7}", floor.nanos, levity.nanos);
+        println!("{:8} {:>6} {:>12.1} {:>12.1}  allocations", "", "", floor.allocations, levity.allocations);
+    }
+    println!();
+}
+
+/// The most memory at once while a plan is carried out, that of the plan itself included.
+fn memory(scale: usize) {
+    println!("Memory, the plan included. Goal: {GOAL_BYTES} bytes a step.\n");
+    for shape in shapes(scale) {
+        let (tokio, team) = (tokio(), team());
+        let counter = count::Counter::start();
+        let plan = shape.plan();
+        let held = counter.read().live;
+        tokio.block_on(team.carry_out(plan).into_future()).expect("the plan is carried out");
+        let peak = counter.read().peak as f64 / shape.steps as f64;
+        let plan = held as f64 / shape.steps as f64;
+        println!(
+            "{:8} {peak:>8.0} bytes a step, {plan:.0} of them the plan  {}",
+            shape.name,
+            verdict(peak, GOAL_BYTES)
+        );
+    }
+    println!();
+}
+
+fn checks(effort: Effort, scale: usize) {
+    let shape = Shape::layers(10_000 / scale);
+    let known = Known::new().with("nothing", Performer::new(PerformerKind::Function, "does nothing"));
+    let plan = shape.plan();
+    let run = move || drop(black_box(Graph::check(plan.clone(), &known).expect("the plan is fine")));
+    let work = Work { name: "check", units: 1, run: Box::new(run) };
+    let [cost] = compare(effort, vec![work]).try_into().unwrap_or_else(|_| unreachable!());
+    let ms = cost.nanos / 1e6;
+    println!(
+        "Checking {} steps: {ms:.1} ms. Goal: {GOAL_CHECK_MS} ms.  {}\n",
+        shape.steps,
+        verdict(ms, GOAL_CHECK_MS)
+    );
+}
+
+/// What a step costs in a graph that grows: it should stay the same.
+fn growth(effort: Effort, scale: usize) {
+    println!("A step in layers of 100, by the size of the graph:\n");
+    for steps in [1_000, 4_000, 16_000] {
+        let shape = Shape::layers(steps / scale);
+        let [cost] = compare(effort, vec![by_team(&shape)]).try_into().unwrap_or_else(|_| unreachable!());
+        println!("{:>8} steps {:>8.0} ns {:>8.1} allocations", shape.steps, cost.nanos, cost.allocations);
+    }
+}
+
+fn callgrind(args: &[String]) {
+    let steps = args.first().and_then(|steps| steps.parse().ok()).expect("a number of steps");
+    let shape = match args.get(1).map(String::as_str) {
+        Some("fan") => Shape::fan(steps),
+        Some("chain") => Shape::chain(steps),
+        _ => Shape::layers(steps),
+    };
+    let floor = args.iter().any(|arg| arg == "floor");
+    let mut work = if floor { by_floor(shape) } else { by_team(&shape) };
+    (work.run)();
+}
