@@ -1,0 +1,70 @@
+//! A plan that is made, carried out in parallel, broken by a failure and changed; then its tree and its summary.
+//!
+//! ```text
+//! cargo run --example graph
+//! ```
+
+use std::sync::{Arc, Mutex};
+
+use levity::dag::{Notice, Sessions, StepInput, Team, TreeOptions, View};
+use levity::prelude::*;
+use levity::test::{ScriptedModel, Turn};
+use serde_json::json;
+
+/// What a planner model would write.
+const PLAN: &str = r#"{"steps": [
+  {"id": "tides",   "agent": "almanac",    "inputs": {"place": "Brest"},  "writes": ["tides"]},
+  {"id": "weather", "agent": "Retriever",  "prompt": "Find the weather in Brest by month.", "writes": ["weather"]},
+  {"id": "crowds",  "agent": "Retriever",  "prompt": "Find how many people walk there by month.", "writes": ["crowds"]},
+  {"id": "choose",  "agent": "Thinker",    "prompt": "Choose a month.", "reads": ["tides", "weather", "crowds"], "writes": ["month"]}
+]}"#;
+
+/// What it would write when it hears that the almanac is of no use.
+const CHANGE: &str = r#"{"reason": "the almanac is closed, so the tides are looked up elsewhere", "add": [
+  {"id": "tides_found", "agent": "Retriever", "prompt": "Find the tides in Brest.", "writes": ["tides"], "instead_of": "tides"}
+]}"#;
+
+fn reply(text: &str) -> Turn {
+    Turn::new().text(text).usage(120, 40)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("(scripted models stand in for real ones)\n");
+    let planner = ScriptedModel::new().turn(reply(PLAN)).turn(reply(CHANGE));
+    // Whichever of the three is first: each takes what it writes from this.
+    let found = r#"{"weather": "mild in May", "crowds": "few in May", "tides": "low at noon in May"}"#;
+    let retriever = ScriptedModel::new().turn(reply(found)).turn(reply(found)).turn(reply(found));
+    let thinker = ScriptedModel::new().turn(reply(r#"{"month": "May: mild, quiet, and low tide at noon."}"#));
+
+    let team = Team::builder()
+        .agent("Planner", "Makes plans.", Agent::builder(planner).build()?)
+        .agent("Retriever", "Finds things out.", Agent::builder(retriever).build()?)
+        .agent("Thinker", "Weighs things up.", Agent::builder(thinker).build()?)
+        .function("almanac", |_: StepInput| async { Err(ToolError::failed("the almanac is closed")) })
+        .sessions(Sessions::open(std::env::temp_dir().join("levity-example-sessions")))
+        .build()?;
+
+    // The view is made of what the run tells; a terminal or a page would draw from it while the run goes on.
+    let view = Arc::new(Mutex::new(View::new()));
+    let watching = view.clone();
+    let finished = team
+        .run("When is the best time for a walk by the sea in Brest?")
+        .on_event(move |event| {
+            watching.lock().expect("nobody panics").apply(event);
+            match Notice::of(&event.kind) {
+                Some(Notice::StepStarted { step, .. }) => println!("{step} begins"),
+                Some(Notice::StepCompleted { step, .. }) => println!("{step} is done"),
+                Some(Notice::StepFailed { step, error, .. }) => println!("{step} failed: {error}"),
+                Some(Notice::Replanned { diff, .. }) => println!("the plan is changed: {}", diff.reason),
+                _ => {}
+            }
+        })
+        .await?;
+
+    println!("\n{}\n", finished.text());
+    assert_eq!(finished.value("month"), Some(&json!("May: mild, quiet, and low tide at noon.")));
+    let view = view.lock().expect("nobody panics");
+    println!("{}\n{}", view.tree(TreeOptions::new()), view.summary());
+    Ok(())
+}
