@@ -17,7 +17,7 @@ mod step;
 mod values;
 mod writers;
 
-pub(crate) use near::{did_you_mean as near_hint, short};
+pub(crate) use near::{did_you_mean as near_hint, head, short};
 pub(crate) use reads::Reads;
 pub(crate) use writers::Writers;
 
@@ -100,7 +100,7 @@ pub(crate) fn parts(
         step::Check { step, plan, known, index, lists: &lists }.all(found);
     }
     values::variables(plan, known, found);
-    budget::worst(known, &lists, steps.map(|(step, _)| step.as_ref()), found);
+    budget::worst(known, &lists, &steps.map(|(step, _)| step.as_ref()), found);
 }
 
 /// The variables that are given and that no step may replace: what they hold can be looked at.

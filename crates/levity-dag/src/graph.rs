@@ -13,6 +13,7 @@ mod cycle;
 mod edges;
 mod order;
 mod reach;
+mod settled;
 mod stand_ins;
 mod variables;
 
@@ -20,6 +21,7 @@ pub(crate) use stand_ins::StandIns;
 pub(crate) use variables::Variables;
 
 use edges::Build;
+use settled::Settled;
 
 /// A plan that was checked: a graph without cycles, in which everything that is read is there by then.
 ///
@@ -71,29 +73,38 @@ impl Graph {
     /// # Errors
     /// When it cannot be run; all that is wrong is named, and where.
     pub fn check(plan: impl Into<Arc<Plan>>, known: &Known) -> Result<Self, Faults> {
-        Self::check_changed(plan, known, &|_| false)
+        Self::checked(plan.into(), known, None, &|_| false)
     }
 
-    /// Checks a plan of which some steps have begun or are finished: they are settled.
+    /// Checks a plan that `old` was changed to while it ran. What has begun or is finished is settled.
     ///
-    /// A settled step comes after settled steps only, even if a new step writes what it has read. What is new and
-    /// writes a variable of a settled step is later than that. Settled steps count nothing in the worst case, so the
-    /// limits in `known` are those that are left.
+    /// A settled step keeps the edges that it had, even if a new step writes what it has read, and settled steps keep
+    /// their order. What is new and writes a variable of a settled step is later than that. Settled steps count nothing
+    /// in the worst case, so the limits in `known` are those that are left.
     ///
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_changed(
         plan: impl Into<Arc<Plan>>,
         known: &Known,
+        old: &Self,
         settled: &dyn Fn(&StepId) -> bool,
     ) -> Result<Self, Faults> {
-        let plan = plan.into();
+        Self::checked(plan.into(), known, Some(old), settled)
+    }
+
+    fn checked(
+        plan: Arc<Plan>,
+        known: &Known,
+        old: Option<&Self>,
+        settled: &dyn Fn(&StepId) -> bool,
+    ) -> Result<Self, Faults> {
         let mut found = Found::default();
         check::size(&plan, known, &mut found);
         found.none()?;
-        let settled: Vec<_> = plan.steps.iter().map(|step| settled(&step.id)).collect();
         let index = check::ids(&plan, &mut found);
-        check::parts(&plan, known, &index, &settled, &mut found);
+        let settled = Settled::new(&plan, &index, old, settled);
+        check::parts(&plan, known, &index, &settled.is, &mut found);
         let topology = Build::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
         found.none()?;
         let edges::Topology { dag, rank, weight, writers } = topology;

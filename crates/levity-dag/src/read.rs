@@ -17,8 +17,9 @@ mod links;
 mod step;
 
 use fields::Fields;
-pub(crate) use fields::kind_of;
-pub(crate) use step::step;
+pub(crate) use fields::{id_of, kind_of};
+pub(crate) use links::add as links;
+pub(crate) use step::{field_name, step};
 
 /// How often a plan may be wrapped in something else.
 const WRAPPED: usize = 4;
@@ -99,8 +100,12 @@ pub(crate) fn is_plan(value: &Value) -> bool {
 
 /// Whether a value may be a change of a plan, perhaps wrapped.
 pub(crate) fn is_diff(value: &Value) -> bool {
-    let own = |value: &Value| DIFFS.iter().any(|key| value.get(key).is_some());
-    own(value) || WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key)).any(own)
+    has_diff(value) || WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key)).any(has_diff)
+}
+
+/// Whether a value has a field of a change.
+pub(crate) fn has_diff(value: &Value) -> bool {
+    DIFFS.iter().any(|key| value.get(key).is_some())
 }
 
 /// A plan from a value in any of its forms.

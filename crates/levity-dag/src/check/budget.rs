@@ -38,7 +38,7 @@ const UNITS: [Unit; 4] = [
 pub(super) fn worst<'a>(
     known: &Known,
     lists: &HashMap<&str, &Value>,
-    steps: impl Iterator<Item = &'a Step> + Clone,
+    steps: &(impl Iterator<Item = &'a Step> + Clone),
     found: &mut Found,
 ) {
     let limits = &known.limits;

@@ -51,7 +51,13 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN {
         return Cow::Borrowed(name);
     }
-    Cow::Owned(format!("{}…", &name[..name.floor_char_boundary(SHOWN)]))
+    Cow::Owned(format!("{}…", head(name, SHOWN)))
+}
+
+/// The first bytes of a text, cut between letters.
+pub(crate) fn head(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

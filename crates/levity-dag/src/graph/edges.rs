@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use petgraph::Direction::{Incoming, Outgoing};
 
-use super::{Dag, Edge, StandIns, Variables, cycle, order, reach};
+use super::{Dag, Edge, Settled, StandIns, Variables, cycle, order, reach};
 use crate::check;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
@@ -26,7 +26,7 @@ pub(super) struct Topology {
 pub(super) struct Build<'a> {
     plan: &'a Plan,
     index: &'a HashMap<StepId, u32>,
-    settled: &'a [bool],
+    settled: &'a Settled,
     stand_ins: StandIns,
     dag: Dag,
     most: usize,
@@ -39,7 +39,7 @@ impl<'a> Build<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         index: &'a HashMap<StepId, u32>,
-        settled: &'a [bool],
+        settled: &'a Settled,
         most: usize,
     ) -> Self {
         let steps = plan.steps.len();
@@ -78,7 +78,7 @@ impl<'a> Build<'a> {
             plan: self.plan,
             variables: &variables,
             families: &families,
-            settled: self.settled,
+            settled: &self.settled.is,
         };
         reads.check(&later, found);
         let Some(order) = self.order(found) else { return Topology::default() };
@@ -95,7 +95,7 @@ impl<'a> Build<'a> {
                 writers.insert((*name).clone(), steps);
             }
         }
-        let check = check::Writers { plan: self.plan, families, settled: self.settled, most: self.most };
+        let check = check::Writers { plan: self.plan, families, settled: &self.settled.is, most: self.most };
         let pairs = check.pairs(&writers, found);
         let asked: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();
         check.tell(&pairs, &reach::reaches(&self.dag, order, &rank, &asked), found);
@@ -109,16 +109,13 @@ impl<'a> Build<'a> {
             return true;
         }
         self.seen[from as usize] = to + 1;
-        if self.settled[to as usize] && !self.settled[from as usize] {
-            return true;
-        }
         self.dag.add_edge(from.into(), to.into(), edge);
         self.dag.edge_count() <= self.most
     }
 
     /// An order of what there is by now, or a cycle is told.
     fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
-        let order = order::sorted(&self.dag, self.settled);
+        let order = order::sorted(&self.dag, &self.settled.keys);
         if order.is_none() {
             cycle::tell(&self.dag, self.plan, found);
         }
@@ -129,19 +126,29 @@ impl<'a> Build<'a> {
         step.after.iter().map(|after| self.index.get(&after.step).copied()).collect()
     }
 
-    /// The edges that `after`, `instead_of` and fallbacks say; false when there are too many.
+    /// The steps that are not settled, with their numbers.
+    fn open(&self) -> impl Iterator<Item = (u32, &'a Arc<Step>)> + use<'a> {
+        let steps = self.plan.steps.iter().enumerate().zip(&self.settled.is);
+        steps.filter(|(_, settled)| !**settled).map(|((at, step), _)| (at as u32, step))
+    }
+
+    /// The edges that settled steps have, and those that `after`, `instead_of` and fallbacks say; false when there are
+    /// too many.
     fn explicit(&mut self) -> bool {
-        let plan = self.plan;
-        plan.steps.iter().enumerate().all(|(at, step)| {
-            let (at, after) = (at as u32, self.after(step));
-            let sources: Vec<_> = self.stand_ins.sources(at).collect();
-            let said = after.into_iter().enumerate().all(|(k, from)| {
-                let Some(from) = from else { return true };
-                let stands_in = sources.binary_search(&from).is_ok();
-                self.add(from, at, Edge { after: Some(k as u32), stands_in })
-            });
-            said && sources.iter().all(|from| self.add(*from, at, Edge { after: None, stands_in: true }))
-        })
+        let settled = self.settled;
+        settled.edges.iter().all(|(from, to, edge)| self.add(*from, *to, *edge))
+            && self.open().all(|(at, step)| self.said(at, step))
+    }
+
+    fn said(&mut self, at: u32, step: &Step) -> bool {
+        let after = self.after(step);
+        let sources: Vec<_> = self.stand_ins.sources(at).collect();
+        let said = after.into_iter().enumerate().all(|(k, from)| {
+            let Some(from) = from else { return true };
+            let stands_in = sources.binary_search(&from).is_ok();
+            self.add(from, at, Edge { after: Some(k as u32), stands_in })
+        });
+        said && sources.iter().all(|from| self.add(*from, at, Edge { after: None, stands_in: true }))
     }
 
     /// Who comes after a step also comes after all who stand in for it, unless it comes before them: what is done again
@@ -152,15 +159,15 @@ impl<'a> Build<'a> {
             return Some(0);
         }
         let mut asked = Vec::new();
-        for (at, step) in self.plan.steps.iter().enumerate() {
-            self.mark(at as u32);
-            self.stand_ins_before(at as u32, &self.after(step), &mut asked)?;
+        for (at, step) in self.open() {
+            self.mark(at);
+            self.stand_ins_before(at, &self.after(step), &mut asked)?;
         }
         let pairs: Vec<_> = asked.iter().map(|(from, to, _)| (*to, *from)).collect();
         let before = reach::reaches(&self.dag, order, &order::ranks(order), &pairs);
         let mut added = 0;
         for ((from, to, edge), before) in asked.into_iter().zip(before) {
-            if !before && (self.settled[from as usize] || !self.settled[to as usize]) {
+            if !before {
                 self.dag.add_edge(from.into(), to.into(), edge);
                 added += 1;
             }
@@ -209,7 +216,7 @@ impl<'a> Build<'a> {
     fn follow(&mut self, variables: &Variables, families: &[u32], order: &[u32]) -> Option<Vec<(u32, u32)>> {
         let ranks = order::ranks(order);
         let (mut edges, mut asked) = (Vec::new(), Vec::new());
-        for to in 0..self.plan.steps.len() as u32 {
+        for (to, _) in self.open() {
             self.mark(to);
             for variable in &variables.reads[to as usize] {
                 let writers = &variables.writers[*variable as usize];
@@ -220,8 +227,7 @@ impl<'a> Build<'a> {
                 let updates = writers.binary_search(&to).is_ok();
                 for from in writers.iter().copied().filter(|from| *from != to) {
                     let alternative = updates && families[from as usize] == families[to as usize];
-                    let fixed = self.settled[to as usize] && !self.settled[from as usize];
-                    if alternative || fixed || self.seen[from as usize] == to + 1 {
+                    if alternative || self.seen[from as usize] == to + 1 {
                         continue;
                     }
                     self.seen[from as usize] = to + 1;

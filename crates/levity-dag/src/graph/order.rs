@@ -5,12 +5,11 @@ use petgraph::Direction::Incoming;
 
 use super::Dag;
 
-/// A topological order: settled steps first, then the order of the plan among those that are free. `None` when there is
-/// a cycle.
-pub(super) fn sorted(dag: &Dag, settled: &[bool]) -> Option<Vec<u32>> {
+/// A topological order, by these keys among those that are free. `None` when there is a cycle.
+pub(super) fn sorted(dag: &Dag, keys: &[(bool, u32)]) -> Option<Vec<u32>> {
     let mut waits: Vec<u32> =
         dag.node_indices().map(|at| dag.edges_directed(at, Incoming).count() as u32).collect();
-    let key = |at: usize| Reverse((!settled.get(at).copied().unwrap_or(false), at as u32));
+    let key = |at: usize| Reverse((keys[at], at as u32));
     let mut free: BinaryHeap<_> = (0..waits.len()).filter(|at| waits[*at] == 0).map(key).collect();
     let mut order = Vec::with_capacity(waits.len());
     while let Some(Reverse((_, at))) = free.pop() {

@@ -135,16 +135,20 @@ fn ranks_go_by_the_plan_where_they_can() {
 
 #[test]
 fn a_settled_step_takes_no_new_edges() {
-    let plan = plan([
-        step("read").reads(["x"]),
-        step("old").writes(["x"]),
-        step("new").writes(["x"]),
-        step("last").reads(["x"]).after("read"),
-    ]);
+    let old =
+        plan([step("last").reads(["x"]).after("read"), step("read").reads(["x"]), step("old").writes(["x"])]);
+    let old = Graph::check(old, &known()).unwrap();
+    let new = Plan::clone(old.plan()).step(step("new").writes(["x"]));
     let settled = |id: &StepId| ["read", "old"].contains(&id.as_str());
-    let graph = Graph::check_changed(plan, &known(), &settled).unwrap();
+    let graph = Graph::check_changed(new, &known(), &old, &settled).unwrap();
     assert_eq!(edges(&graph), ["new>last", "old>last", "old>read", "read>last0"]);
-    assert_eq!(graph.writers("x"), [1, 2], "what is new is later");
+    assert_eq!(graph.writers("x"), [2, 3], "what is new is later");
+
+    // The same holds when that is settled too, and something else is added.
+    let third = Plan::clone(graph.plan()).step(step("third").reads(["x"]).writes(["x"]));
+    let graph = Graph::check_changed(third, &known(), &graph, &|id| id.as_str() != "third").unwrap();
+    assert_eq!(edges(&graph), ["new>last", "new>third", "old>last", "old>read", "old>third", "read>last0"]);
+    assert_eq!(graph.writers("x"), [2, 3, 4]);
 }
 
 #[test]
@@ -333,7 +337,7 @@ proptest! {
         let mut dag = Dag::default();
         (0..n).for_each(|_| _ = dag.add_node(()));
         edges.iter().for_each(|(a, b)| _ = dag.add_edge((*a).into(), (*b).into(), Edge::default()));
-        let order = order::sorted(&dag, &vec![false; n]).unwrap();
+        let order = order::sorted(&dag, &vec![(true, 0); n]).unwrap();
         let ranks = order::ranks(&order);
         let pair = |k: u32| {
             let mixed = u64::from(k.wrapping_mul(2_654_435_761).wrapping_add(seed));

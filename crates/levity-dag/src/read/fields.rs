@@ -162,12 +162,12 @@ impl<'a, 'f> Fields<'a, 'f> {
 }
 
 /// A key without what differs between styles.
-fn plain(key: &str) -> impl Iterator<Item = char> + '_ {
+pub(super) fn plain(key: &str) -> impl Iterator<Item = char> + '_ {
     key.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase)
 }
 
 /// The id that a value is: a text or a number.
-pub(super) fn id_of(value: &Value) -> Option<StepId> {
+pub(crate) fn id_of(value: &Value) -> Option<StepId> {
     match value {
         Value::String(id) => Some(id.trim().into()),
         Value::Number(number) => Some(number.to_string().into()),

@@ -10,7 +10,7 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::step::{After, Step, StepId};
 
 /// Makes the edges of a node-link graph the `after` of their targets. Edges of `ROOT` mean nothing.
-pub(super) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
+pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
     let Some(list) = edges.as_array() else {
         if !edges.is_null() {
             let message = format!("`links` must be a list of objects, not {}", kind_of(edges));

@@ -2,13 +2,42 @@ use levity_core::Money;
 use serde_json::{Map, Value};
 
 use super::each_once;
-use super::fields::{Fields, id_of, kind_of};
+use super::fields::{Fields, id_of, kind_of, plain};
 use crate::check::{ROOT, short};
 use crate::fault::{Fault, FaultKind, Found};
 use crate::step::{After, Budget, FanOut, Join, More, OnFailure, Retry, Step, StepId};
 
 /// What sessions say about a node, and what a plan does not.
 const OF_SESSIONS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
+
+/// The fields of a step, and other names for them.
+const FIELDS: [(&str, &str); 20] = [
+    ("id", "id"),
+    ("agent", "agent"),
+    ("description", "description"),
+    ("prompt", "prompt"),
+    ("agent_prompt", "prompt"),
+    ("reads", "reads"),
+    ("writes", "writes"),
+    ("after", "after"),
+    ("depends_on", "after"),
+    ("dependencies", "after"),
+    ("join", "join"),
+    ("when", "when"),
+    ("on_failure", "on_failure"),
+    ("map", "map"),
+    ("code", "code"),
+    ("inputs", "inputs"),
+    ("retry", "retry"),
+    ("timeout", "timeout"),
+    ("budget", "budget"),
+    ("instead_of", "instead_of"),
+];
+
+/// The field that a key means, as it is written down.
+pub(crate) fn field_name(key: &str) -> Option<&'static str> {
+    FIELDS.iter().find(|(name, _)| plain(name).eq(plain(key))).map(|(_, field)| *field)
+}
 
 /// One step; `at` is its place, and `id` its id when that stands elsewhere.
 pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found) -> Option<Step> {

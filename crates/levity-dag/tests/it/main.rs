@@ -8,3 +8,5 @@ mod flow;
 mod replan;
 mod rounds;
 mod support;
+
+mod plans;

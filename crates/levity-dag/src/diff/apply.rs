@@ -1,0 +1,124 @@
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Diff;
+use crate::check::{near_hint, short};
+use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::plan::Plan;
+use crate::step::{OnFailure, Step, StepId};
+
+pub(super) fn apply(diff: &Diff, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Plan, Faults> {
+    let mut found = Found::default();
+    if diff.is_empty() {
+        let message = "the change changes nothing; use `add`, `remove`, `change` or `give_up`";
+        found.push(Fault::new(FaultKind::Malformed, message));
+    }
+    let old: HashMap<&StepId, &Arc<Step>> = plan.steps.iter().map(|step| (&step.id, step)).collect();
+    let check = Check { plan, settled, old };
+    let removed: HashSet<&StepId> = diff.remove.iter().collect();
+    for id in &removed {
+        check.touched(id, "removed", &mut found);
+    }
+    let changed = check.changed(diff, &removed, &mut found);
+    check.added(diff, &removed, &mut found);
+    check.fallbacks(diff, &mut found);
+    check.variables(diff, &mut found);
+    found.none()?;
+    let kept = plan.steps.iter().filter(|step| !removed.contains(&step.id));
+    let kept = kept.map(|step| changed.get(&step.id).copied().unwrap_or(step));
+    let mut new = Plan { steps: kept.chain(&diff.add).cloned().collect(), ..Plan::new() };
+    new.variables = plan.variables.clone();
+    new.variables.extend(diff.variables.clone());
+    new.given = plan.given.clone();
+    Ok(new)
+}
+
+struct Check<'a> {
+    plan: &'a Plan,
+    settled: &'a dyn Fn(&StepId) -> bool,
+    old: HashMap<&'a StepId, &'a Arc<Step>>,
+}
+
+impl Check<'_> {
+    /// A step that is to be changed or removed is there, and nobody has begun it.
+    fn touched(&self, id: &StepId, what: &str, found: &mut Found) {
+        if !self.old.contains_key(id) {
+            found.push_with(|| {
+                let hint = near_hint(id.as_str(), self.plan.steps.iter().map(|step| step.id.as_str()));
+                let message =
+                    format!("step `{}` cannot be {what}, since it is not there{hint}", short(id.as_str()));
+                Fault::at(FaultKind::Reference, id, message)
+            });
+        } else if (self.settled)(id) {
+            let message = format!(
+                "step `{id}` has begun or is finished, and cannot be {what}; add a step with another id and \
+                 `instead_of` for its work"
+            );
+            found.push_with(|| Fault::at(FaultKind::Settled, id, message));
+        }
+    }
+
+    fn changed<'d>(
+        &self,
+        diff: &'d Diff,
+        removed: &HashSet<&StepId>,
+        found: &mut Found,
+    ) -> HashMap<&'d StepId, &'d Arc<Step>> {
+        let mut changed = HashMap::new();
+        for step in &diff.change {
+            self.touched(&step.id, "changed", found);
+            if removed.contains(&step.id) || changed.insert(&step.id, step).is_some() {
+                let id = &step.id;
+                let message =
+                    format!("step `{}` is changed twice, or removed as well; say one", short(id.as_str()));
+                found.push_with(|| Fault::at(FaultKind::Id, id, message));
+            }
+        }
+        changed
+    }
+
+    fn added(&self, diff: &Diff, removed: &HashSet<&StepId>, found: &mut Found) {
+        let mut added = HashSet::new();
+        for id in diff.add.iter().map(|step| &step.id) {
+            if (self.settled)(id) {
+                let message = format!(
+                    "step `{id}` has begun or is finished, and cannot be added again; take another id"
+                );
+                found.push_with(|| Fault::at(FaultKind::Settled, id, message));
+            } else if !added.insert(id) {
+                let message =
+                    format!("two new steps have the id `{}`; give each its own", short(id.as_str()));
+                found.push_with(|| Fault::at(FaultKind::Id, id, message));
+            } else if self.old.contains_key(id) && !removed.contains(id) {
+                let message = format!("step `{id}` is there already; use `change`, or take another id");
+                found.push_with(|| Fault::at(FaultKind::Id, id, message));
+            }
+        }
+    }
+
+    /// A step that stands in for another comes after it, and what is settled comes after nothing new.
+    fn fallbacks(&self, diff: &Diff, found: &mut Found) {
+        for step in diff.add.iter().chain(&diff.change) {
+            let OnFailure::Fallback(to) = &step.on_failure else { continue };
+            let had = self.old.get(&step.id).is_some_and(|old| old.on_failure == step.on_failure);
+            if !had && (self.settled)(to) {
+                let id = &step.id;
+                let message = format!(
+                    "step `{id}` cannot fall back to `{to}`, which has begun or is finished; add a step for that"
+                );
+                found.push_with(|| Fault::at(FaultKind::Settled, id, message));
+            }
+        }
+    }
+
+    /// What was said about a variable stays: values may be there already.
+    fn variables(&self, diff: &Diff, found: &mut Found) {
+        for (name, said) in &diff.variables {
+            if self.plan.variables.get(name).is_some_and(|old| old != said) {
+                let message =
+                    format!("what is said about `{}` cannot be changed; use another variable", short(name));
+                found.push_with(|| Fault::new(FaultKind::Variable, message));
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+use std::collections::HashMap;
+
+use super::{Edge, Graph};
+use crate::plan::Plan;
+use crate::step::StepId;
+
+/// What has begun or is finished, and where it stands.
+pub(super) struct Settled {
+    /// Whether each step is settled.
+    pub(super) is: Vec<bool>,
+    /// What goes first among steps that are free: settled ones in the order they had, then the order of the plan.
+    pub(super) keys: Vec<(bool, u32)>,
+    /// The edges between settled steps: from, to, and what they say. By target.
+    pub(super) edges: Vec<(u32, u32, Edge)>,
+}
+
+impl Settled {
+    pub(super) fn new(
+        plan: &Plan,
+        index: &HashMap<StepId, u32>,
+        old: Option<&Graph>,
+        settled: &dyn Fn(&StepId) -> bool,
+    ) -> Self {
+        let steps = plan.steps.len();
+        let mut all = Self { is: vec![false; steps], keys: Vec::with_capacity(steps), edges: Vec::new() };
+        // What was in no plan before cannot have begun.
+        let stood = |id: &StepId| old?.find(id.as_str()).filter(|_| settled(id));
+        for (at, step) in plan.steps.iter().enumerate() {
+            let Some((old, stood)) = old.zip(stood(&step.id)) else {
+                all.keys.push((true, at as u32));
+                continue;
+            };
+            all.is[at] = true;
+            all.keys.push((false, old.rank(stood)));
+            for (from, edge) in old.before(stood) {
+                let from = old.step(from).map(|step| &step.id).filter(|id| settled(id));
+                all.edges.extend(from.and_then(|id| index.get(id)).map(|from| (*from, at as u32, edge)));
+            }
+        }
+        all
+    }
+}
