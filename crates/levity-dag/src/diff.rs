@@ -93,8 +93,8 @@ impl Diff {
     /// the judge, which do the same once more and are told the `issues`. Without `steps`, all that stands directly before
     /// the judge is done again.
     ///
-    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. All copies come after the judge, and that of the
-    /// judge stands in for it.
+    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. That of the judge stands in for
+    /// it.
     pub fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Self {
         redo::redo(graph, judge, steps, issues)
     }

@@ -131,8 +131,11 @@ impl<M: Machine> State<M> {
                 if watched {
                     told.extend(finished_event(effect, &outcome));
                 }
-                self.finish(effect, &outcome)?;
+                let open = self.finish(effect, &outcome)?;
                 self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
+                if let Some(call) = open.filter(|call| self.step.effects.iter().all(|(_, e)| e.call() != Some(call))) {
+                    self.leave_line(&call);
+                }
             }
             Entry::Cleared { effect } => match self.running.iter_mut().find(|running| running.id == effect) {
                 Some(running) => running.cleared = true,
@@ -231,8 +234,9 @@ impl<M: Machine> State<M> {
         Some((left.effect?, !left.cleared))
     }
 
-    /// Takes the effect off the list of those that run, and its call out of the line once that is settled.
-    fn finish(&mut self, id: EffectId, outcome: &Outcome) -> Result<(), Divergence> {
+    /// Takes the effect off the list of those that run, and its call out of the line once that is settled. Returns the
+    /// call if it is not: it leaves the line all the same when nothing more is wanted for it.
+    fn finish(&mut self, id: EffectId, outcome: &Outcome) -> Result<Option<CallId>, Divergence> {
         let call = if let Some(at) = self.running.iter().position(|running| running.id == id) {
             self.running.swap_remove(at).call
         } else if let Some(at) = self.queue.iter().position(|wanted| wanted.id == id) {
@@ -245,10 +249,17 @@ impl<M: Machine> State<M> {
             outcome,
             Outcome::NeedsApproval { .. } | Outcome::Decision(Decision::Allow | Decision::Edit { .. })
         );
-        if let Some(call) = call.filter(|_| settled) {
-            self.line.retain(|place| place.call != call);
+        match call {
+            Some(call) if settled => {
+                self.leave_line(&call);
+                Ok(None)
+            }
+            call => Ok(call),
         }
-        Ok(())
+    }
+
+    fn leave_line(&mut self, call: &CallId) {
+        self.line.retain(|place| place.call != *call);
     }
 
     /// Fingerprints of what goes into an effect that is wanted.

@@ -115,8 +115,8 @@ impl Copies<'_> {
         self.names.get(&self.graph.find(id.as_str())?).cloned()
     }
 
-    /// After the judge, and after the copies of what the step came after. What follows from variables is said too: who
-    /// comes after the judge comes before its copy, and that must not depend on names.
+    /// After the copies of what the step came after. What follows from variables is said too: that must not depend on
+    /// names. The judge has failed, so nothing waits for it; what is new begins after it anyway.
     fn after(&self, at: u32, old: &Step) -> Vec<After> {
         let mut after: Vec<After> = old.after.clone();
         for one in &mut after {
@@ -126,11 +126,6 @@ impl Copies<'_> {
             if let Some(id) = self.names.get(&from).filter(|_| edge.after.is_none() && !edge.stands_in) {
                 after.push(After::new(id.clone()));
             }
-        }
-        if let Some(judge) =
-            self.graph.step(self.judge).filter(|judge| after.iter().all(|one| one.step != judge.id))
-        {
-            after.push(After::new(judge.id.clone()));
         }
         after
     }

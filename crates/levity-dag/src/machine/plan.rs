@@ -14,6 +14,7 @@ use super::{CARRY_OUT, Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, un
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
+use crate::known::Known;
 use crate::notice::{Notice, StepStatus};
 use crate::plan::Plan;
 use crate::planner::{Brief, Replan, shortened};
@@ -234,7 +235,7 @@ impl GraphMachine {
     }
 
     fn read_diff(&self, steps: &Scheduler, failed: &[StepId], text: &str) -> Result<Read, Faults> {
-        let diff = Diff::parse(text, steps.graph().plan())?;
+        let diff = Diff::parse(text, steps.graph().plan(), &has_begun(steps))?;
         if let Some(why) = diff.give_up {
             return Ok(Read::GiveUp(why));
         }
@@ -244,14 +245,24 @@ impl GraphMachine {
 
     /// The graph after a change, checked.
     fn changed(&self, steps: &Scheduler, failed: &[StepId], diff: &Diff) -> Result<Graph, Faults> {
-        let settled = |id: &StepId| {
-            let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
-            node.is_some_and(|node| node.status != StepStatus::Pending)
-        };
+        let settled = has_begun(steps);
         let plan = diff.apply(steps.graph().plan(), &settled)?;
-        let graph = Graph::check_changed(plan, &self.rules.known, &settled)?;
+        let graph = Graph::check_changed(plan, &self.known_left(), steps.graph(), &settled)?;
         check_rescued(&graph, failed, &settled)?;
         Ok(graph)
+    }
+
+    /// What plans may go by, with what is left of the limits.
+    fn known_left(&self) -> Known {
+        let mut known = self.rules.known.clone();
+        let limits = &mut known.limits;
+        let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        limits.tokens = less(limits.tokens, self.usage.total());
+        limits.model_calls = less(limits.model_calls, self.stats.model_calls);
+        limits.tool_calls = less(limits.tool_calls, self.stats.tool_calls);
+        let spent = self.usage.cost.unwrap_or_default();
+        limits.money = limits.money.map(|limit| limit.saturating_sub(spent));
+        known
     }
 
     /// Tells the planner what is wrong, as often as it may be told.
@@ -465,6 +476,14 @@ impl GraphMachine {
 enum Read {
     Draft(Draft),
     GiveUp(String),
+}
+
+/// Whether a step has begun, or is settled: then it stays as it is.
+fn has_begun(steps: &Scheduler) -> impl Fn(&StepId) -> bool + '_ {
+    |id| {
+        let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
+        node.is_some_and(|node| node.status != StepStatus::Pending)
+    }
 }
 
 fn edges(graph: &Graph) -> Vec<(StepId, StepId)> {
