@@ -24,7 +24,6 @@ mod run;
 mod schedule;
 mod seed;
 mod session;
-mod shim;
 mod step;
 mod task;
 mod team;

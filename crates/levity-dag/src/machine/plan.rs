@@ -234,7 +234,7 @@ impl GraphMachine {
     }
 
     fn read_diff(&self, steps: &Scheduler, failed: &[StepId], text: &str) -> Result<Read, Faults> {
-        let diff = Diff::parse(text, steps.graph().plan())?;
+        let diff = Diff::parse(text, steps.graph().plan(), &settled(steps))?;
         if let Some(why) = diff.give_up {
             return Ok(Read::GiveUp(why));
         }
@@ -244,12 +244,9 @@ impl GraphMachine {
 
     /// The graph after a change, checked.
     fn changed(&self, steps: &Scheduler, failed: &[StepId], diff: &Diff) -> Result<Graph, Faults> {
-        let settled = |id: &StepId| {
-            let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
-            node.is_some_and(|node| node.status != StepStatus::Pending)
-        };
+        let settled = settled(steps);
         let plan = diff.apply(steps.graph().plan(), &settled)?;
-        let graph = Graph::check_changed(plan, &self.rules.known, &settled)?;
+        let graph = Graph::check_changed(plan, &self.rules.known, steps.graph(), &settled)?;
         check_rescued(&graph, failed, &settled)?;
         Ok(graph)
     }
@@ -458,6 +455,14 @@ impl GraphMachine {
             format!("`{id}`: {}", node.and_then(|node| node.error.as_deref()).unwrap_or("it failed"))
         };
         failed.iter().map(why).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Says of each step whether it has begun or is finished.
+fn settled(steps: &Scheduler) -> impl Fn(&StepId) -> bool + '_ {
+    |id| {
+        let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
+        node.is_some_and(|node| node.status != StepStatus::Pending)
     }
 }
 
