@@ -93,8 +93,9 @@ impl Diff {
     /// the judge, which do the same once more and are told the `issues`. Without `steps`, all that stands directly before
     /// the judge is done again.
     ///
-    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. That of the judge stands in for
-    /// it.
+    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. They write what the first ones wrote, later than
+    /// those, and the copy of the judge stands in for it. This holds for [`Graph::check_changed`], to which the first
+    /// ones are settled; [`Graph::check`] knows no order between the two.
     pub fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Self {
         redo::redo(graph, judge, steps, issues)
     }

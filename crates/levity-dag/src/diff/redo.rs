@@ -94,7 +94,7 @@ impl Copies<'_> {
     fn copy(&self, at: u32) -> Option<Step> {
         let old = self.graph.step(at)?;
         let mut step = Step { id: self.names.get(&at)?.clone(), ..Step::clone(old) };
-        step.after = self.after(at, old);
+        step.after = self.after(old);
         if let OnFailure::Fallback(id) = &old.on_failure {
             step.on_failure = self.renamed(id).map_or(OnFailure::Fail, OnFailure::Fallback);
         }
@@ -115,19 +115,14 @@ impl Copies<'_> {
         self.names.get(&self.graph.find(id.as_str())?).cloned()
     }
 
-    /// After the copies of what the step came after. What follows from variables is said too: that must not depend on
-    /// names. The judge has failed, so nothing waits for it; what is new begins after it anyway.
-    fn after(&self, at: u32, old: &Step) -> Vec<After> {
-        let mut after: Vec<After> = old.after.clone();
-        for one in &mut after {
-            one.step = self.renamed(&one.step).unwrap_or_else(|| one.step.clone());
-        }
-        for (from, edge) in self.graph.before(at) {
-            if let Some(id) = self.names.get(&from).filter(|_| edge.after.is_none() && !edge.stands_in) {
-                after.push(After::new(id.clone()));
-            }
-        }
-        after
+    /// After the copies of what the step came after. What is settled takes no new edges, so that the copies come after the
+    /// judge needs no word; and said, it would let them fail with it.
+    fn after(&self, old: &Step) -> Vec<After> {
+        let renamed = |one: &After| After {
+            step: self.renamed(&one.step).unwrap_or_else(|| one.step.clone()),
+            ..one.clone()
+        };
+        old.after.iter().map(renamed).collect()
     }
 
     fn prompt(&self, at: u32, old: &str) -> String {
