@@ -1,4 +1,42 @@
 //! Plans as checked graphs of steps, each run as soon as its inputs are ready.
+//!
+//! ```
+//! use levity_dag::{Plan, Step, StepInput, Team};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_dag::Result<()> {
+//! let team = Team::builder()
+//!     .function("fetch", |_: StepInput| async { Ok(json!("high water at six")) })
+//!     .function("count", |input: StepInput| async move {
+//!         let page: String = input.parse("page")?;
+//!         Ok(json!(page.split_whitespace().count()))
+//!     })
+//!     .build()?;
+//! let plan = Plan::new()
+//!     .step(Step::new("fetch", "fetch").writes(["page"]))
+//!     .step(Step::new("count", "count").reads(["page"]).writes(["words"]));
+//! let finished = team.carry_out(plan).await?;
+//! assert_eq!(finished.value("words"), Some(&json!(4)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`Planner`] or a model. [`Graph::check`] says all that
+//! is wrong with it before anything begins. A [`Team`] has the agents, functions, tools and code that do the steps, and
+//! [`Team::run`] has a plan made for a goal and carried out. What it promises:
+//!
+//! - A step begins the moment its inputs are settled and there is room; a slow step delays only what needs it.
+//! - What a step reads is a matter of the plan, never of timing: the same outcomes give the same result.
+//! - A failed step stops what depends on it, and nothing else. The planner may then change what has not begun: the
+//!   change is checked like a plan, and what is finished cannot be touched.
+//! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a crash where it was, and
+//!   nothing that was finished is done again.
+//! - Everything told about a run is in one event stream: [`View`] makes a tree, a summary or a diagram of it, and
+//!   [`Sessions`] a file that NetworkX reads.
+//!
+//! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
+//! a way to stop one step of a run.
 
 mod catalogue;
 mod check;
