@@ -110,10 +110,10 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
         };
         map = inner;
     }
-    map.into_iter().map(|(key, node)| patch(key, node, file)).collect()
+    map.into_iter().map(|(key, node)| patch(&key, node, file)).collect()
 }
 
-fn patch(key: Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
+fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
     let name: Arc<str> = short(&key.text).into();
     let place = |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
     let wrong = |wrong: Wrong| CatalogueError::Entry { at: place(wrong.line), problem: wrong.problem };

@@ -1,6 +1,9 @@
 use super::{Catalogue, defaults, key, node, read};
 use crate::diff::Diff;
+use crate::graph::Graph;
+use crate::known::Known;
 use crate::plan::Plan;
+use crate::step::StepId;
 
 const TEN: [&str; 10] = [
     "Planner",
@@ -67,19 +70,20 @@ fn every_example_in_a_prompt_is_json() {
 }
 
 #[test]
-fn the_planners_examples_are_a_plan_and_a_change_of_it() {
+fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
     let prompt = defaults::prompt("prompts/planner.md").unwrap();
     let examples = examples(&prompt);
-    let plan: Plan = serde_json::from_str(examples[0]).unwrap();
+    let plan = Plan::parse(examples[0]).unwrap();
     assert_eq!(plan.steps.len(), 3);
-    let agents = Catalogue::defaults();
-    for step in &plan.steps {
-        assert!(agents.performers().any(|(name, _)| name == step.agent), "{}", step.agent);
-        assert!(!step.writes.is_empty());
-    }
+    let performers = Catalogue::defaults().performers().collect::<Vec<_>>();
+    let known = performers.into_iter().fold(Known::new(), |known, (name, who)| known.with(name, who));
+    Graph::check(plan.clone(), &known).unwrap();
     let change: Diff = serde_json::from_str(examples[1]).unwrap();
     let add = &change.add[0];
-    assert_eq!(add.stands_in_for().map(|step| step.as_str()), Some("oslo"));
+    assert_eq!(add.stands_in_for().map(StepId::as_str), Some("oslo"));
     assert_eq!(add.writes, plan.steps[0].writes);
     assert!(change.give_up.is_none());
+    let mut changed = plan;
+    changed.steps.push(add.clone());
+    Graph::check(changed, &known).unwrap();
 }
