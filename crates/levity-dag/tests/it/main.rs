@@ -1,1 +1,6 @@
 //! Graphs as a stranger would use them.
+
+mod networkx;
+mod session;
+mod stream;
+mod view;
