@@ -19,11 +19,11 @@ import networkx as nx
 
 with open(sys.argv[1], encoding="utf-8") as file:
     data = json.load(file)
-older = [int(part) for part in nx.__version__.split(".")[:2]] < [3, 4]
-if older:
+version = [int(part) for part in nx.__version__.split(".")[:2]]
+if version < [3, 4]:
     graph = nx.node_link_graph(data, link="edges")
     back = nx.node_link_data(graph)
-elif "--older" in sys.argv:
+elif version < [3, 6] or "--older" in sys.argv:
     # As releases before 3.6 name them unless told otherwise.
     graph = nx.node_link_graph(data, edges="edges")
     back = nx.node_link_data(graph, edges="links")
