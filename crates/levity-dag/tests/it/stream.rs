@@ -61,14 +61,12 @@ impl Stream {
 
     /// A step is done that wrote these variables.
     pub(crate) fn completed(&mut self, step: &str, writes: Value) -> &mut Self {
-        let written: Vec<Value> = writes
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| json!({"name": name, "by": "output", "value": value}))
-            .collect();
+        let Value::Object(output) = writes else { panic!("what is written has names") };
+        let written =
+            output.iter().map(|(name, value)| json!({"name": name, "by": "output", "value": value}));
+        let written: Vec<Value> = written.collect();
         let spent = json!({"attempts": 1, "usage": usage(1_000, 50, 2_500_000), "stats": {"model_calls": 1}});
-        self.tell(json!({"notice": "step_completed", "step": step, "writes": written, "output": writes, "spent": spent}))
+        self.tell(json!({"notice": "step_completed", "step": step, "writes": written, "output": output, "spent": spent}))
     }
 
     pub(crate) fn failed(&mut self, step: &str, error: &str) -> &mut Self {
