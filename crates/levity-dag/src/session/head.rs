@@ -44,7 +44,7 @@ impl Head {
             && self.status.is_some()
     }
 
-    fn set(&mut self, name: &str, text: String) {
+    fn set(&mut self, name: &str, text: &str) {
         let text = text.chars().take(LONG).collect();
         match name {
             "session_id" => self.session_id = Some(text),
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for Attributes<'_> {
             match name.as_str() {
                 "session_id" | "original_query" | "created_at" | "status" => {
                     let text = map.next_value::<Text>()?;
-                    self.0.borrow_mut().set(&name, text.0);
+                    self.0.borrow_mut().set(&name, &text.0);
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;

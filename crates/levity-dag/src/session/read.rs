@@ -43,7 +43,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Session> {
     let mut session = attributes(graph)?;
     session.globals = globals;
     session.steps = steps;
-    session.set_plan(edges, ours)?;
+    session.set_plan(&edges, ours);
     Ok(session)
 }
 
@@ -142,9 +142,9 @@ fn list(file: &mut Attributes, name: &str) -> Result<Option<Vec<Value>>> {
 
 impl Session {
     /// Puts the plan together from the steps, once they are known.
-    fn set_plan(&mut self, edges: Ends, ours: bool) -> Result<()> {
+    fn set_plan(&mut self, edges: &[(String, String)], ours: bool) {
         if !ours {
-            self.order_as(&edges);
+            self.order_as(edges);
         }
         let plan = Arc::make_mut(&mut self.plan);
         plan.steps = self.steps.iter().map(|step| step.step.clone()).collect();
@@ -156,17 +156,16 @@ impl Session {
             };
             let edges: BTreeSet<(u32, u32)> = edges.iter().filter_map(place).collect();
             self.edges = edges.into_iter().map(|(to, from)| (from, to)).collect();
-            return Ok(());
+            return;
         }
         let written: BTreeSet<&Arc<str>> = plan.steps.iter().flat_map(|step| &step.writes).collect();
         let given = self.globals.iter().filter(|(name, _)| !written.contains(name));
         plan.given = given.map(|(name, value)| (name.clone(), value.clone())).collect();
         self.edges = edges_of(plan);
-        Ok(())
     }
 
     /// Lets steps come after others where only the edges of the graph say so.
-    fn order_as(&mut self, edges: &Ends) {
+    fn order_as(&mut self, edges: &[(String, String)]) {
         let mut before: HashMap<&str, Vec<&str>> = HashMap::new();
         for (from, to) in edges {
             before.entry(to).or_default().push(from);

@@ -21,7 +21,7 @@ use crate::notice::Notice;
 /// ```
 /// # use levity_core::{Event, RunId};
 /// # use levity_dag::{SessionError, Sessions};
-/// # async fn doc(events: Vec<Event>) -> Result<(), SessionError> {
+/// # async fn doc(events: Vec<Event>) -> Result<(), std::sync::Arc<SessionError>> {
 /// let writer = Sessions::open("sessions").writer(&RunId::new("r"));
 /// for event in &events {
 ///     writer.apply(event);

@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
-use levity_core::{Ask, Delta, EffectId, Ending, Event, EventKind, RunId, Stats, Timestamp, Usage};
+use levity_core::{EffectId, Ending, Event, EventKind, RunId, Timestamp};
 
-use super::text::one_line;
-use super::{Activity, Items, Preparation, Stage, View};
-use crate::notice::{Notice, StepStatus};
+use super::{Preparation, Stage, View};
+use crate::notice::Notice;
 use crate::plan::Plan;
 use crate::step::StepId;
+
+mod steps;
+mod work;
 
 /// Whose an effect of the run is.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,11 +17,6 @@ pub(super) enum Owner {
     Planning,
     Step(StepId),
 }
-
-/// How many characters of a tool's name or report are kept.
-const SHORT: usize = 80;
-/// How many questions are kept for a step.
-const MOST_ASKS: usize = 100;
 
 impl View {
     /// Takes in an event of the run, or of a run below it.
@@ -160,231 +157,6 @@ impl View {
         self.set_plan(plan.clone(), known.into_iter().map(|(to, from)| (from, to)).collect());
     }
 
-    /// A notice about a step.
-    fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &Notice) {
-        match notice {
-            Notice::StepStarted { step, effect, attempt, round, item } => {
-                self.owners.insert(effect.get(), Owner::Step(step.clone()));
-                self.begin(at, step, *attempt, *round, *item);
-            }
-            Notice::FannedOut { step, items } => {
-                if let Some(view) = self.step_mut(step.as_str()) {
-                    view.items = Some(Items { of: *items, ..Items::default() });
-                }
-                self.note(at, Some(step), &format!("runs for {items} items"));
-            }
-            Notice::StepAsked { step, effect } => {
-                self.owners.insert(effect.get(), Owner::Step(step.clone()));
-                // The question may have been told already; then it is the step's from now on.
-                if let Some(place) = self.asks.iter().position(|ask| ask.effect == *effect && ask.run == *run)
-                {
-                    let ask = self.asks.remove(place);
-                    self.step_asks(at, step, &ask);
-                }
-            }
-            Notice::ItemFinished { step, item, error } => {
-                if let Some(view) = self.step_mut(step.as_str()) {
-                    let items = view.items.get_or_insert_default();
-                    items.done = items.done.saturating_add(1);
-                    items.failed = items.failed.saturating_add(u32::from(error.is_some()));
-                    items.of = items.of.max(items.done);
-                }
-                if let Some(error) = error {
-                    self.note(at, Some(step), &format!("item {item} failed: {error}"));
-                }
-            }
-            Notice::StepRetried { step, attempt, error } => {
-                if let Some(view) = self.step_mut(step.as_str()) {
-                    view.status = StepStatus::Waiting;
-                    view.activity = Activity::Waits;
-                    view.error = Some(error.clone());
-                }
-                self.note(at, Some(step), &format!("attempt {attempt} failed: {error}"));
-            }
-            Notice::Verdict { step, passed: true, .. } => self.note(at, Some(step), "accepts the work"),
-            Notice::Verdict { step, issues, .. } => {
-                let first = issues.first().map_or("", String::as_str);
-                self.note(at, Some(step), &format!("sends the work back: {first}"));
-            }
-            settled => self.settle(at, settled),
-        }
-    }
-
-    fn begin(&mut self, at: Timestamp, step: &StepId, attempt: u32, round: u32, item: Option<u32>) {
-        let Some(view) = self.step_mut(step.as_str()) else { return };
-        let anew = view.attempt != attempt || view.round != round;
-        if view.asks.is_empty() {
-            view.status = StepStatus::Running;
-        }
-        view.activity = Activity::None;
-        view.started.get_or_insert(at);
-        view.ended = None;
-        (view.attempt, view.round) = (attempt, round);
-        view.spent.attempts = view.spent.attempts.max(attempt);
-        if item.is_some() {
-            view.items.get_or_insert_default();
-        }
-        // The items of a list are counted; a line for each would push everything else out.
-        if anew {
-            let text = match (attempt, round) {
-                (0 | 1, 0 | 1) => "begins".to_owned(),
-                (attempt, 0 | 1) => format!("begins, attempt {attempt}"),
-                (_, round) => format!("goes on, round {round}"),
-            };
-            self.note(at, Some(step), &text);
-        }
-    }
-
-    fn settle(&mut self, at: Timestamp, notice: &Notice) {
-        let (step, status, error, spent, text) = match notice {
-            Notice::StepCompleted { step, spent, .. } => {
-                (step, StepStatus::Completed, None, Some(spent), "is done".to_owned())
-            }
-            Notice::StepFailed { step, error, spent } => {
-                (step, StepStatus::Failed, Some(error), Some(spent), format!("failed: {error}"))
-            }
-            Notice::StepSkipped { step, why } => {
-                (step, StepStatus::Skipped, Some(why), None, format!("is skipped: {why}"))
-            }
-            _ => return,
-        };
-        if let Some(view) = self.step_mut(step.as_str()) {
-            view.status = status;
-            view.error = error.cloned();
-            view.spent = spent.copied().unwrap_or(view.spent);
-            view.ended = Some(at);
-            view.activity = Activity::None;
-            view.asks.clear();
-        }
-        self.note(at, Some(step), &text);
-    }
-
-    /// Something that happened in the work on a step, on a plan or on files.
-    fn work(&mut self, event: &Event, owner: &Owner) {
-        match &event.kind {
-            EventKind::ModelFinished { usage, .. } => {
-                self.spend(owner, *usage, |stats| stats.model_calls += 1);
-            }
-            EventKind::TurnStarted { .. } => self.spend(owner, Usage::default(), |stats| stats.turns += 1),
-            EventKind::ToolFinished { result, .. } => {
-                let failed = result.error.is_some();
-                self.spend(owner, Usage::default(), |stats| {
-                    stats.tool_calls += 1;
-                    stats.failed_calls += u64::from(failed);
-                });
-                if failed {
-                    self.note_of(event.at, owner, &format!("{} failed", result.name));
-                }
-            }
-            EventKind::ToolStarted { call, .. } => {
-                self.note_of(event.at, owner, &format!("calls {}", call.name));
-            }
-            EventKind::ModelFailed { error, .. } => {
-                self.note_of(event.at, owner, &format!("the model failed: {error}"));
-            }
-            EventKind::Asked(ask) => match owner {
-                Owner::Step(step) => self.step_asks(event.at, step, ask),
-                _ => keep(&mut self.asks, ask),
-            },
-            EventKind::Decided { effect, .. } => self.decided(event.at, &event.run, *effect),
-            EventKind::ChildFinished { ending, .. } if self.root.as_ref() == Some(&event.run) => {
-                self.prepared(owner, ending);
-            }
-            _ => {}
-        }
-        if let Owner::Step(step) = owner {
-            self.act(step, &event.kind);
-        }
-    }
-
-    /// What the step does now. Pieces of a reply come by the thousand, so nothing is made anew for them.
-    fn act(&mut self, step: &StepId, kind: &EventKind) {
-        let Some(view) = self.step_mut(step.as_str()) else { return };
-        if view.status.is_settled() || view.status == StepStatus::Waiting {
-            return;
-        }
-        view.activity = match kind {
-            EventKind::ModelStarted { .. } | EventKind::Delta { delta: Delta::Thinking(_), .. } => {
-                Activity::Thinks
-            }
-            EventKind::Delta { delta: Delta::Text(_), .. } => Activity::Writes,
-            EventKind::Delta { delta: Delta::Waiting { .. }, .. } | EventKind::WaitStarted { .. } => {
-                Activity::Waits
-            }
-            EventKind::ToolStarted { call, .. } => Activity::Calls(one_line(&call.name, SHORT).into()),
-            EventKind::Progress { text, .. } => Activity::Reports(one_line(text, SHORT).into()),
-            EventKind::ToolFinished { .. } | EventKind::ModelFinished { .. } | EventKind::Woken { .. } => {
-                Activity::None
-            }
-            _ => return,
-        };
-    }
-
-    fn spend(&mut self, owner: &Owner, more: Usage, count: impl FnOnce(&mut Stats)) {
-        let (usage, stats) = match owner {
-            Owner::Profiling => (&mut self.profiling.usage, &mut self.profiling.stats),
-            Owner::Planning => (&mut self.planning.usage, &mut self.planning.stats),
-            Owner::Step(step) => match self.step_mut(step.as_str()) {
-                Some(view) if !view.status.is_settled() => (&mut view.spent.usage, &mut view.spent.stats),
-                _ => return,
-            },
-        };
-        *usage += more;
-        let mut one = Stats::default();
-        count(&mut one);
-        super::add(stats, one);
-    }
-
-    fn note_of(&mut self, at: Timestamp, owner: &Owner, text: &str) {
-        let step = match owner {
-            Owner::Step(step) => Some(step),
-            _ => None,
-        };
-        self.note(at, step, text);
-    }
-
-    /// The run itself asks.
-    fn asked(&mut self, at: Timestamp, ask: &Ask) {
-        match self.owners.get(&ask.effect.get()).cloned() {
-            Some(Owner::Step(step)) => self.step_asks(at, &step, ask),
-            _ => {
-                if self.stage != Stage::Running {
-                    self.stop_preparing(at);
-                    self.stage = Stage::Approving;
-                }
-                self.note(at, None, &format!("asks: {}", ask.reason));
-                keep(&mut self.asks, ask);
-            }
-        }
-    }
-
-    fn step_asks(&mut self, at: Timestamp, step: &StepId, ask: &Ask) {
-        if let Some(view) = self.step_mut(step.as_str()) {
-            view.status = StepStatus::Waiting;
-            view.activity = Activity::Asks(one_line(&ask.reason, SHORT).into());
-            keep(&mut view.asks, ask);
-        }
-        self.note(at, Some(step), &format!("asks: {}", ask.reason));
-    }
-
-    fn decided(&mut self, at: Timestamp, run: &RunId, effect: EffectId) {
-        let others = |ask: &Ask| ask.effect != effect || ask.run != *run;
-        self.asks.retain(others);
-        if self.stage == Stage::Approving && self.asks.is_empty() {
-            self.stage = if self.plan.is_some() { Stage::Running } else { Stage::Planning };
-        }
-        let waiting = self.steps.iter_mut().find(|view| view.asks.iter().any(|ask| !others(ask)));
-        if let Some(view) = waiting {
-            view.asks.retain(others);
-            if view.asks.is_empty() {
-                view.status = StepStatus::Running;
-                view.activity = Activity::None;
-            }
-            let step = view.id.clone();
-            self.note(at, Some(&step), "has its answer");
-        }
-    }
-
     fn prepare(&mut self, at: Timestamp, effect: EffectId, owner: Owner) {
         self.stop_preparing(at);
         let preparation = match owner {
@@ -419,13 +191,6 @@ impl Preparation {
         if let Some(since) = self.since.take() {
             self.took = self.took.saturating_add(at.since(since));
         }
-    }
-}
-
-fn keep(asks: &mut Vec<Ask>, ask: &Ask) {
-    let known = asks.iter().any(|one| one.effect == ask.effect && one.run == ask.run);
-    if !known && asks.len() < MOST_ASKS {
-        asks.push(ask.clone());
     }
 }
 

@@ -1,1 +1,50 @@
+use levity_core::{Event, EventKind, MachineKind, Timestamp};
+use serde_json::json;
 
+use super::*;
+use crate::notice::StepSpent;
+use crate::step::Step;
+
+fn event(kind: EventKind) -> Event {
+    Event::new("r".into(), 0, Timestamp::from_millis(0), kind)
+}
+
+fn completed(step: &str) -> Event {
+    let notice = Notice::StepCompleted {
+        step: step.into(),
+        writes: Vec::new(),
+        output: json!("out"),
+        spent: StepSpent::default(),
+    };
+    event(notice.into_event())
+}
+
+#[test]
+fn only_what_changed_is_serialised() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut book = Book::new(Sessions::open(dir.path()), "r".into());
+    book.apply(&event(EventKind::RunStarted { machine: MachineKind::new("graph", 1) })).unwrap();
+    let plan = (0..500).fold(Plan::new(), |plan, at| plan.step(Step::new(format!("s{at}"), "A")));
+    book.apply(&event(Notice::Planned { plan: Arc::new(plan), edges: Vec::new() }.into_event())).unwrap();
+    book.write().unwrap();
+    assert_eq!(book.serialised, 500);
+    for at in 0..3 {
+        book.apply(&completed(&format!("s{at}"))).unwrap();
+        book.write().unwrap();
+    }
+    assert_eq!(book.serialised, 503);
+    // Nothing has changed, and two events of one step are one change.
+    book.write().unwrap();
+    book.apply(&completed("s7")).unwrap();
+    book.apply(&completed("s7")).unwrap();
+    book.write().unwrap();
+    assert_eq!(book.serialised, 504);
+    let session = Session::load_now(book.path().unwrap(), Session::MAX_BYTES).unwrap();
+    assert_eq!(session.finished().count(), 4);
+}
+
+#[test]
+fn writers_are_put_in_order() {
+    assert_eq!(order(&[(2, 0), (0, 1)], 3), [2, 0, 1]);
+    assert_eq!(order(&[(0, 1), (1, 0)], 3), [2, 0, 1]);
+}

@@ -1,0 +1,109 @@
+//! What a run tells about its steps.
+
+use levity_core::{RunId, Timestamp};
+
+use super::Owner;
+use crate::notice::{Notice, StepStatus};
+use crate::step::StepId;
+use crate::view::{Activity, Items, View};
+
+impl View {
+    /// A notice about a step.
+    pub(super) fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &Notice) {
+        match notice {
+            Notice::StepStarted { step, effect, attempt, round, item } => {
+                self.owners.insert(effect.get(), Owner::Step(step.clone()));
+                self.begin(at, step, *attempt, *round, *item);
+            }
+            Notice::FannedOut { step, items } => {
+                if let Some(view) = self.step_mut(step.as_str()) {
+                    view.items = Some(Items { of: *items, ..Items::default() });
+                }
+                self.note(at, Some(step), &format!("runs for {items} items"));
+            }
+            Notice::StepAsked { step, effect } => {
+                self.owners.insert(effect.get(), Owner::Step(step.clone()));
+                // The question may have been told already; then it is the step's from now on.
+                if let Some(place) = self.asks.iter().position(|ask| ask.effect == *effect && ask.run == *run)
+                {
+                    let ask = self.asks.remove(place);
+                    self.step_asks(at, step, &ask);
+                }
+            }
+            Notice::ItemFinished { step, item, error } => {
+                if let Some(view) = self.step_mut(step.as_str()) {
+                    let items = view.items.get_or_insert_default();
+                    items.done = items.done.saturating_add(1);
+                    items.failed = items.failed.saturating_add(u32::from(error.is_some()));
+                    items.of = items.of.max(items.done);
+                }
+                if let Some(error) = error {
+                    self.note(at, Some(step), &format!("item {item} failed: {error}"));
+                }
+            }
+            Notice::StepRetried { step, attempt, error } => {
+                if let Some(view) = self.step_mut(step.as_str()) {
+                    view.status = StepStatus::Waiting;
+                    view.activity = Activity::Waits;
+                    view.error = Some(error.clone());
+                }
+                self.note(at, Some(step), &format!("attempt {attempt} failed: {error}"));
+            }
+            Notice::Verdict { step, passed: true, .. } => self.note(at, Some(step), "accepts the work"),
+            Notice::Verdict { step, issues, .. } => {
+                let first = issues.first().map_or("", String::as_str);
+                self.note(at, Some(step), &format!("sends the work back: {first}"));
+            }
+            settled => self.settle(at, settled),
+        }
+    }
+
+    fn begin(&mut self, at: Timestamp, step: &StepId, attempt: u32, round: u32, item: Option<u32>) {
+        let Some(view) = self.step_mut(step.as_str()) else { return };
+        let anew = view.attempt != attempt || view.round != round;
+        if view.asks.is_empty() {
+            view.status = StepStatus::Running;
+        }
+        view.activity = Activity::None;
+        view.started.get_or_insert(at);
+        view.ended = None;
+        (view.attempt, view.round) = (attempt, round);
+        view.spent.attempts = view.spent.attempts.max(attempt);
+        if item.is_some() {
+            view.items.get_or_insert_default();
+        }
+        // The items of a list are counted; a line for each would push everything else out.
+        if anew {
+            let text = match (attempt, round) {
+                (0 | 1, 0 | 1) => "begins".to_owned(),
+                (attempt, 0 | 1) => format!("begins, attempt {attempt}"),
+                (_, round) => format!("goes on, round {round}"),
+            };
+            self.note(at, Some(step), &text);
+        }
+    }
+
+    fn settle(&mut self, at: Timestamp, notice: &Notice) {
+        let (step, status, error, spent, text) = match notice {
+            Notice::StepCompleted { step, spent, .. } => {
+                (step, StepStatus::Completed, None, Some(spent), "is done".to_owned())
+            }
+            Notice::StepFailed { step, error, spent } => {
+                (step, StepStatus::Failed, Some(error), Some(spent), format!("failed: {error}"))
+            }
+            Notice::StepSkipped { step, why } => {
+                (step, StepStatus::Skipped, Some(why), None, format!("is skipped: {why}"))
+            }
+            _ => return,
+        };
+        if let Some(view) = self.step_mut(step.as_str()) {
+            view.status = status;
+            view.error = error.cloned();
+            view.spent = spent.copied().unwrap_or(view.spent);
+            view.ended = Some(at);
+            view.activity = Activity::None;
+            view.asks.clear();
+        }
+        self.note(at, Some(step), &text);
+    }
+}
