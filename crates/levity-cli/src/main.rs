@@ -8,6 +8,7 @@ mod follow;
 mod input;
 mod mcp;
 mod memory;
+mod plan;
 mod run;
 mod runs;
 mod store;
