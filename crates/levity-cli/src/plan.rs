@@ -1,3 +1,264 @@
+//! Plans that are made and carried out from the terminal.
+
+mod demo;
 mod draw;
+mod drive;
+mod end;
 mod inline;
 mod live;
+mod screen;
+mod team;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use levity::core::{Limits, Money, RunId};
+use levity::dag::{Plan, Session, SessionWriter, Sessions, StepId, Team, TeamHandle, View};
+use levity::prelude::*;
+
+use crate::agent::ModelArgs;
+use crate::mcp::McpArgs;
+use crate::store;
+use crate::terminal::{chain, complain, note};
+use crate::tools::ToolArgs;
+
+use drive::Driven;
+pub(crate) use end::{Drawing, export};
+use screen::{Screen, ViewKind};
+
+/// How `levity plan` is called.
+#[derive(Args)]
+pub(crate) struct PlanArgs {
+    /// What to do, in words.
+    #[arg(required_unless_present_any = ["plan", "resume", "fork"])]
+    goal: Option<String>,
+    /// A file to work with; it is looked at before the plan is made. May be given more than once.
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
+    /// The folder of the agents (`agent_config.yaml` and prompts), on top of those that are built in.
+    #[arg(long, value_name = "DIR")]
+    agents: Option<PathBuf>,
+    /// A plan (JSON) to carry out, in place of making one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
+    plan: Option<PathBuf>,
+    /// How it is shown: a live tree on a terminal and lines elsewhere, unless said.
+    #[arg(long, value_enum, default_value_t = ViewKind::Auto)]
+    view: ViewKind,
+    /// Keep the session in this folder, so that it can be looked at, gone on with and forked.
+    #[arg(long, value_name = "DIR")]
+    sessions: Option<PathBuf>,
+    /// Go on with this session; what was done is not done again.
+    #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["goal", "files", "fork"])]
+    resume: Option<String>,
+    /// Begin a new session with what this one has done.
+    #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["files"])]
+    fork: Option<String>,
+    /// With `--fork`: do this step again, and all that depends on it. May be given more than once.
+    #[arg(long, value_name = "STEP", requires = "fork")]
+    redo: Vec<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    tools: ToolArgs,
+    #[command(flatten)]
+    mcp: McpArgs,
+    /// How many steps may run at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_parallel: usize,
+    /// How many times the plan may be changed when steps fail.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    max_replans: u32,
+    /// Ask before a plan, or a change of it, is carried out.
+    #[arg(long)]
+    ask_plan: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Print the graph as well, after the answer.
+    #[arg(long, value_enum, value_name = "FORM")]
+    export: Option<Drawing>,
+}
+
+/// What the whole run may use.
+#[derive(Args)]
+struct LimitArgs {
+    /// Use no more money than this.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    limit_cost: Option<f64>,
+    /// Use no more tokens than this.
+    #[arg(long, value_name = "N")]
+    limit_tokens: Option<u64>,
+    /// Call models no more often than this.
+    #[arg(long, value_name = "N")]
+    limit_calls: Option<u64>,
+    /// Take no longer than this.
+    #[arg(long, value_name = "SECONDS")]
+    limit_time: Option<u64>,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let dollars = text.parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
+    dollars.ok_or_else(|| "it must be an amount of dollars, 0 or more".to_owned())
+}
+
+impl LimitArgs {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::new();
+        limits.money = self.limit_cost.map(Money::from_dollars);
+        limits.tokens = self.limit_tokens;
+        limits.model_calls = self.limit_calls.or(limits.model_calls);
+        limits.wall_time = self.limit_time.map(Duration::from_secs);
+        limits
+    }
+}
+
+/// Has a plan made and carried out, and says how it went: 0 when the goal was reached, 1 when nothing was, 2 for a wrong
+/// call, 4 when some of it was, 130 when it was left by Ctrl-C.
+pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
+    match begin(&args).await {
+        Ok(code) => code,
+        Err(problem) => complain(&problem, 2),
+    }
+}
+
+/// The folder of the sessions, and the journal beside them.
+struct Kept {
+    sessions: Sessions,
+    journal: PathBuf,
+}
+
+impl Kept {
+    fn new(folder: &std::path::Path) -> Self {
+        Self { sessions: Sessions::open(folder), journal: folder.join("journal") }
+    }
+}
+
+async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
+    let kept = args.sessions.as_deref().map(Kept::new);
+    let runtime = match &kept {
+        Some(kept) => {
+            Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?)
+        }
+        None => Runtime::new(),
+    };
+    let (team, offered) = args.team(runtime).await?;
+    let started = start(args, &team, kept.as_ref()).await;
+    let started = match started {
+        Ok(started) => started,
+        Err(problem) => return offered.end(Err(problem)).await,
+    };
+    let Started { run, writer, view } = started;
+    let driven = drive::drive(run, view, Screen::new(args.view), team.runtime()).await;
+    offered.end(()).await;
+    if let Some(writer) = &writer
+        && let Err(error) = writer.flush().await
+    {
+        note(&format!("the session was not kept: {}", chain(&*error)));
+    }
+    Ok(conclude(args, driven, writer.is_some()))
+}
+
+fn conclude(args: &PlanArgs, driven: Driven, kept: bool) -> ExitCode {
+    let code = end::say_answer(&driven, args.view == ViewKind::Json, args.view == ViewKind::None);
+    if let Some(run) = driven.view.run().filter(|_| kept) {
+        note(&format!("kept as session {run}"));
+    }
+    if let Some(drawing) = args.export {
+        export(&driven.view, drawing);
+    }
+    code
+}
+
+/// A run that has begun, where its session is written, and what is known of it from before.
+struct Started {
+    run: TeamHandle,
+    writer: Option<SessionWriter>,
+    view: View,
+}
+
+async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
+    match (&args.resume, &args.fork, kept) {
+        (Some(id), _, Some(kept)) => resume(args, team, kept, id).await,
+        (_, Some(id), Some(kept)) => fork(args, team, kept, id).await,
+        _ => fresh(args, team, kept).await,
+    }
+}
+
+/// A new run, of a goal or of a plan from a file.
+async fn fresh(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
+    let goal = args.goal.clone().unwrap_or_default();
+    let mut run = match &args.plan {
+        Some(file) => team.carry_out(read_plan(file)?).goal(goal),
+        None => team.run(goal),
+    };
+    if !args.files.is_empty() {
+        run = run.files(args.files.iter());
+    }
+    let id = RunId::random(&**team.runtime().world());
+    let writer = kept.map(|kept| writer(kept, &id));
+    if let Some(writer) = writer.clone() {
+        run = run.on_event(move |event| writer.apply(event));
+    }
+    let run = run.id(id.clone()).start().map_err(|error| chain(&error))?;
+    Ok(Started { run, writer, view: View::of_run(id) })
+}
+
+fn writer(kept: &Kept, run: &RunId) -> SessionWriter {
+    kept.sessions.writer(run)
+}
+
+fn read_plan(file: &std::path::Path) -> Result<Plan, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
+    Plan::from_text(&text).map_err(|faults| format!("`{}`: {}", file.display(), chain(&faults)))
+}
+
+/// Goes on with a run, shown from what its session file knows.
+async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
+    let known = kept.sessions.load(id).await;
+    let run = known.as_ref().map_or_else(|_| RunId::new(id), |session| session.id.clone());
+    let view = known.as_ref().map_or_else(|_| View::of_run(run.clone()), Session::to_view);
+    if team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?.is_empty() {
+        let Ok(session) = known else {
+            return Err(format!(
+                "there is no session `{id}`; `levity sessions list --sessions {}` lists them",
+                kept.sessions.dir().display()
+            ));
+        };
+        return seeded(args, team, kept, &session, &[]).await;
+    }
+    let writer = writer(kept, &run);
+    let watcher = writer.clone();
+    let mut going_on = team.resume(run).on_event(move |event| watcher.apply(event));
+    if args.limits.limits() != Limits::new() {
+        going_on = going_on.limits(args.limits.limits());
+    }
+    let run = going_on.start();
+    Ok(Started { run, writer: Some(writer), view })
+}
+
+/// A new run that begins with what a session has done.
+async fn fork(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
+    let session = kept.sessions.load(id).await.map_err(|error| chain(&error))?;
+    let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
+    seeded(args, team, kept, &session, &redo).await
+}
+
+async fn seeded(
+    args: &PlanArgs,
+    team: &Team,
+    kept: &Kept,
+    session: &Session,
+    redo: &[StepId],
+) -> Result<Started, String> {
+    let seed = session.seed_without(redo).map_err(|error| chain(&error))?;
+    let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
+    let id = RunId::random(&**team.runtime().world());
+    let writer = writer(kept, &id);
+    let watcher = writer.clone();
+    let run = team.carry_out(session.plan().clone()).goal(goal).seed(seed).id(id.clone());
+    let run = run.on_event(move |event| watcher.apply(event)).start().map_err(|error| chain(&error))?;
+    Ok(Started { run, writer: Some(writer), view: View::of_run(id) })
+}
