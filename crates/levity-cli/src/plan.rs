@@ -11,12 +11,11 @@ mod team;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use levity::core::{Limits, Money, RunId};
-use levity::dag::{Plan, Session, SessionWriter, Sessions, StepId, Team, TeamHandle, View};
+use levity::dag::{Plan, Session, Sessions, StepId, Team, TeamHandle, View};
 use levity::prelude::*;
 
 use crate::agent::ModelArgs;
@@ -138,127 +137,83 @@ impl Kept {
 async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
     let kept = args.sessions.as_deref().map(Kept::new);
     let runtime = match &kept {
-        Some(kept) => {
-            Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?)
-        }
+        Some(kept) => Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?),
         None => Runtime::new(),
     };
-    let (team, offered) = args.team(runtime).await?;
-    let started = start(args, &team, kept.as_ref()).await;
-    let started = match started {
-        Ok(started) => started,
-        Err(problem) => return offered.end(Err(problem)).await,
+    let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;
+    let driven = match start(args, &team, kept.as_ref()).await {
+        Ok((run, view)) => Ok(drive::drive(run, view, Screen::new(args.view), team.runtime()).await),
+        Err(problem) => Err(problem),
     };
-    let Started { run, writer, view } = started;
-    let driven = drive::drive(run, view, Screen::new(args.view), team.runtime()).await;
-    offered.end(()).await;
-    if let Some(writer) = &writer
-        && let Err(error) = writer.flush().await
-    {
-        note(&format!("the session was not kept: {}", chain(&*error)));
+    let driven = offered.end(driven).await?;
+    let code = conclude(args, &driven);
+    if let (Some(kept), Some(run)) = (&kept, driven.view.run()) {
+        match kept.sessions.find(run.as_str()).await {
+            Ok(_) => note(&format!("kept as session {run}")),
+            Err(error) => note(&format!("the session was not kept: {}", chain(&error))),
+        }
     }
-    Ok(conclude(args, driven, writer.is_some()))
+    Ok(code)
 }
 
-fn conclude(args: &PlanArgs, driven: Driven, kept: bool) -> ExitCode {
-    let code = end::say_answer(&driven, args.view == ViewKind::Json, args.view == ViewKind::None);
-    if let Some(run) = driven.view.run().filter(|_| kept) {
-        note(&format!("kept as session {run}"));
-    }
+fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
+    let code = end::say_answer(driven, args.view == ViewKind::Json, args.view == ViewKind::None);
     if let Some(drawing) = args.export {
         export(&driven.view, drawing);
     }
     code
 }
 
-/// A run that has begun, where its session is written, and what is known of it from before.
-struct Started {
-    run: TeamHandle,
-    writer: Option<SessionWriter>,
-    view: View,
-}
+/// A run that has begun, and what is known of it from before.
+type Started = (TeamHandle, View);
 
 async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
     match (&args.resume, &args.fork, kept) {
         (Some(id), _, Some(kept)) => resume(args, team, kept, id).await,
-        (_, Some(id), Some(kept)) => fork(args, team, kept, id).await,
-        _ => fresh(args, team, kept).await,
+        (_, Some(id), Some(kept)) => {
+            let session = kept.sessions.load(id).await.map_err(|error| chain(&error))?;
+            seeded(args, team, &session)
+        }
+        _ => fresh(args, team),
     }
 }
 
 /// A new run, of a goal or of a plan from a file.
-async fn fresh(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
+fn fresh(args: &PlanArgs, team: &Team) -> Result<Started, String> {
     let goal = args.goal.clone().unwrap_or_default();
-    let mut run = match &args.plan {
-        Some(file) => team.carry_out(read_plan(file)?).goal(goal),
+    let run = match &args.plan {
+        Some(file) => team.carry_out(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
         None => team.run(goal),
     };
-    if !args.files.is_empty() {
-        run = run.files(args.files.iter());
-    }
-    let id = RunId::random(&**team.runtime().world());
-    let writer = kept.map(|kept| writer(kept, &id));
-    if let Some(writer) = writer.clone() {
-        run = run.on_event(move |event| writer.apply(event));
-    }
-    let run = run.id(id.clone()).start().map_err(|error| chain(&error))?;
-    Ok(Started { run, writer, view: View::of_run(id) })
+    let run = run.files(args.files.iter()).start().map_err(|error| chain(&error))?;
+    let view = View::of_run(run.id().clone());
+    Ok((run, view))
 }
 
-fn writer(kept: &Kept, run: &RunId) -> SessionWriter {
-    kept.sessions.writer(run)
-}
-
-fn read_plan(file: &std::path::Path) -> Result<Plan, String> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
-    Plan::from_text(&text).map_err(|faults| format!("`{}`: {}", file.display(), chain(&faults)))
-}
-
-/// Goes on with a run, shown from what its session file knows.
+/// Goes on with a run from its journal; or from its session file, where there is no journal.
 async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
     let known = kept.sessions.load(id).await;
     let run = known.as_ref().map_or_else(|_| RunId::new(id), |session| session.id.clone());
-    let view = known.as_ref().map_or_else(|_| View::of_run(run.clone()), Session::to_view);
-    if team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?.is_empty() {
-        let Ok(session) = known else {
-            return Err(format!(
-                "there is no session `{id}`; `levity sessions list --sessions {}` lists them",
-                kept.sessions.dir().display()
-            ));
-        };
-        return seeded(args, team, kept, &session, &[]).await;
+    let records = team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?;
+    if records.is_empty() {
+        return seeded(args, team, &known.map_err(|error| chain(&error))?);
     }
-    let writer = writer(kept, &run);
-    let watcher = writer.clone();
-    let mut going_on = team.resume(run).on_event(move |event| watcher.apply(event));
+    let mut view = View::of_run(run.clone());
+    let told = team.history(&run).await.map_err(|error| chain(&error))?;
+    told.iter().for_each(|event| view.apply(event));
+    let mut going_on = team.resume(run);
     if args.limits.limits() != Limits::new() {
         going_on = going_on.limits(args.limits.limits());
     }
-    let run = going_on.start();
-    Ok(Started { run, writer: Some(writer), view })
+    Ok((going_on.start().await, view))
 }
 
 /// A new run that begins with what a session has done.
-async fn fork(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
-    let session = kept.sessions.load(id).await.map_err(|error| chain(&error))?;
+fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, String> {
     let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
-    seeded(args, team, kept, &session, &redo).await
-}
-
-async fn seeded(
-    args: &PlanArgs,
-    team: &Team,
-    kept: &Kept,
-    session: &Session,
-    redo: &[StepId],
-) -> Result<Started, String> {
-    let seed = session.seed_without(redo).map_err(|error| chain(&error))?;
+    let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
     let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
-    let id = RunId::random(&**team.runtime().world());
-    let writer = writer(kept, &id);
-    let watcher = writer.clone();
-    let run = team.carry_out(session.plan().clone()).goal(goal).seed(seed).id(id.clone());
-    let run = run.on_event(move |event| watcher.apply(event)).start().map_err(|error| chain(&error))?;
-    Ok(Started { run, writer: Some(writer), view: View::of_run(id) })
+    let run = team.go_on(seed).goal(goal).start().map_err(|error| chain(&error))?;
+    let view = View::of_run(run.id().clone());
+    Ok((run, view))
 }

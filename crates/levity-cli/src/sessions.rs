@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use levity::dag::{SessionFilter, SessionInfo, TreeOptions, one_line};
 use levity::dag::Sessions as Folder;
+use levity::dag::{SessionFilter, SessionInfo, TreeOptions, one_line};
 
 use crate::plan::{Drawing, export};
 use crate::terminal::{chain, complain, say, say_json};
@@ -117,12 +117,18 @@ impl List {
 fn line(info: &SessionInfo) -> String {
     let created = info.created.map(|at| at.to_string()).unwrap_or_default();
     let about = info.problem.as_deref().unwrap_or(&info.query);
-    format!("{created}  {}  {}  {}\n", one_line(&info.id, 60), one_line(&info.status, 20), one_line(about, 100))
+    format!(
+        "{created}  {}  {}  {}\n",
+        one_line(&info.id, 60),
+        one_line(&info.status, 20),
+        one_line(about, 100)
+    )
 }
 
 impl Show {
     async fn show(self) -> Result<(), String> {
-        let session = Folder::open(&self.place.sessions).load(&self.id).await.map_err(|error| chain(&error))?;
+        let session =
+            Folder::open(&self.place.sessions).load(&self.id).await.map_err(|error| chain(&error))?;
         let view = session.to_view();
         say(&format!("{}\n{}", view.tree(TreeOptions::new()), view.summary()));
         Ok(())

@@ -1,6 +1,6 @@
 //! What is shown where no model is configured: a plan, two steps at a time, one that fails, and another way.
 
-use levity::core::{ModelErrorKind, Request, Response, Role};
+use levity::core::{ModelError, ModelErrorKind, Request, Response, Role};
 use levity::prelude::*;
 use levity::test::FunctionModel;
 use serde_json::{Value, json};

@@ -51,9 +51,7 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
 
 /// How it is told what an error means: a program that calls this goes by it.
 fn code(error: &Error) -> u8 {
-    let some = |finished: &Finished| {
-        finished.steps().iter().any(|step| step.status == StepStatus::Completed)
-    };
+    let some = |finished: &Finished| finished.steps().iter().any(|step| step.status == StepStatus::Completed);
     match error {
         Error::Cancelled { .. } => INTERRUPTED,
         Error::Plan(_) => 2,

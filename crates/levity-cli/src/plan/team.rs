@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity::dag::{Catalogue, Parts, Team};
+use levity::dag::{Catalogue, Parts, Sessions, Team};
 use levity::llm::Models;
 use levity::prelude::*;
 use levity::python::RunPython;
@@ -13,7 +13,11 @@ use crate::terminal::{chain, note};
 
 impl PlanArgs {
     /// The team, driven by this runtime, and the servers that run beside it.
-    pub(super) async fn team(&self, runtime: Runtime) -> Result<(Team, Offered), String> {
+    pub(super) async fn team(
+        &self,
+        runtime: Runtime,
+        sessions: Option<&Sessions>,
+    ) -> Result<(Team, Offered), String> {
         let catalogue = match &self.agents {
             Some(folder) => Catalogue::load(folder).map_err(|error| chain(&error))?,
             None => Catalogue::defaults(),
@@ -24,19 +28,28 @@ impl PlanArgs {
         let parts = self.tools.add_to_parts(parts, false, note)?;
         let offered = self.mcp.start(note).await?;
         let parts = offered.add_to_parts(parts);
-        match self.build(&catalogue, &parts, runtime) {
+        match self.build(catalogue, parts, runtime, sessions) {
             Ok(team) => Ok((team, offered)),
             Err(problem) => offered.end(Err(problem)).await,
         }
     }
 
-    fn build(&self, catalogue: &Catalogue, parts: &Parts, runtime: Runtime) -> Result<Team, String> {
+    fn build(
+        &self,
+        catalogue: Catalogue,
+        parts: Parts,
+        runtime: Runtime,
+        sessions: Option<&Sessions>,
+    ) -> Result<Team, String> {
         let mut team = Team::builder()
             .agents(catalogue, parts)
             .max_parallel(self.max_parallel)
             .max_replans(self.max_replans)
             .limits(self.limits.limits())
             .runtime(runtime);
+        if let Some(sessions) = sessions {
+            team = team.sessions(sessions.clone());
+        }
         if self.ask_plan {
             team = team.approve_plans();
         }
