@@ -89,13 +89,14 @@ impl AgentArgs {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let mut agent = Agent::builder(self.model.open(|text| self.tell(text), demonstration)?)
-            .instructions(self.instructions.as_str())
-            .tool(add)
-            .waits(LONGEST_WAIT)
-            .ask_user()
-            .policy(self.ask.iter().fold(Policy::new(), ask))
-            .max_turns(self.max_turns);
+        let mut agent =
+            Agent::builder(self.model.open(|text| self.tell(text), || Arc::new(demonstration()))?)
+                .instructions(self.instructions.as_str())
+                .tool(add)
+                .waits(LONGEST_WAIT)
+                .ask_user()
+                .policy(self.ask.iter().fold(Policy::new(), ask))
+                .max_turns(self.max_turns);
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
@@ -119,7 +120,7 @@ impl ModelArgs {
     pub(crate) fn open(
         &self,
         tell: impl Fn(&str),
-        stand_in: impl FnOnce() -> FunctionModel,
+        stand_in: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
         if let Some(path) = &self.script {
             return scripted(path).map(|model| Arc::new(model) as Arc<dyn Model>);
@@ -135,7 +136,7 @@ impl ModelArgs {
             }
             Err(ModelsError::Nothing { .. }) => {
                 tell("(no model is configured: a scripted stand-in gives a demonstration)\n");
-                Ok(Arc::new(stand_in()))
+                Ok(stand_in())
             }
             Err(error) => Err(chain(&error)),
         }

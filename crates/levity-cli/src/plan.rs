@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use levity::core::{Limits, Money, RunId};
-use levity::dag::{Plan, Session, Sessions, StepId, Team, TeamHandle, View};
+use levity::dag::{FileKind, FileProfile, Plan, Session, Sessions, StepId, Team, TeamHandle, View};
 use levity::prelude::*;
 
 use crate::agent::ModelArgs;
@@ -140,9 +140,16 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
         Some(kept) => Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?),
         None => Runtime::new(),
     };
+    let no_file = args.files.iter().map(FileProfile::of).find(|file| file.kind == FileKind::Unknown);
+    if let Some(problem) = no_file.and_then(|file| file.error) {
+        return Err(problem);
+    }
     let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;
     let driven = match start(args, &team, kept.as_ref()).await {
-        Ok((run, view)) => Ok(drive::drive(run, view, Screen::new(args.view), team.runtime()).await),
+        Ok((run, view)) => {
+            let screen = Screen::new(args.view, &view);
+            Ok(drive::drive(run, view, screen, team.runtime()).await)
+        }
         Err(problem) => Err(problem),
     };
     let driven = offered.end(driven).await?;

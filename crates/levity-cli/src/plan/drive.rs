@@ -1,6 +1,7 @@
 //! A plan under way: events are taken in and shown, questions are asked, Ctrl-C cancels.
 
 use std::io::{self, Write as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Event, Timestamp};
@@ -26,6 +27,8 @@ pub(super) struct Driven {
     /// Nothing when it was left by a second Ctrl-C.
     pub(super) result: Option<levity::dag::Result<Finished>>,
     pub(super) view: View,
+    /// Whether it was cancelled from here.
+    pub(super) interrupted: bool,
 }
 
 struct Watch {
@@ -47,6 +50,8 @@ pub(super) async fn drive(mut run: TeamHandle, view: View, screen: Screen, runti
     let control = run.control().clone();
     let mut watch =
         Watch { control, view, screen, input: Input::new(), asked: None, stale: true, cancelled: false };
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut ended = pin!(told_to_end());
     let mut shown = Timestamp::default();
     loop {
         let wait = match watch.stale {
@@ -56,13 +61,14 @@ pub(super) async fn drive(mut run: TeamHandle, view: View, screen: Screen, runti
         let may_show = watch.asked.is_none() && (watch.stale || watch.screen.is_live());
         tokio::select! {
             biased;
-            _ = tokio::signal::ctrl_c() => match watch.cancelled {
-                true => {
-                    watch.screen.yield_to_others();
-                    return Driven { result: None, view: watch.view };
+            _ = &mut interrupted => {
+                if watch.cancelled {
+                    return watch.leave();
                 }
-                false => watch.cancel().await,
-            },
+                interrupted.set(tokio::signal::ctrl_c());
+                watch.cancel().await;
+            }
+            () = &mut ended => return watch.leave(),
             () = world.sleep(wait), if may_show => {
                 shown = world.now();
                 watch.screen.show(&watch.view, shown);
@@ -79,7 +85,7 @@ pub(super) async fn drive(mut run: TeamHandle, view: View, screen: Screen, runti
     let now = world.now().max(shown);
     watch.screen.show(&watch.view, now);
     watch.screen.yield_to_others();
-    Driven { result: Some(run.await), view: watch.view }
+    Driven { result: Some(run.await), view: watch.view, interrupted: watch.cancelled }
 }
 
 impl Watch {
@@ -120,6 +126,12 @@ impl Watch {
         self.stale = true;
     }
 
+    /// Leaves the run as it is; dropping its handle stops it.
+    fn leave(mut self) -> Driven {
+        self.screen.yield_to_others();
+        Driven { result: None, view: self.view, interrupted: true }
+    }
+
     async fn cancel(&mut self) {
         self.cancelled = true;
         self.asked = None;
@@ -128,6 +140,23 @@ impl Watch {
         // A run that has ended meanwhile needs no cancelling.
         let _ = self.control.cancel(INTERRUPTED).await;
     }
+}
+
+/// Until the system wants this process to end: the terminal is to be as it was before.
+async fn told_to_end() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let (Ok(mut term), Ok(mut hangup)) =
+            (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
+        {
+            tokio::select! {
+                _ = term.recv() => return,
+                _ = hangup.recv() => return,
+            }
+        }
+    }
+    std::future::pending().await
 }
 
 fn same(one: &Ask, other: &Ask) -> bool {
@@ -142,7 +171,7 @@ fn print(text: &str) {
 /// What is asked, with the step on whose behalf.
 fn asks(step: Option<&str>, ask: &Ask) -> String {
     if ask.call.name == CARRY_OUT {
-        return format!("{}\n  {}? [y/N, or what is to be different] ", proposed(ask), ask.reason);
+        return format!("{}  {}: yes? [y/N, or what is to be different] ", proposed(ask), ask.reason);
     }
     match step {
         Some(step) => format!("{step}:\n{}", question(ask)),

@@ -45,15 +45,15 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(error) => complain(&chain(error), code(error)),
+        Err(error) => complain(&chain(error), code(error, driven.interrupted)),
     }
 }
 
 /// How it is told what an error means: a program that calls this goes by it.
-fn code(error: &Error) -> u8 {
+fn code(error: &Error, interrupted: bool) -> u8 {
     let some = |finished: &Finished| finished.steps().iter().any(|step| step.status == StepStatus::Completed);
     match error {
-        Error::Cancelled { .. } => INTERRUPTED,
+        Error::Cancelled { .. } if interrupted => INTERRUPTED,
         Error::Plan(_) => 2,
         error if error.partial().is_some_and(some) => PARTIAL,
         _ => 1,

@@ -129,8 +129,11 @@ impl Drawn {
     }
 
     fn draw(&mut self, view: &View, now: Timestamp) -> io::Result<()> {
-        let frame = self.terminal.draw(|frame| draw::draw(view, now, frame.area(), frame.buffer_mut()))?;
-        let end = Position::new(0, frame.area.bottom().saturating_sub(1));
+        let mut end = Position::ORIGIN;
+        self.terminal.draw(|frame| {
+            draw::draw(view, now, frame.area(), frame.buffer_mut());
+            end.y = frame.area().bottom().saturating_sub(1);
+        })?;
         // At rest, the cursor is at the end of the view.
         let backend = self.terminal.backend_mut();
         backend.set_cursor_position(end)?;

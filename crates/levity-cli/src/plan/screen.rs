@@ -36,15 +36,17 @@ pub(super) enum Screen {
 }
 
 impl Screen {
-    pub(super) fn new(kind: ViewKind) -> Self {
+    /// What the view knows already is not printed again.
+    pub(super) fn new(kind: ViewKind, view: &View) -> Self {
+        let plain = || Self::Plain(view.log_count());
         let live = || Live::new().map(|live| Self::Live(Box::new(live)));
         match kind {
-            ViewKind::Auto => live().unwrap_or(Self::Plain(0)),
+            ViewKind::Auto => live().unwrap_or_else(plain),
             ViewKind::Tree => live().unwrap_or_else(|| {
                 note("there is no terminal with room for the tree; lines are printed");
-                Self::Plain(0)
+                plain()
             }),
-            ViewKind::Plain => Self::Plain(0),
+            ViewKind::Plain => plain(),
             ViewKind::Json => Self::Json,
             ViewKind::None => Self::None,
         }

@@ -1,6 +1,8 @@
 //! The team that carries plans out.
 
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use levity::dag::{Catalogue, Parts, Sessions, Team};
 use levity::llm::Models;
@@ -23,7 +25,8 @@ impl PlanArgs {
             None => Catalogue::defaults(),
         };
         // Lines that say which model it is have an end of their own.
-        let model = self.model.open(|text| note(text.trim_end()), demo::model)?;
+        let pause = if io::stderr().is_terminal() { demo::PAUSE } else { Duration::ZERO };
+        let model = self.model.open(|text| note(text.trim_end()), || demo::model(pause))?;
         let parts = Parts::new(model).models(by_name).runtime(runtime.clone());
         let parts = self.tools.add_to_parts(parts, false, note)?;
         let offered = self.mcp.start(note).await?;
