@@ -27,13 +27,8 @@ pub(crate) struct AgentArgs {
     /// What the model is told before everything else.
     #[arg(long, default_value = "Be brief.")]
     instructions: String,
-    /// The model, as `provider:model`; by default, what the environment offers.
-    #[arg(long, value_name = "SPEC", conflicts_with = "script")]
-    model: Option<String>,
-    /// A JSON file of replies that a scripted model gives; without it and without a model, a short
-    /// demonstration stands in.
-    #[arg(long, value_name = "FILE")]
-    script: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Option<PathBuf>,
@@ -56,6 +51,18 @@ pub(crate) struct AgentArgs {
     /// Print the answer alone.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
+}
+
+/// Which model is asked.
+#[derive(Args)]
+pub(crate) struct ModelArgs {
+    /// The model, as `provider:model`; by default, what the environment offers.
+    #[arg(long, value_name = "SPEC", conflicts_with = "script")]
+    model: Option<String>,
+    /// A JSON file of replies that a scripted model gives; without it and without a model, a short
+    /// demonstration stands in.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
 }
 
 /// Adds two numbers.
@@ -82,13 +89,14 @@ impl AgentArgs {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let mut agent = Agent::builder(self.model()?)
-            .instructions(self.instructions.as_str())
-            .tool(add)
-            .waits(LONGEST_WAIT)
-            .ask_user()
-            .policy(self.ask.iter().fold(Policy::new(), ask))
-            .max_turns(self.max_turns);
+        let mut agent =
+            Agent::builder(self.model.open(|text| self.tell(text), || Arc::new(demonstration()))?)
+                .instructions(self.instructions.as_str())
+                .tool(add)
+                .waits(LONGEST_WAIT)
+                .ask_user()
+                .policy(self.ask.iter().fold(Policy::new(), ask))
+                .max_turns(self.max_turns);
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
@@ -100,7 +108,20 @@ impl AgentArgs {
         Ok((offered.add_to(agent), offered))
     }
 
-    fn model(&self) -> Result<Arc<dyn Model>, String> {
+    fn tell(&self, text: &str) {
+        if !self.quiet && !self.json {
+            say(text);
+        }
+    }
+}
+
+impl ModelArgs {
+    /// The model; `tell` says which it is when nobody named it, and `stand_in` stands in when there is none.
+    pub(crate) fn open(
+        &self,
+        tell: impl Fn(&str),
+        stand_in: impl FnOnce() -> Arc<dyn Model>,
+    ) -> Result<Arc<dyn Model>, String> {
         if let Some(path) = &self.script {
             return scripted(path).map(|model| Arc::new(model) as Arc<dyn Model>);
         }
@@ -110,25 +131,19 @@ impl AgentArgs {
         }
         match models.choose() {
             Ok(chosen) => {
-                self.tell(&format!("({chosen})\n"));
+                tell(&format!("({chosen})\n"));
                 Ok(retried(chosen.into_model()))
             }
             Err(ModelsError::Nothing { .. }) => {
-                self.tell("(no model is configured: a scripted stand-in gives a demonstration)\n");
-                Ok(Arc::new(demonstration()))
+                tell("(no model is configured: a scripted stand-in gives a demonstration)\n");
+                Ok(stand_in())
             }
             Err(error) => Err(chain(&error)),
         }
     }
-
-    fn tell(&self, text: &str) {
-        if !self.quiet && !self.json {
-            say(text);
-        }
-    }
 }
 
-fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
+pub(crate) fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
     Arc::new(model.retry())
 }
 

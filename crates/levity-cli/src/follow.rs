@@ -86,16 +86,26 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
         return Decision::deny("nobody sits at the terminal; `levity run --park` keeps a question for later");
     }
-    let question = match ask.wanted {
+    match input.line(&question(ask)).await {
+        Ok(Some(line)) => decision(ask, line.trim()),
+        _ => Decision::deny("the user says no"),
+    }
+}
+
+/// What whoever sits at the terminal is asked.
+pub(crate) fn question(ask: &Ask) -> String {
+    match ask.wanted {
         Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
         _ => format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason),
-    };
-    match input.line(&question).await {
-        Ok(Some(line)) if ask.wanted == Wanted::Answer => match line.trim() {
-            "" => Decision::deny("the user did not answer"),
-            answer => Decision::answer(answer),
-        },
-        Ok(Some(line)) if line.trim().eq_ignore_ascii_case("y") => Decision::Allow,
+    }
+}
+
+/// What a line says in answer to a question.
+pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
+    match (ask.wanted, line) {
+        (Wanted::Answer, "") => Decision::deny("the user did not answer"),
+        (Wanted::Answer, answer) => Decision::answer(answer),
+        (_, "y" | "Y") => Decision::Allow,
         _ => Decision::deny("the user says no"),
     }
 }

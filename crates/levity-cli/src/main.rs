@@ -8,8 +8,10 @@ mod follow;
 mod input;
 mod mcp;
 mod memory;
+mod plan;
 mod run;
 mod runs;
+mod sessions;
 mod store;
 mod terminal;
 mod tools;
@@ -38,8 +40,12 @@ enum Command {
     Complete(complete::Complete),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
+    /// Have a plan made for a goal and carried out by a team of agents.
+    Plan(Box<plan::PlanArgs>),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
+    /// Look at plans that were carried out and kept.
+    Sessions(sessions::Sessions),
     /// Say what really keeps commands in a folder on this system.
     Sandbox(tools::SandboxReport),
 }
@@ -58,7 +64,9 @@ async fn start() -> ExitCode {
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Mcp(args) => mcp::mcp(args).await,
+        Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        Command::Sessions(args) => sessions::sessions(args).await,
         Command::Sandbox(report) => tools::report(&report),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::context::ContextFiles;
-use levity::core::{ToolSource as _, Toolbox as _};
+use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
+use levity::dag::Parts;
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
@@ -48,6 +49,16 @@ pub(crate) struct ToolArgs {
     python: bool,
 }
 
+/// What was asked for, before anybody has it.
+#[derive(Default)]
+struct Gathered {
+    tools: Vec<Arc<dyn Tool>>,
+    folder: Option<FolderTools>,
+    context: Option<ContextFiles>,
+    /// What code in Python may call.
+    for_python: Vec<ToolSpec>,
+}
+
 impl ToolArgs {
     /// The agent with these tools and what the workspace says about itself; `tell` says what is worth knowing about the
     /// tools.
@@ -57,41 +68,75 @@ impl ToolArgs {
         quiet: bool,
         tell: impl Fn(&str),
     ) -> Result<AgentBuilder, String> {
-        agent = agent.tool(Now::new());
-        let mut python = RunPython::new();
+        let offered = self.gather(quiet, tell)?;
+        if let Some(context) = offered.context {
+            agent = agent.context(context);
+        }
+        agent = agent.tools(offered.tools);
+        if let Some(folder) = offered.folder {
+            agent = agent.source(folder);
+        }
+        if self.python {
+            agent = agent.program(RunPython::new().specs(offered.for_python));
+        }
+        Ok(agent)
+    }
+
+    /// The parts of a team with these tools, which agents that name them have.
+    pub(crate) fn add_to_parts(
+        &self,
+        mut parts: Parts,
+        quiet: bool,
+        tell: impl Fn(&str),
+    ) -> Result<Parts, String> {
+        let offered = self.gather(quiet, tell)?;
+        if let Some(context) = offered.context {
+            parts = parts.context(context);
+        }
+        parts = parts.tools(offered.tools);
+        if let Some(folder) = offered.folder {
+            parts = parts.tools(folder.tools());
+        }
+        if self.python {
+            parts = parts.code_with(|tools| Arc::new(RunPython::new().specs(tools.to_vec())));
+        }
+        Ok(parts)
+    }
+
+    /// Whether Python may be run.
+    pub(crate) fn python(&self) -> bool {
+        self.python
+    }
+
+    fn gather(&self, quiet: bool, tell: impl Fn(&str)) -> Result<Gathered, String> {
+        let mut gathered = Gathered { tools: vec![Arc::new(Now::new())], ..Gathered::default() };
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
-            if !self.no_context {
-                agent = agent.context(context(&workspace, quiet));
-            }
-            agent = match self.sandbox(&workspace) {
-                Ok(sandbox) => agent.tool(RunCommand::new(sandbox).policy(self.policy(&workspace))),
-                // Files are kept apart on every system that has handles on folders.
-                Err(error @ SandboxError::Weak { .. }) => {
-                    tell(&format!(
-                        "commands are left out: {}; `--weak` runs them all the same",
-                        chain(&error)
-                    ));
-                    agent
+            gathered.context = (!self.no_context).then(|| context(&workspace, quiet));
+            match self.sandbox(&workspace) {
+                Ok(sandbox) => {
+                    gathered.tools.push(Arc::new(RunCommand::new(sandbox).policy(self.policy(&workspace))));
                 }
+                // Files are kept apart on every system that has handles on folders.
+                Err(error @ SandboxError::Weak { .. }) => tell(&format!(
+                    "commands are left out: {}; `--weak` runs them all the same",
+                    chain(&error)
+                )),
                 Err(error) => return Err(chain(&error)),
-            };
+            }
             let files = FileTools::new(workspace).into_tools();
-            python = python.specs(files.iter().map(|tool| tool.spec().clone()));
-            agent = agent.tools(files);
+            gathered.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
+            gathered.tools.extend(files);
         }
         if let Some(folder) = &self.tools {
             let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
             tools.problems().iter().for_each(|problem| tell(problem));
-            agent = agent.source(tools);
+            gathered.folder = Some(tools);
         }
         if self.web {
-            agent = agent.tool(WebFetch::new());
+            gathered.tools.push(Arc::new(WebFetch::new()));
         }
-        if self.python {
-            agent = agent.program(python);
-        }
-        Ok(agent)
+        Ok(gathered)
     }
 
     fn open(&self, folder: &Path) -> Result<Workspace, String> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::World as _;
+use levity::dag::Parts;
 use levity::mcp::{ServerState, Servers, Wait};
 use levity::runtime::SystemWorld;
 
@@ -64,6 +65,15 @@ impl Offered {
             Some(servers) => agent.tools(servers.helper_tools()).source(servers.clone()),
             None => agent,
         }
+    }
+
+    /// The parts of a team with the servers, each by its name.
+    pub(crate) fn add_to_parts(&self, mut parts: Parts) -> Parts {
+        let Some(servers) = &self.0 else { return parts };
+        for server in servers.all() {
+            parts = parts.server(server.name(), servers.only([server.name()]));
+        }
+        parts
     }
 
     /// Ends the servers in order, and passes on what their work came to.

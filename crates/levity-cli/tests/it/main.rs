@@ -12,6 +12,9 @@ mod complete;
 mod context;
 mod conversations;
 mod mcp;
+mod plan;
+#[cfg(target_os = "linux")]
+mod plan_terminal;
 mod tools;
 
 /// The command, where no model is configured.

@@ -1,0 +1,226 @@
+//! Plans that are made and carried out from the terminal.
+
+mod demo;
+mod draw;
+mod drive;
+mod end;
+mod inline;
+mod live;
+mod screen;
+mod team;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use levity::core::{Limits, Money, RunId};
+use levity::dag::{FileKind, FileProfile, Plan, Session, Sessions, StepId, Team, TeamHandle, View};
+use levity::prelude::*;
+
+use crate::agent::ModelArgs;
+use crate::mcp::McpArgs;
+use crate::store;
+use crate::terminal::{chain, complain, note};
+use crate::tools::ToolArgs;
+
+use drive::Driven;
+pub(crate) use end::{Drawing, export};
+use screen::{Screen, ViewKind};
+
+/// How `levity plan` is called.
+#[derive(Args)]
+pub(crate) struct PlanArgs {
+    /// What to do, in words.
+    #[arg(required_unless_present_any = ["plan", "resume", "fork"])]
+    goal: Option<String>,
+    /// A file to work with; it is looked at before the plan is made. May be given more than once.
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
+    /// The folder of the agents (`agent_config.yaml` and prompts), on top of those that are built in.
+    #[arg(long, value_name = "DIR")]
+    agents: Option<PathBuf>,
+    /// A plan (JSON) to carry out, in place of making one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
+    plan: Option<PathBuf>,
+    /// How it is shown: a live tree on a terminal and lines elsewhere, unless said.
+    #[arg(long, value_enum, default_value_t = ViewKind::Auto)]
+    view: ViewKind,
+    /// Keep the session in this folder, so that it can be looked at, gone on with and forked.
+    #[arg(long, value_name = "DIR")]
+    sessions: Option<PathBuf>,
+    /// Go on with this session; what was done is not done again.
+    #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["goal", "files", "fork"])]
+    resume: Option<String>,
+    /// Begin a new session with what this one has done.
+    #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["files"])]
+    fork: Option<String>,
+    /// With `--fork`: do this step again, and all that depends on it. May be given more than once.
+    #[arg(long, value_name = "STEP", requires = "fork")]
+    redo: Vec<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    tools: ToolArgs,
+    #[command(flatten)]
+    mcp: McpArgs,
+    /// How many steps may run at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_parallel: usize,
+    /// How many times the plan may be changed when steps fail.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    max_replans: u32,
+    /// Ask before a plan, or a change of it, is carried out.
+    #[arg(long)]
+    ask_plan: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Print the graph as well, after the answer.
+    #[arg(long, value_enum, value_name = "FORM")]
+    export: Option<Drawing>,
+}
+
+/// What the whole run may use.
+#[derive(Args)]
+struct LimitArgs {
+    /// Use no more money than this.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    limit_cost: Option<f64>,
+    /// Use no more tokens than this.
+    #[arg(long, value_name = "N")]
+    limit_tokens: Option<u64>,
+    /// Call models no more often than this.
+    #[arg(long, value_name = "N")]
+    limit_calls: Option<u64>,
+    /// Take no longer than this.
+    #[arg(long, value_name = "SECONDS")]
+    limit_time: Option<u64>,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let dollars = text.parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
+    dollars.ok_or_else(|| "it must be an amount of dollars, 0 or more".to_owned())
+}
+
+impl LimitArgs {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::new();
+        limits.money = self.limit_cost.map(Money::from_dollars);
+        limits.tokens = self.limit_tokens;
+        limits.model_calls = self.limit_calls.or(limits.model_calls);
+        limits.wall_time = self.limit_time.map(Duration::from_secs);
+        limits
+    }
+}
+
+/// Has a plan made and carried out, and says how it went: 0 when the goal was reached, 1 when nothing was, 2 for a wrong
+/// call, 4 when some of it was, 130 when it was left by Ctrl-C.
+pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
+    match begin(&args).await {
+        Ok(code) => code,
+        Err(problem) => complain(&problem, 2),
+    }
+}
+
+/// The folder of the sessions, and the journal beside them.
+struct Kept {
+    sessions: Sessions,
+    journal: PathBuf,
+}
+
+impl Kept {
+    fn new(folder: &std::path::Path) -> Self {
+        Self { sessions: Sessions::open(folder), journal: folder.join("journal") }
+    }
+}
+
+async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
+    let kept = args.sessions.as_deref().map(Kept::new);
+    let runtime = match &kept {
+        Some(kept) => Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?),
+        None => Runtime::new(),
+    };
+    let no_file = args.files.iter().map(FileProfile::of).find(|file| file.kind == FileKind::Unknown);
+    if let Some(problem) = no_file.and_then(|file| file.error) {
+        return Err(problem);
+    }
+    let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;
+    let driven = match start(args, &team, kept.as_ref()).await {
+        Ok((run, view)) => {
+            let screen = Screen::new(args.view, &view);
+            Ok(drive::drive(run, view, screen, team.runtime()).await)
+        }
+        Err(problem) => Err(problem),
+    };
+    let driven = offered.end(driven).await?;
+    let code = conclude(args, &driven);
+    if let (Some(kept), Some(run)) = (&kept, driven.view.run()) {
+        match kept.sessions.find(run.as_str()).await {
+            Ok(_) => note(&format!("kept as session {run}")),
+            Err(error) => note(&format!("the session was not kept: {}", chain(&error))),
+        }
+    }
+    Ok(code)
+}
+
+fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
+    let code = end::say_answer(driven, args.view == ViewKind::Json, args.view == ViewKind::None);
+    if let Some(drawing) = args.export {
+        export(&driven.view, drawing);
+    }
+    code
+}
+
+/// A run that has begun, and what is known of it from before.
+type Started = (TeamHandle, View);
+
+async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
+    match (&args.resume, &args.fork, kept) {
+        (Some(id), _, Some(kept)) => resume(args, team, kept, id).await,
+        (_, Some(id), Some(kept)) => {
+            let session = kept.sessions.load(id).await.map_err(|error| chain(&error))?;
+            seeded(args, team, &session)
+        }
+        _ => fresh(args, team),
+    }
+}
+
+/// A new run, of a goal or of a plan from a file.
+fn fresh(args: &PlanArgs, team: &Team) -> Result<Started, String> {
+    let goal = args.goal.clone().unwrap_or_default();
+    let run = match &args.plan {
+        Some(file) => team.carry_out(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
+        None => team.run(goal),
+    };
+    let run = run.files(args.files.iter()).start().map_err(|error| chain(&error))?;
+    let view = View::of_run(run.id().clone());
+    Ok((run, view))
+}
+
+/// Goes on with a run from its journal; or from its session file, where there is no journal.
+async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
+    let known = kept.sessions.load(id).await;
+    let run = known.as_ref().map_or_else(|_| RunId::new(id), |session| session.id.clone());
+    let records = team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?;
+    if records.is_empty() {
+        return seeded(args, team, &known.map_err(|error| chain(&error))?);
+    }
+    let mut view = View::of_run(run.clone());
+    let told = team.history(&run).await.map_err(|error| chain(&error))?;
+    told.iter().for_each(|event| view.apply(event));
+    let mut going_on = team.resume(run);
+    if args.limits.limits() != Limits::new() {
+        going_on = going_on.limits(args.limits.limits());
+    }
+    Ok((going_on.start().await, view))
+}
+
+/// A new run that begins with what a session has done.
+fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, String> {
+    let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
+    let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
+    let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
+    let run = team.go_on(seed).goal(goal).start().map_err(|error| chain(&error))?;
+    let view = View::of_run(run.id().clone());
+    Ok((run, view))
+}

@@ -1,0 +1,84 @@
+//! What is shown where no model is configured: a plan, two steps at a time, one that fails, and another way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity::core::{Deltas, ModelCard, ModelError, ModelErrorKind, Request, Response, Role, World as _};
+use levity::prelude::*;
+use levity::runtime::SystemWorld;
+use levity::test::FunctionModel;
+use serde_json::{Value, json};
+
+/// How long a reply takes where somebody looks on.
+pub(super) const PAUSE: Duration = Duration::from_millis(700);
+
+/// A model that plays all agents of a short demonstration, whatever the goal is.
+pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
+    Arc::new(Demo { model: FunctionModel::new(reply), pause })
+}
+
+struct Demo {
+    model: FunctionModel,
+    pause: Duration,
+}
+
+#[async_trait]
+impl Model for Demo {
+    fn card(&self) -> &ModelCard {
+        self.model.card()
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        if !self.pause.is_zero() {
+            SystemWorld.sleep(self.pause).await;
+        }
+        self.model.stream(request).await
+    }
+}
+
+fn reply(request: &Request) -> Result<Response, ModelError> {
+    let said = last_words(request);
+    let reply = match () {
+        () if said.contains("Answer with the change of the plan alone") => another_way(),
+        () if said.contains("Answer with the plan alone") => first_plan(),
+        () if said.contains("[demo: fails]") => {
+            return Err(ModelError::new(ModelErrorKind::BadRequest, "the second source is down"));
+        }
+        () if said.contains("[demo: answer]") => json!({"answer": ANSWER}),
+        () if said.contains("[demo: other]") => json!({"second": "from memory"}),
+        () => json!({"first": "from the first source"}),
+    };
+    Ok(Response::new(Message::assistant(reply.to_string())))
+}
+
+const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a plan is made, how a step fails, and how \
+                      another takes its place.";
+
+fn last_words(request: &Request) -> String {
+    let messages = request.history.messages();
+    let last = messages.iter().rev().find(|message| message.role == Role::User);
+    last.map(|message| message.text().to_string()).unwrap_or_default()
+}
+
+fn first_plan() -> Value {
+    let step = |id: &str, agent: &str, about: &str, mark: &str, reads: &[&str], writes: &str| {
+        let prompt = format!("{about} [demo: {mark}]");
+        json!({"id": id, "agent": agent, "description": about, "prompt": prompt, "reads": reads, "writes": [writes]})
+    };
+    json!({"steps": [
+        step("first", "Retriever", "Look at the first source.", "works", &[], "first"),
+        step("second", "Retriever", "Look at the second source.", "fails", &[], "second"),
+        step("answer", "Summarizer", "Put both together.", "answer", &["first", "second"], "answer"),
+    ]})
+}
+
+fn another_way() -> Value {
+    json!({
+        "reason": "the second source is down",
+        "add": [{
+            "id": "recall", "agent": "Thinker", "description": "Do without the second source.",
+            "prompt": "Say what is known without it. [demo: other]", "writes": ["second"], "instead_of": "second"
+        }]
+    })
+}

@@ -1,0 +1,120 @@
+//! What the live view looks like: where the run stands, the tree, and the last lines of the log.
+
+use std::time::Duration;
+
+use levity::core::Timestamp;
+use levity::dag::{Stage, StepStatus, TreeOptions, View, one_line};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Style};
+
+/// How many lines of the log are shown where the tree would take all.
+const LOG: u16 = 4;
+
+/// Draws the view as it stands now.
+pub(super) fn draw(view: &View, now: Timestamp, area: Rect, buffer: &mut Buffer) {
+    let mut rows = area.rows();
+    let mut put = |text: &str, style: Style| {
+        if let Some(row) = rows.next() {
+            buffer.set_stringn(row.x, row.y, text, row.width.into(), style);
+        }
+    };
+    put(&head(view, now), Style::new().bold());
+    let (lines, log) = share(area.height.saturating_sub(1), view);
+    for line in tree(view, now, area.width, lines) {
+        put(&line, colour(&line));
+    }
+    if log > 1 {
+        put(&format!("── log {}", "─".repeat(area.width.into())), Style::new().fg(Color::DarkGray));
+    }
+    let log = usize::from(log.saturating_sub(1));
+    for line in view.log().skip(view.log().len().saturating_sub(log)) {
+        put(&log_line(view, line), Style::new());
+    }
+}
+
+/// How many rows the tree has, and how many the log with its heading.
+fn share(rows: u16, view: &View) -> (u16, u16) {
+    let tree = u16::try_from(view.steps().len() + 1).unwrap_or(u16::MAX);
+    let tree = tree.min(rows.saturating_sub(LOG + 1).max(1));
+    (tree, rows.saturating_sub(tree))
+}
+
+/// Where the run stands, on one line.
+fn head(view: &View, now: Timestamp) -> String {
+    let totals = view.totals();
+    let took = view.started().map_or(Duration::ZERO, |started| now.since(started));
+    let mut head = format!("{} · {} s", view.stage(), took.as_secs());
+    if totals.steps > 0 {
+        head += &format!(" · {} of {} steps", totals.completed, totals.steps);
+    }
+    for (number, what) in [(totals.failed, "failed"), (totals.skipped, "skipped")] {
+        if number > 0 {
+            head += &format!(" · {number} {what}");
+        }
+    }
+    if view.replans() > 0 {
+        head += &format!(" · {} replans", view.replans());
+    }
+    if totals.usage.total() > 0 {
+        head += &format!(" · {}", totals.usage);
+    }
+    if view.stage() == Stage::Ended { head } else { head + " · Ctrl-C cancels" }
+}
+
+/// As much of the tree as has room, with what is under way in it.
+fn tree(view: &View, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
+    let rows = usize::from(rows);
+    let options = TreeOptions::new().width(width.into()).now(now);
+    let lines: Vec<String> = view.tree(options).lines().map(str::to_owned).collect();
+    if lines.len() <= rows || rows < 4 {
+        return lines.into_iter().take(rows).collect();
+    }
+    let marks = [StepStatus::Running, StepStatus::Waiting].map(|status| options.mark(status));
+    let last = lines.iter().rposition(|line| marks.iter().any(|mark| line.contains(mark)));
+    // The first row is the goal, and one row at each cut end says how much is missing.
+    let room = rows - 2;
+    let begin = last.map_or(1, |last| (last + 2).saturating_sub(room).max(1)).min(lines.len() - room);
+    let mut shown = vec![lines[0].clone()];
+    let above = begin - 1;
+    let begin = if above > 0 { begin + 1 } else { begin };
+    if above > 0 {
+        shown.push(format!("… {} above", above + 1));
+    }
+    let end = (begin + rows - shown.len() - 1).min(lines.len());
+    shown.extend_from_slice(&lines[begin..end]);
+    match lines.len() - end {
+        0 => {}
+        1 => shown.push(lines[end].clone()),
+        more => shown.push(format!("… {more} below")),
+    }
+    shown
+}
+
+/// The colour of a step's line, by its sign.
+fn colour(line: &str) -> Style {
+    let options = TreeOptions::new();
+    let has = |status: StepStatus| line.contains(&format!(" {} ", options.mark(status)));
+    let colour = match () {
+        () if has(StepStatus::Completed) => Color::Green,
+        () if has(StepStatus::Failed) => Color::Red,
+        () if has(StepStatus::Running) => Color::Cyan,
+        () if has(StepStatus::Waiting) => Color::Yellow,
+        () if has(StepStatus::Skipped) => Color::DarkGray,
+        () => return Style::new(),
+    };
+    Style::new().fg(colour)
+}
+
+/// A line of the log: how long after the beginning, in which step, what.
+pub(super) fn log_line(view: &View, line: &levity::dag::LogLine) -> String {
+    let since = view.started().map_or(Duration::ZERO, |started| line.at.since(started));
+    let time = format!("{:>6.1}s", since.as_secs_f64());
+    match &line.step {
+        Some(step) => format!("{time} {}: {}", one_line(step.as_str(), 40), line.text),
+        None => format!("{time} {}", line.text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

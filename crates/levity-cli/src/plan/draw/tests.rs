@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use levity::core::{EffectId, Event, EventKind, RunId, Timestamp};
+use levity::dag::{Notice, Plan, Step, StepId, StepSpent, View};
+use ratatui_core::backend::TestBackend;
+use ratatui_core::terminal::Terminal;
+
+use super::draw;
+
+struct Story {
+    view: View,
+    now: u64,
+}
+
+impl Story {
+    fn new(goal: &str) -> Self {
+        let mut story = Self { view: View::new(), now: 0 };
+        story.event(EventKind::Goal { text: goal.to_owned() });
+        story
+    }
+
+    fn event(&mut self, kind: EventKind) {
+        self.now += 100;
+        self.view.apply(&Event::new(RunId::new("r"), self.now, Timestamp::from_millis(self.now), kind));
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let data = serde_json::to_value(notice).unwrap_or_default();
+        self.event(EventKind::Custom { name: Notice::NAME.to_owned(), data });
+    }
+
+    fn planned(&mut self, plan: Plan) {
+        let edges = View::of_plan(plan.clone());
+        let id = |at: &u32| edges.steps()[*at as usize].id.clone();
+        let edges = edges.edges().iter().map(|(from, to)| (id(from), id(to))).collect();
+        self.notice(&Notice::Planned { plan: Arc::new(plan), edges });
+    }
+
+    fn started(&mut self, step: &str, effect: u64) {
+        let effect = EffectId::new(effect);
+        self.notice(&Notice::StepStarted { step: step.into(), effect, attempt: 1, round: 1, item: None });
+    }
+
+    fn completed(&mut self, step: &str) {
+        let (step, spent) = (StepId::from(step), StepSpent::default());
+        self.notice(&Notice::StepCompleted { step, writes: Vec::new(), output: "x".into(), spent });
+    }
+
+    fn frame(&self, width: u16, height: u16) -> String {
+        let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
+        let now = Timestamp::from_millis(self.now);
+        let Ok(_) = terminal.draw(|frame| draw(&self.view, now, frame.area(), frame.buffer_mut()));
+        let buffer = terminal.backend().buffer().clone();
+        let lines = buffer.content.chunks(usize::from(width)).map(|row| {
+            let line: String = row.iter().map(|cell| cell.symbol()).collect();
+            line.trim_end().to_owned() + "\n"
+        });
+        lines.collect()
+    }
+}
+
+fn plan() -> Plan {
+    Plan::new()
+        .step(Step::new("north", "Retriever").writes(["n"]))
+        .step(Step::new("south", "Retriever").writes(["s"]))
+        .step(Step::new("sum", "Summarizer").reads(["n", "s"]))
+}
+
+#[test]
+fn a_frame_has_the_tree_above_and_the_log_below() {
+    let mut story = Story::new("compare\u{1b}[2J two coasts");
+    story.planned(plan());
+    story.started("north", 1);
+    story.started("south", 2);
+    story.completed("north");
+    let error = "no answer\r\nfrom \u{1b}]0;x\u{7}".to_owned();
+    story.notice(&Notice::StepFailed { step: "south".into(), error, spent: StepSpent::default() });
+    let expected = "\
+running · 0 s · 1 of 3 steps · 1 failed · Ctrl-C cancels
+ROOT compare�[2J two coasts
+├── north ✓ Retriever 200 ms
+└── south ✗ Retriever 200 ms: no answer  from �]0;x�
+    └── sum ○ Summarizer (also after north)
+── log ─────────────────────────────────────────────────────
+   0.2s north: begins
+   0.3s south: begins
+   0.4s north: is done
+   0.5s south: failed: no answer  from �]0;x�
+";
+    assert_eq!(story.frame(60, 10), expected);
+}
+
+#[test]
+fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
+    let steps: Vec<String> = (0..15).map(|at| format!("step{at:02}")).collect();
+    let plan = steps.iter().fold(Plan::new(), |plan, id| plan.step(Step::new(id.as_str(), "Worker")));
+    let mut story = Story::new("many");
+    story.planned(plan);
+    for (at, step) in steps.iter().enumerate().take(9) {
+        story.started(step, at as u64);
+        story.completed(step);
+    }
+    story.started("step09", 9);
+    for height in 4..=30 {
+        let frame = story.frame(50, height);
+        assert_eq!(frame.lines().count(), usize::from(height));
+        assert!(height < 12 || frame.contains("step09 ◐"), "{height}: {frame}");
+    }
+    let frame = story.frame(50, 13);
+    assert!(frame.contains("… ") && frame.contains(" above\n") && frame.contains(" below\n"), "{frame}");
+    // No size is too small.
+    for (width, height) in [(1, 1), (2, 3), (7, 2), (300, 2)] {
+        story.frame(width, height);
+    }
+}

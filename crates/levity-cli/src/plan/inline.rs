@@ -1,0 +1,188 @@
+//! A few lines of the terminal that are drawn again and again, below what was printed before.
+//!
+//! The place is found without asking the terminal where its cursor is: rows are counted from the first line of the view,
+//! and the cursor is moved by so many up or down. So nothing is read from the terminal, and it stays in its usual mode.
+
+use std::io::{self, Write};
+
+use ratatui_core::backend::{Backend, ClearType, WindowSize};
+use ratatui_core::buffer::Cell;
+use ratatui_core::layout::{Position, Size};
+use ratatui_core::style::{Color, Modifier};
+
+/// Draws by writing to a terminal, row 0 being where the cursor was at first.
+pub(super) struct Inline<W> {
+    out: W,
+    /// What is written at the next flush, all at once so that nobody sees half of it.
+    written: Vec<u8>,
+    at: Position,
+    size: Size,
+    colours: bool,
+}
+
+impl<W: Write> Inline<W> {
+    /// Draws on a terminal of this size. The last column stays empty: what a terminal does behind it differs.
+    pub(super) fn new(out: W, size: Size, colours: bool) -> Self {
+        let size = Size::new(size.width.saturating_sub(1).max(1), size.height.max(1));
+        Self { out, written: Vec::new(), at: Position::ORIGIN, size, colours }
+    }
+
+    fn put(&mut self, text: &str) {
+        self.written.extend_from_slice(text.as_bytes());
+    }
+
+    fn go(&mut self, to: Position) {
+        match i32::from(to.y) - i32::from(self.at.y) {
+            0 => {}
+            up @ ..0 => self.put(&format!("\x1b[{}A", -up)),
+            down => self.put(&format!("\x1b[{down}B")),
+        }
+        if to.x != self.at.x {
+            self.put(&format!("\x1b[{}G", to.x + 1));
+        }
+        self.at = to;
+    }
+
+    /// Removes what was drawn; the cursor is where it was at first.
+    pub(super) fn erase(&mut self) -> io::Result<()> {
+        self.go(Position::ORIGIN);
+        self.put("\r\x1b[J");
+        self.flush()
+    }
+}
+
+fn style(cell: &Cell) -> String {
+    let mut codes = vec!["0"];
+    codes.extend(match cell.fg {
+        Color::Red => Some("31"),
+        Color::Green => Some("32"),
+        Color::Yellow => Some("33"),
+        Color::Cyan => Some("36"),
+        Color::DarkGray => Some("90"),
+        _ => None,
+    });
+    if cell.modifier.contains(Modifier::BOLD) {
+        codes.push("1");
+    }
+    format!("\x1b[{}m", codes.join(";"))
+}
+
+impl<W: Write> Backend for Inline<W> {
+    type Error = io::Error;
+
+    fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, cells: I) -> io::Result<()> {
+        let mut last = String::new();
+        for (x, y, cell) in cells {
+            self.go(Position::new(x, y));
+            let style = style(cell);
+            if self.colours && style != last {
+                self.put(&style);
+                last = style;
+            }
+            self.put(cell.symbol());
+            let width = ratatui_core::text::Span::raw(cell.symbol()).width();
+            self.at.x = x.saturating_add(u16::try_from(width).unwrap_or(1));
+        }
+        if !last.is_empty() {
+            self.put("\x1b[0m");
+        }
+        Ok(())
+    }
+
+    fn append_lines(&mut self, lines: u16) -> io::Result<()> {
+        self.put(&"\n".repeat(lines.into()));
+        self.put("\r");
+        self.at = Position::new(0, self.at.y.saturating_add(lines));
+        self.flush()
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        // Somebody who ends this program the hard way must not miss it.
+        Ok(())
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        Ok(self.at)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        self.go(position.into());
+        Ok(())
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.erase()
+    }
+
+    fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
+        match region {
+            ClearType::AfterCursor => self.put("\x1b[J"),
+            ClearType::UntilNewLine => self.put("\x1b[K"),
+            ClearType::CurrentLine => self.put("\x1b[2K"),
+            // What stands above is not ours.
+            _ => return self.erase(),
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        Ok(self.size)
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        Ok(WindowSize { columns_rows: self.size, pixels: Size::ZERO })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.written)?;
+        self.written.clear();
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui_core::style::Style;
+    use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};
+
+    fn drawn(terminal: &mut Terminal<Inline<Vec<u8>>>, text: &str) -> String {
+        terminal
+            .draw(|frame| {
+                let area = frame.area();
+                frame.buffer_mut().set_string(0, 0, text, Style::new());
+                frame.buffer_mut().set_string(0, area.bottom() - 1, "end", Style::new().fg(Color::Red));
+            })
+            .map(|_| ())
+            .and_then(|()| terminal.backend_mut().flush())
+            .ok();
+        String::from_utf8(std::mem::take(&mut terminal.backend_mut().out)).unwrap_or_default()
+    }
+
+    #[test]
+    fn only_what_has_changed_is_drawn_and_by_moves_from_here() -> io::Result<()> {
+        let inline = Inline::new(Vec::new(), Size::new(20, 10), true);
+        let options = TerminalOptions { viewport: Viewport::Inline(3) };
+        let mut terminal = Terminal::with_options(inline, options)?;
+        assert_eq!(drawn(&mut terminal, "日x"), "\n\n\r\x1b[2A\x1b[0m日x\x1b[2B\x1b[1G\x1b[0;31mend\x1b[0m");
+        assert_eq!(drawn(&mut terminal, "日y"), "\x1b[2A\x1b[3G\x1b[0my\x1b[0m");
+        assert_eq!(drawn(&mut terminal, "日y"), "");
+        terminal.backend_mut().erase()?;
+        let erased = String::from_utf8_lossy(&terminal.backend().out).into_owned();
+        assert_eq!(erased, "\x1b[1G\r\x1b[J");
+        Ok(())
+    }
+
+    #[test]
+    fn no_colours_when_none_are_wanted() -> io::Result<()> {
+        let inline = Inline::new(Vec::new(), Size::new(20, 10), false);
+        let options = TerminalOptions { viewport: Viewport::Inline(2) };
+        let mut terminal = Terminal::with_options(inline, options)?;
+        assert_eq!(drawn(&mut terminal, "x"), "\n\r\x1b[1Ax\x1b[1B\x1b[1Gend");
+        Ok(())
+    }
+}

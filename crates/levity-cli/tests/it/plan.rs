@@ -1,0 +1,125 @@
+//! `levity plan` and `levity sessions`, where no model is configured.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::{check, file, levity, text};
+
+const ANSWER: &str = "A scripted stand-in cannot know.";
+
+/// A folder of sessions of this test run's own.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn new(name: &str) -> Self {
+        let name = format!("{}-{name}", std::process::id());
+        Self(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn levity(&self, args: &[&str]) -> Output {
+        levity(&[args, &["--sessions", self.0.to_str().unwrap()]].concat())
+    }
+
+    /// The ids of the sessions, the newest first.
+    fn ids(&self) -> Vec<String> {
+        let listed = text(&self.levity(&["sessions", "list", "--json"]));
+        let id = |line: &str| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().map(str::to_owned)
+        };
+        listed.lines().filter_map(id).collect()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn without_a_model_a_plan_fails_in_one_step_and_is_mended() {
+    let output = levity(&["plan", "Compare\u{1b}[2J two coasts"]);
+    check(&output, 0, "a scripted stand-in");
+    assert!(text(&output).starts_with(ANSWER) && text(&output).lines().count() == 1, "the answer alone");
+    for part in
+        ["second: failed", "the plan was changed", "recall ✓ Thinker", "total", "3 of 4", "replans: 1"]
+    {
+        check(&output, 0, part);
+    }
+    assert!(!output.stderr.contains(&0x1b), "nothing moves a terminal");
+    let quiet = levity(&["plan", "Compare", "--view", "none", "--export", "mermaid"]);
+    assert!(text(&quiet).contains("flowchart"), "{quiet:?}");
+    assert!(!String::from_utf8_lossy(&quiet.stderr).contains("total"), "{quiet:?}");
+}
+
+#[test]
+fn events_of_a_plan_are_json_lines() {
+    let output = levity(&["plan", "Compare", "--view", "json"]);
+    let printed = text(&output);
+    let events: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().any(|event| event["kind"]["custom"]["data"]["notice"] == "replanned"), "{printed}");
+    assert!(events.last().unwrap()["kind"]["run_ended"].is_object(), "{printed}");
+}
+
+#[test]
+fn how_far_it_came_is_told_by_the_exit_code() {
+    let partial = levity(&["plan", "Compare", "--max-replans", "0"]);
+    check(&partial, 4, "the goal was not reached");
+    check(&levity(&["plan", "Compare", "--limit-calls", "0"]), 1, "levity: ");
+    check(&levity(&["plan"]), 2, "Usage");
+    check(&levity(&["plan", "x", "--redo", "a"]), 2, "--fork");
+    check(&levity(&["plan", "x", "--max-parallel", "0"]), 2, "1 runs one at a time");
+    check(&levity(&["plan", "x", "--limit-cost", "nan"]), 2, "0 or more");
+    check(&levity(&["plan", "x", "--agents", "nowhere"]), 2, "nowhere");
+    check(&levity(&["plan", "--plan", "nowhere.json"]), 2, "nowhere.json");
+    check(&levity(&["plan", "x", "--file", "nowhere.csv"]), 2, "`nowhere.csv` is not there");
+    let path = file(
+        "circle.json",
+        r#"{"steps": [{"id": "a", "agent": "Thinker", "after": ["b"]}, {"id": "b", "agent": "Thinker", "after": ["a"]}]}"#,
+    );
+    check(&levity(&["plan", "--plan", path.to_str().unwrap()]), 2, "`a -> b -> a`");
+    let path = file(
+        "one.json",
+        r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["first"]}]}"#,
+    );
+    check(&levity(&["plan", "--plan", path.to_str().unwrap()]), 0, "1 of 1");
+    // A person would be asked, and nobody is there.
+    check(&levity(&["plan", "Compare", "--ask-plan"]), 1, "nobody sits at the terminal");
+}
+
+#[test]
+fn a_session_is_kept_shown_gone_on_with_and_forked() {
+    let kept = Kept::new("sessions");
+    assert_eq!(kept.ids(), [""; 0]);
+    check(&kept.levity(&["sessions", "show", "nothing"]), 1, "nothing");
+    check(&kept.levity(&["plan", "Compare two coasts"]), 0, "kept as session ");
+    let [first] = &*kept.ids() else { unreachable!("one session") };
+    check(&kept.levity(&["sessions", "list"]), 0, "completed  Compare two coasts");
+    check(&kept.levity(&["sessions", "show", &first[..8]]), 0, "recall ✓ Thinker");
+    check(&kept.levity(&["sessions", "export", first]), 0, "flowchart");
+    check(&kept.levity(&["sessions", "export", first, "--format", "dot"]), 0, "digraph");
+    let json = text(&kept.levity(&["sessions", "export", first, "--format", "json"]));
+    let graph: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(graph["nodes"].as_array().is_some_and(|nodes| nodes.len() > 4), "{json}");
+    // It has ended, so nothing is done again.
+    let again = kept.levity(&["plan", "--resume", first]);
+    check(&again, 0, ANSWER);
+    assert!(!String::from_utf8_lossy(&again.stderr).contains("begins"), "{again:?}");
+    assert_eq!(kept.ids().len(), 1);
+    let fork = kept.levity(&["plan", "--fork", first, "--redo", "answer"]);
+    check(&fork, 0, "answer: begins");
+    assert!(!String::from_utf8_lossy(&fork.stderr).contains("first: begins"), "{fork:?}");
+    assert_eq!(kept.ids().len(), 2);
+    check(&kept.levity(&["plan", "--fork", first, "--redo", "nobody"]), 2, "nobody");
+    check(&kept.levity(&["plan", "--resume", "nobody"]), 2, "nobody");
+}
+
+#[test]
+fn files_are_looked_at_before_the_plan() {
+    let path = file("tides.csv", "port,height\nDover,6.7\n");
+    let output = levity(&["plan", "Compare", "--file", path.to_str().unwrap(), "--view", "json"]);
+    let printed = text(&output);
+    assert!(printed.contains("profiling") && printed.contains("tides.csv"), "{printed}");
+}

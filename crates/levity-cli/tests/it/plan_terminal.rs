@@ -1,0 +1,84 @@
+//! `levity plan` on a terminal.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// A terminal, and the command on it.
+struct Terminal {
+    ours: File,
+    theirs: File,
+    child: Child,
+    printed: String,
+}
+
+impl Terminal {
+    fn new(args: &[&str]) -> Self {
+        let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&ours, size).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let theirs = File::options().read(true).write(true).open(name).unwrap();
+        let end = || theirs.try_clone().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
+        command.args(args).env_clear().env("TERM", "xterm").current_dir(env!("CARGO_TARGET_TMPDIR"));
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        Self { ours: ours.into(), theirs, child, printed: String::new() }
+    }
+
+    /// Reads until this was printed.
+    #[track_caller]
+    fn until(&mut self, part: &str) {
+        let mut bytes = [0; 4096];
+        while !self.printed.contains(part) {
+            let read = self.ours.read(&mut bytes).unwrap();
+            self.printed += &String::from_utf8_lossy(&bytes[..read]);
+            assert!(self.printed.len() < 1 << 20, "{}", self.printed);
+        }
+        self.printed = self.printed.split_off(self.printed.find(part).unwrap() + part.len());
+    }
+
+    fn echoes(&self) -> bool {
+        tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ECHO)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
+    let mut terminal = Terminal::new(&["plan", "Compare"]);
+    assert!(terminal.echoes());
+    terminal.until("first ◐ Retriever");
+    assert!(!terminal.echoes(), "what is typed would be in the view");
+    let child = Pid::from_child(&terminal.child);
+    kill_process(child, Signal::INT).unwrap();
+    terminal.until("(cancelled;");
+    terminal.until("cancelled: interrupted from the terminal\r\n");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
+    assert!(terminal.echoes());
+}
+
+#[test]
+fn a_plan_is_asked_about_below_the_view() {
+    let mut terminal = Terminal::new(&["plan", "Compare", "--ask-plan"]);
+    terminal.until("└── second ○ Retriever");
+    terminal.until("[y/N, or what is to be different] ");
+    assert!(terminal.echoes(), "what is typed is seen");
+    terminal.ours.write_all(b"no\n").unwrap();
+    terminal.until("the user does not want it");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
+    assert!(terminal.echoes());
+}
