@@ -90,17 +90,14 @@ fn performers() {
     both.agent = "Thinker".into();
     faulty(
         plan([
-            Step::new("a", "RetrieverAgent"),
+            Step::new("a", "Retreiver"),
             Step::new("b", "Painter"),
             Step::new("c", ""),
             both,
             Step::code("d", ["1"]),
         ]),
         &[
-            (
-                FaultKind::Agent,
-                "step `a` is for `RetrieverAgent`, whom nobody knows; did you mean `Retriever`?",
-            ),
+            (FaultKind::Agent, "step `a` is for `Retreiver`, whom nobody knows; did you mean `Retriever`?"),
             (
                 FaultKind::Agent,
                 "step `b` is for `Painter`, whom nobody knows; there are `Retriever`, `Thinker`, `add`",

@@ -183,8 +183,14 @@ impl<'a> Build<'a> {
         after: &[Option<u32>],
         found: &mut Vec<(u32, u32, Edge)>,
     ) -> Option<()> {
+        if after.is_empty() {
+            return Some(());
+        }
         let own = self.stand_ins.all_sources(at, self.most);
         self.looked += own.len();
+        if self.looked > self.most_looked() {
+            return None;
+        }
         for (k, from) in after.iter().enumerate() {
             let edge = Edge { after: Some(k as u32), stands_in: false };
             let mut open: Vec<_> = from.iter().copied().filter(|from| !own.contains(from)).collect();

@@ -152,6 +152,32 @@ fn a_settled_step_takes_no_new_edges() {
 }
 
 #[test]
+fn settled_steps_keep_their_order() {
+    let known = known();
+    let old = Graph::check(plan([step("u"), step("w").writes(["x"])]), &known).unwrap();
+    let changed = plan([step("u").writes(["x"]), step("w").writes(["x"])]);
+    let second = Graph::check_changed(changed, &known, &old, &|id| id.as_str() == "w").unwrap();
+    assert_eq!(second.writers("x"), [1, 0], "what has begun is before what has not");
+    let third = Plan::clone(second.plan()).step(step("r").reads(["x"]));
+    let third = Graph::check_changed(third, &known, &second, &|id| id.as_str() != "r").unwrap();
+    assert_eq!(third.writers("x"), [1, 0], "and stays so when both have");
+}
+
+#[test]
+fn alternatives_do_not_wait_for_each_other() {
+    let update = |id| step(id).reads(["x"]).writes(["x"]);
+    check(
+        plan([
+            step("w").writes(["x"]),
+            update("a"),
+            update("b").instead_of("a"),
+            update("c").instead_of("a"),
+        ]),
+        &["a>b!", "a>c!", "w>a", "w>b", "w>c"],
+    );
+}
+
+#[test]
 fn a_long_chain_costs_no_stack() {
     let mut known = known();
     known.max_steps = 100_000;

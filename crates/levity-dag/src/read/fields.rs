@@ -16,19 +16,22 @@ pub(super) struct Fields<'a, 'f> {
     pub(super) step: Option<StepId>,
     map: &'a Map<String, Value>,
     found: &'f mut Found,
+    /// Whether a key is written in another style: few are, and comparing without regard to style has its price.
+    styled: bool,
     /// The keys that were asked for.
     asked: Vec<&'static str>,
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
     pub(super) fn new(place: String, map: &'a Map<String, Value>, found: &'f mut Found) -> Self {
-        Self { place, step: None, map, found, asked: Vec::new() }
+        Self { place, step: None, map, found, styled: is_styled(map), asked: Vec::new() }
     }
 
     /// The fields of an object within this one.
     pub(super) fn within<'b>(&'b mut self, key: &str, map: &'a Map<String, Value>) -> Fields<'a, 'b> {
         let place = format!("{}, `{key}`", self.place);
-        Fields { place, step: self.step.clone(), map, found: self.found, asked: Vec::new() }
+        let (step, styled) = (self.step.clone(), is_styled(map));
+        Fields { place, step, map, found: self.found, styled, asked: Vec::new() }
     }
 
     /// The value of a field; `null` is none. Keys are the same whether they are written `like_this` or `likeThis`.
@@ -36,6 +39,7 @@ impl<'a, 'f> Fields<'a, 'f> {
         self.asked.push(key);
         let value = match self.map.get(key) {
             Some(value) => Some(value),
+            None if !self.styled => None,
             None => self.map.iter().find(|(other, _)| plain(other).eq(plain(key))).map(|(_, value)| value),
         };
         value.filter(|value| !value.is_null())
@@ -145,9 +149,11 @@ impl<'a, 'f> Fields<'a, 'f> {
     pub(super) fn near_misses(&mut self, ignored: &[&str]) {
         // An object with more keys than this is no slip of a writer.
         for key in self.map.keys().take(64) {
+            if self.asked.contains(&key.as_str()) || ignored.contains(&key.as_str()) {
+                continue;
+            }
             let name: String = plain(key).take(32).collect();
-            let known = self.asked.iter().any(|asked| plain(asked).eq(name.chars()));
-            if known || ignored.contains(&key.as_str()) {
+            if self.asked.iter().any(|asked| plain(asked).eq(name.chars())) {
                 continue;
             }
             let meant = self.asked.iter().find(|asked| {
@@ -159,6 +165,10 @@ impl<'a, 'f> Fields<'a, 'f> {
             }
         }
     }
+}
+
+fn is_styled(map: &Map<String, Value>) -> bool {
+    map.keys().any(|key| key.bytes().any(|byte| !byte.is_ascii_lowercase() && byte != b'_'))
 }
 
 /// A key without what differs between styles.
