@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(writes: &[&str], output: Value, expected: Result<Vec<(Value, Strategy)>, &str>) {
+    fn check(writes: &[&str], output: &Value, expected: Result<Vec<(Value, Strategy)>, &str>) {
         let step = Step::new("s", "a").writes(writes.iter().copied());
-        let found = extract(&step, &output, |_| None);
+        let found = extract(&step, output, |_| None);
         let found = found.map(|all| all.into_iter().map(|one| (one.value, one.by)).collect::<Vec<_>>());
         assert_eq!(found, expected.map_err(str::to_owned));
     }
@@ -72,26 +72,38 @@ mod tests {
         let by = |value: Value, by| Ok(vec![(value, by)]);
         let all =
             json!({"execution_result": {"result": {"x": 1}}, "x": 2, "output": {"x": 3}, "final_answer": 4});
-        check(&["x"], all, by(json!(1), Strategy::CodeResult));
-        check(&["x"], json!({"x": 2, "output": {"x": 3}, "final_answer": 4}), by(json!(2), Strategy::Output));
-        check(&["x"], json!({"output": {"x": 3}, "final_answer": 4}), by(json!(3), Strategy::Nested));
-        check(&["x"], json!({"final_answer": 4}), by(json!(4), Strategy::FinalAnswer));
-        check(&["x"], json!("words"), by(json!("words"), Strategy::FinalAnswer));
-        check(&["x"], json!([1, 2]), by(json!([1, 2]), Strategy::Output));
+        check(&["x"], &all, by(json!(1), Strategy::CodeResult));
+        check(
+            &["x"],
+            &json!({"x": 2, "output": {"x": 3}, "final_answer": 4}),
+            by(json!(2), Strategy::Output),
+        );
+        check(&["x"], &json!({"output": {"x": 3}, "final_answer": 4}), by(json!(3), Strategy::Nested));
+        check(&["x"], &json!({"final_answer": 4}), by(json!(4), Strategy::FinalAnswer));
+        check(&["x"], &json!("words"), by(json!("words"), Strategy::FinalAnswer));
+        check(&["x"], &json!([1, 2]), by(json!([1, 2]), Strategy::Output));
     }
 
     #[test]
     fn a_result_of_code_that_is_no_object_is_the_only_variable() {
-        check(&["x"], json!({"execution_result": {"result": 7}}), Ok(vec![(json!(7), Strategy::CodeResult)]));
+        check(
+            &["x"],
+            &json!({"execution_result": {"result": 7}}),
+            Ok(vec![(json!(7), Strategy::CodeResult)]),
+        );
         let table = json!({"execution_result": {"result": {"a": 1}}});
-        check(&["x"], table, Ok(vec![(json!({"a": 1}), Strategy::CodeResult)]));
-        check(&["x", "y"], json!({"execution_result": {"result": 7}}), Err("`x` is missing; `y` is missing"));
+        check(&["x"], &table, Ok(vec![(json!({"a": 1}), Strategy::CodeResult)]));
+        check(
+            &["x", "y"],
+            &json!({"execution_result": {"result": 7}}),
+            Err("`x` is missing; `y` is missing"),
+        );
     }
 
     #[test]
     fn what_is_missing_or_does_not_fit_is_named() {
-        check(&["x", "y"], json!({"x": 1}), Err("`y` is missing"));
-        check(&["x"], json!({"y": 1}), Err("`x` is missing"));
+        check(&["x", "y"], &json!({"x": 1}), Err("`y` is missing"));
+        check(&["x"], &json!({"y": 1}), Err("`x` is missing"));
         let schema = Schema::new(&json!({"type": "integer"})).unwrap();
         let step = Step::new("s", "a").writes(["x"]);
         let problem = extract(&step, &json!({"x": "1"}), |_| Some(&schema)).unwrap_err();

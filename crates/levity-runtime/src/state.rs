@@ -133,7 +133,9 @@ impl<M: Machine> State<M> {
                 }
                 let open = self.finish(effect, &outcome)?;
                 self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
-                if let Some(call) = open.filter(|call| self.step.effects.iter().all(|(_, e)| e.call() != Some(call))) {
+                if let Some(call) =
+                    open.filter(|call| self.step.effects.iter().all(|(_, e)| e.call() != Some(call)))
+                {
                     self.leave_line(&call);
                 }
             }

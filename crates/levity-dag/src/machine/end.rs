@@ -114,7 +114,7 @@ impl GraphMachine {
     pub(crate) fn reports(
         &self,
     ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
-        let nodes = self.steps.iter().flat_map(|steps| steps.nodes());
+        let nodes = self.steps.iter().flat_map(Scheduler::nodes);
         nodes.map(|(at, node)| {
             let mut spent = node.spent.as_deref().copied().unwrap_or_default();
             if spent.attempts == 0 && matches!(node.status, StepStatus::Completed) {

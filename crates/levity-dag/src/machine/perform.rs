@@ -118,7 +118,7 @@ impl GraphMachine {
 
     fn effect(&mut self, step: &Step, place: Place, inputs: Map<String, Value>) -> Result<Effect, Failed> {
         if !step.variants().is_empty() {
-            return self.code_effect(step.variants(), inputs);
+            return self.code_effect(step.variants(), &inputs);
         }
         let rules = self.rules.clone();
         match rules.known.performer(&step.agent) {
@@ -147,7 +147,7 @@ impl GraphMachine {
     pub(super) fn code_effect(
         &self,
         variants: &[String],
-        inputs: Map<String, Value>,
+        inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
         let Some(program) = self.rules.code.clone() else {
             return Err(Failed::for_good("there is nothing that runs code"));

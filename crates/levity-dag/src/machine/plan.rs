@@ -201,7 +201,7 @@ impl GraphMachine {
             (Some(planning), Some(steps)) if planning.replan > 0 => {
                 match self.read_diff(steps, &planning.failed, &text) {
                     Ok(Read::GiveUp(why)) => return self.no_plan(&why, wants),
-                    Ok(Read::Draft(draft)) => Ok(draft),
+                    Ok(Read::Draft(draft)) => Ok(*draft),
                     Err(faults) => Err(faults),
                 }
             }
@@ -240,7 +240,7 @@ impl GraphMachine {
             return Ok(Read::GiveUp(why));
         }
         let graph = self.changed(steps, failed, &diff)?;
-        Ok(Read::Draft(Draft { diff: Some(diff), graph }))
+        Ok(Read::Draft(Box::new(Draft { diff: Some(diff), graph })))
     }
 
     /// The graph after a change, checked.
@@ -335,11 +335,11 @@ impl GraphMachine {
             (Some(_), Some(steps)) => self.read_diff(steps, &failed, &text),
             _ => {
                 let graph = Plan::parse(&text).and_then(|plan| self.check(&plan));
-                graph.map(|graph| Read::Draft(Draft { diff: None, graph }))
+                graph.map(|graph| Read::Draft(Box::new(Draft { diff: None, graph })))
             }
         };
         match read {
-            Ok(Read::Draft(draft)) => self.adopt(draft, wants),
+            Ok(Read::Draft(draft)) => self.adopt(*draft, wants),
             Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
             // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
             Err(faults) => {
@@ -474,7 +474,7 @@ impl GraphMachine {
 
 /// What a planner's change comes to.
 enum Read {
-    Draft(Draft),
+    Draft(Box<Draft>),
     GiveUp(String),
 }
 

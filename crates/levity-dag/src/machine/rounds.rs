@@ -115,7 +115,7 @@ impl GraphMachine {
             let own: Vec<_> = own.collect();
             inputs.extend(own);
         }
-        match self.code_effect(variants, inputs) {
+        match self.code_effect(variants, &inputs) {
             Ok(effect) => {
                 self.running += 1;
                 self.want(effect, Doing::Code(place, output), wants);
@@ -214,7 +214,7 @@ impl GraphMachine {
         if passed {
             return None;
         }
-        let steps = self.sent_back(place.at, texts(output.get("steps")));
+        let steps = self.sent_back(place.at, &texts(output.get("steps")));
         let why = match &*issues {
             [] => "the work was sent back".to_owned(),
             issues => format!("the work was sent back: {}", issues.join("; ")),
@@ -223,7 +223,7 @@ impl GraphMachine {
     }
 
     /// The steps to do again: those that the judge names, or those right before it.
-    fn sent_back(&self, at: u32, named: Vec<String>) -> Vec<StepId> {
+    fn sent_back(&self, at: u32, named: &[String]) -> Vec<StepId> {
         let Some(steps) = &self.steps else { return Vec::new() };
         let is_done = |at: u32| steps.node(at).is_some_and(|node| node.status == StepStatus::Completed);
         let found = named.iter().filter_map(|id| steps.graph().find(id)).filter(|at| is_done(*at));
