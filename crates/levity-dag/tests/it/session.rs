@@ -204,6 +204,50 @@ async fn a_write_that_fails_is_told_and_tried_again() {
     assert_eq!(Session::load(writer.path().unwrap()).await.unwrap().seed().done.len(), 2);
 }
 
+/// Only what is broken takes as long.
+const LONG: std::time::Duration = std::time::Duration::from_secs(30);
+
+#[test]
+fn what_happens_during_a_write_is_in_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let blocked = dir.path().join("2026");
+    fs::write(&blocked, "a file where a folder should be").unwrap();
+    let (go, wait) = std::sync::mpsc::channel();
+    let (failing, fails) = std::sync::mpsc::channel();
+    let wait = Mutex::new(wait);
+    let (plan, edges) = pages();
+    let mut stream = Stream::new("r", "g");
+    stream.planned(&plan, &edges);
+    let writer = Sessions::open(dir.path()).writer(&stream.run).on_error(move |_| {
+        failing.send(()).unwrap();
+        let _ = wait.lock().unwrap().recv_timeout(LONG);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let entered = runtime.enter();
+    stream.events.iter().for_each(|event| writer.apply(event));
+    // The first write has failed, and is not over before we say so.
+    fails.recv_timeout(LONG).unwrap();
+    let mut more = Stream { run: "r".into(), now: BEGIN + 1, events: Vec::new() };
+    more.completed("fetch_a", json!({"a": 1})).completed("fetch_b", json!({"b": 1})).started("compare", 9);
+    more.events.iter().for_each(|event| writer.apply(event));
+    go.send(()).unwrap();
+    fails.recv_timeout(LONG).unwrap();
+    assert!(fails.try_recv().is_err());
+    fs::remove_file(&blocked).unwrap();
+    more.events.clear();
+    more.failed("compare", "no")
+        .tell(json!({"notice": "step_retried", "step": "report", "attempt": 1, "error": "e"}));
+    more.events.iter().for_each(|event| writer.apply(event));
+    go.send(()).unwrap();
+    // Nobody flushes: the work that has begun is finished all the same.
+    drop(entered);
+    drop(runtime);
+    assert!(fails.try_recv().is_err());
+    let session = Session::parse(&fs::read(writer.path().unwrap()).unwrap()).unwrap();
+    assert_eq!(session.finished().count(), 2);
+    assert_eq!(session.step("report").unwrap().error.as_deref(), Some("e"));
+}
+
 #[tokio::test]
 async fn a_session_that_is_too_large_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
