@@ -15,12 +15,17 @@ use serde_json::{Value, json};
 
 use crate::stream::{BEGIN, Stream, id, pages};
 
+/// The pages, with a file beside them.
+fn planned() -> (Plan, Vec<(&'static str, &'static str)>) {
+    let (plan, edges) = pages();
+    (plan.given("file_manifest", json!({"files": [{"path": "a.csv", "size": 12}]})), edges)
+}
+
 /// A whole run: files, a plan, steps that are done, one that failed, one that was skipped.
 pub(crate) fn run(name: &str) -> Stream {
-    let (plan, edges) = pages();
+    let (plan, edges) = planned();
     let mut stream = Stream::new(name, "compare \"two\" pages\n\u{1f30a}");
     stream.tell(json!({"notice": "profiling", "effect": 1})).wait(10);
-    stream.tell(json!({"notice": "profiled", "files": [{"path": "a.csv", "size": 12}]}));
     stream.tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0})).wait(2_000);
     let mut ending = levity_core::Ending::new(Status::Complete);
     ending.usage = crate::stream::usage(500, 70, 123_456_789);
@@ -95,7 +100,7 @@ async fn a_session_is_had_back() {
     let stream = run("r1");
     let path = write(&Sessions::open(dir.path()), &stream).await;
     let session = Session::load(&path).await.unwrap();
-    assert_eq!(**session.plan(), pages().0);
+    assert_eq!(**session.plan(), planned().0);
     assert_eq!((session.id.as_str(), session.stage), ("r1", Stage::Ended));
     assert_eq!(session.planning.usage, crate::stream::usage(500, 70, 123_456_789));
     assert!(
@@ -112,10 +117,10 @@ async fn a_session_is_had_back() {
     assert_eq!((again.dot(), again.mermaid()), (seen.dot(), seen.mermaid()));
 
     let seed = session.seed();
-    let done: Vec<&str> = seed.done.iter().map(|(step, ..)| step.as_str()).collect();
+    let done: Vec<&str> = seed.done.iter().map(|done| done.step.as_str()).collect();
     assert_eq!((done, session.finished().count()), (vec!["fetch_a", "fetch_b"], 2));
-    assert_eq!(seed.done[1].1, json!({"b": [1, 2.5, null, 18_446_744_073_709_551_615_u64]}));
-    assert_eq!(seed.done[1].2[0].value, seed.done[1].1["b"]);
+    assert_eq!(seed.done[1].output, json!({"b": [1, 2.5, null, 18_446_744_073_709_551_615_u64]}));
+    assert_eq!(seed.done[1].writes[0].value, seed.done[1].output["b"]);
 }
 
 #[tokio::test]
@@ -131,7 +136,7 @@ async fn what_depends_on_a_step_is_done_again_with_it() {
     let left = |steps: &[&str]| {
         let steps: Vec<_> = steps.iter().map(|step| id(step)).collect();
         let seed = session.seed_without(&steps).unwrap();
-        seed.done.into_iter().map(|(step, ..)| step.to_string()).collect::<Vec<_>>()
+        seed.done.into_iter().map(|done| done.step.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(left(&["fetch_b"]), ["fetch_a"]);
     assert_eq!(left(&["report"]), ["fetch_a", "fetch_b", "compare"]);
@@ -522,9 +527,9 @@ proptest! {
         let done = session.seed().done;
         let expected: Vec<_> = tell.iter().filter(|(_, _, end)| *end == 0).collect();
         prop_assert_eq!(done.len(), expected.len());
-        for ((id, output, written), (step, value, _)) in done.iter().zip(expected) {
-            prop_assert_eq!(id, &step.id);
-            prop_assert!(written.iter().all(|one| one.value == *value && output[&*one.name] == *value));
+        for (done, (step, value, _)) in done.iter().zip(expected) {
+            prop_assert_eq!(&done.step, &step.id);
+            prop_assert!(done.writes.iter().all(|one| one.value == *value && done.output[&*one.name] == *value));
         }
     }
 

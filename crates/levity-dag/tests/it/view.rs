@@ -45,10 +45,10 @@ fn a_run_is_followed_from_goal_to_end() {
     stream.tell(json!({"notice": "profiling", "effect": 1}));
     stream.below("1", model_finished(1));
     assert_eq!(view(&stream).stage(), Stage::Profiling);
-    stream.wait(500).tell(json!({"notice": "profiled", "files": [{"path": "a.csv"}]}));
-    stream.tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
+    stream.wait(500).tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
     assert_eq!(view(&stream).stage(), Stage::Planning);
     let (plan, edges) = pages();
+    let plan = plan.given("file_manifest", json!({"files": [{"path": "a.csv"}]}));
     stream.wait(2_000).planned(&plan, &edges);
     stream.started("fetch_a", 3).started("fetch_b", 4).wait(1_500);
     stream.completed("fetch_a", json!({"a": "A"})).failed("fetch_b", "no such page");
@@ -133,7 +133,6 @@ fn a_question_makes_its_step_wait() {
 fn a_plan_waits_for_leave() {
     let mut stream = Stream::new("r", "g");
     stream.tell(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
-    stream.tell(json!({"notice": "approving", "effect": 2}));
     let ask = Ask::new("r".into(), EffectId::new(2), ToolCall::new("c", "plan", json!({})), "shall it run?");
     stream.own(EventKind::Asked(ask));
     let seen = view(&stream);
