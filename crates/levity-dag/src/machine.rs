@@ -29,6 +29,7 @@ mod rounds;
 
 pub(crate) use perform::TIMEOUT;
 use perform::Work;
+pub(crate) use plan::FILES;
 use rounds::Rejection;
 
 const KIND: &str = "graph";

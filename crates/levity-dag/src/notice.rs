@@ -21,11 +21,6 @@ pub enum Notice {
         /// The effect.
         effect: EffectId,
     },
-    /// The files that were given have been looked at.
-    Profiled {
-        /// What is known about each, as it stands in the session's `file_manifest`.
-        files: Vec<Value>,
-    },
     /// The planner is asked for a plan, or for a change of it.
     Planning {
         /// The effect.
@@ -39,11 +34,6 @@ pub enum Notice {
     Rejected {
         /// What is wrong with it.
         faults: Vec<String>,
-    },
-    /// A person is asked whether the plan, or the change of it, may be carried out.
-    Approving {
-        /// The question.
-        effect: EffectId,
     },
     /// There is a plan, and it was checked.
     Planned {

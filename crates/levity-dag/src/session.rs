@@ -16,7 +16,6 @@ mod date;
 mod disk;
 mod error;
 mod folder;
-mod globals;
 mod head;
 mod node;
 mod read;

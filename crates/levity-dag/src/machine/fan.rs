@@ -101,7 +101,8 @@ impl GraphMachine {
             return false;
         }
         let Some(Value::Array(items)) = list else { return false };
-        let results = vec![None; items.len()];
+        let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
+        Self::tell(wants, || Notice::FannedOut { step: self.id(at), items: many });
         if let Some(work) = self.works.get_mut(&at) {
             work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
         }

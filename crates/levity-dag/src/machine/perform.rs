@@ -259,7 +259,8 @@ impl GraphMachine {
         attempt.call = Some(Box::new(call.clone()));
         let ask = Ask::new(self.run.clone(), EffectId::new(self.next), call, reason);
         self.running += 1;
-        self.want(Effect::Ask(ask), Doing::Permit(place), wants);
+        let effect = self.want(Effect::Ask(ask), Doing::Permit(place), wants);
+        Self::tell(wants, || Notice::StepAsked { step: step.id.clone(), effect });
     }
 
     pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {

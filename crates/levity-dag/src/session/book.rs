@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::error::SessionProblem;
 use super::folder::Sessions;
-use super::globals::reduce;
 use super::node::{self, io};
 use super::{Session, disk};
 use crate::notice::{Notice, Strategy};
@@ -84,10 +83,6 @@ impl Book {
         self.view.fold(event, notice.as_ref());
         match notice {
             Some(Notice::Planned { plan, .. } | Notice::Replanned { plan, .. }) => self.planned(&plan),
-            Some(Notice::Profiled { files }) => {
-                self.files = to_bytes(&files)?;
-                Ok(())
-            }
             Some(notice) => self.step(notice),
             None => Ok(()),
         }
@@ -112,7 +107,6 @@ impl Book {
 
     fn take_over(&mut self, session: &Session) -> Result<(), SessionProblem> {
         self.view = session.to_view();
-        self.files = to_bytes(&session.files)?;
         for step in session.steps.iter().filter(|step| step.output.is_some()) {
             let written =
                 step.written.iter().map(|one| Ok((one.name.clone(), one.by, to_bytes(&one.value)?.into())));
@@ -124,6 +118,7 @@ impl Book {
 
     fn planned(&mut self, plan: &Arc<Plan>) -> Result<(), SessionProblem> {
         self.root = node::root_of(&self.view);
+        self.files = to_bytes(&self.view.files())?;
         self.edges = node::edges(&self.view, plan, &self.root)?;
         self.plan = to_bytes(&json!({"given": plan.given, "variables": plan.variables}))?;
         self.nodes = vec![Vec::new(); plan.steps.len()];
@@ -184,7 +179,7 @@ impl Book {
             Some(reducer) => {
                 let values: Vec<Value> =
                     values.filter_map(|bytes| serde_json::from_slice(bytes).ok()).collect();
-                if values.is_empty() { None } else { Some(to_bytes(&reduce(reducer, values))?.into()) }
+                if values.is_empty() { None } else { Some(to_bytes(&reducer.reduce(&values))?.into()) }
             }
         };
         if let Some(value) = value {

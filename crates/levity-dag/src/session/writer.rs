@@ -183,8 +183,7 @@ fn is_due(kind: &EventKind) -> bool {
     let notice = data.get("notice").and_then(|notice| notice.as_str()).unwrap_or_default();
     matches!(
         notice,
-        "profiled"
-            | "planning"
+        "planning"
             | "planned"
             | "replanning"
             | "replanned"

@@ -2,7 +2,10 @@ use std::sync::Arc;
 
 use levity_core::{EffectId, Ending, Event, EventKind, RunId, Timestamp};
 
+use serde_json::Value;
+
 use super::{Preparation, Stage, View};
+use crate::machine::FILES;
 use crate::notice::Notice;
 use crate::plan::Plan;
 use crate::step::StepId;
@@ -103,19 +106,11 @@ impl View {
                 self.stage = Stage::Profiling;
                 self.note(at, None, "looks at the files");
             }
-            Notice::Profiled { files } => {
-                self.files.clone_from(files);
-                self.stop_preparing(at);
-            }
             Notice::Planning { effect, again, replan } => {
                 self.prepare(at, *effect, Owner::Planning);
                 self.stage = if *replan == 0 { Stage::Planning } else { Stage::Replanning };
                 let again = if *again > 0 { " again" } else { "" };
                 self.note(at, None, &format!("asks for a plan{again}"));
-            }
-            Notice::Approving { .. } => {
-                self.stop_preparing(at);
-                self.stage = Stage::Approving;
             }
             Notice::Rejected { faults } => {
                 let first = faults.first().map_or("", String::as_str);
@@ -148,6 +143,8 @@ impl View {
         self.stop_preparing(at);
         self.stage = Stage::Running;
         self.asks.clear();
+        let manifest = plan.given.get(FILES).and_then(|manifest| manifest.get("files"));
+        self.files = manifest.and_then(Value::as_array).cloned().unwrap_or_default();
         let places: std::collections::HashMap<&StepId, u32> =
             plan.steps.iter().zip(0..).map(|(step, at)| (&step.id, at)).collect();
         let place = |(from, to): &(StepId, StepId)| Some((*places.get(to)?, *places.get(from)?));

@@ -15,12 +15,17 @@ use serde_json::{Value, json};
 
 use crate::stream::{BEGIN, Stream, id, pages};
 
+/// The pages, with a file beside them.
+fn planned() -> (Plan, Vec<(&'static str, &'static str)>) {
+    let (plan, edges) = pages();
+    (plan.given("file_manifest", json!({"files": [{"path": "a.csv", "size": 12}]})), edges)
+}
+
 /// A whole run: files, a plan, steps that are done, one that failed, one that was skipped.
 pub(crate) fn run(name: &str) -> Stream {
-    let (plan, edges) = pages();
+    let (plan, edges) = planned();
     let mut stream = Stream::new(name, "compare \"two\" pages\n\u{1f30a}");
     stream.tell(json!({"notice": "profiling", "effect": 1})).wait(10);
-    stream.tell(json!({"notice": "profiled", "files": [{"path": "a.csv", "size": 12}]}));
     stream.tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0})).wait(2_000);
     let mut ending = levity_core::Ending::new(Status::Complete);
     ending.usage = crate::stream::usage(500, 70, 123_456_789);
@@ -95,7 +100,7 @@ async fn a_session_is_had_back() {
     let stream = run("r1");
     let path = write(&Sessions::open(dir.path()), &stream).await;
     let session = Session::load(&path).await.unwrap();
-    assert_eq!(**session.plan(), pages().0);
+    assert_eq!(**session.plan(), planned().0);
     assert_eq!((session.id.as_str(), session.stage), ("r1", Stage::Ended));
     assert_eq!(session.planning.usage, crate::stream::usage(500, 70, 123_456_789));
     assert!(
@@ -112,10 +117,10 @@ async fn a_session_is_had_back() {
     assert_eq!((again.dot(), again.mermaid()), (seen.dot(), seen.mermaid()));
 
     let seed = session.seed();
-    let done: Vec<&str> = seed.done.iter().map(|(step, ..)| step.as_str()).collect();
+    let done: Vec<&str> = seed.done.iter().map(|done| done.step.as_str()).collect();
     assert_eq!((done, session.finished().count()), (vec!["fetch_a", "fetch_b"], 2));
-    assert_eq!(seed.done[1].1, json!({"b": [1, 2.5, null, 18_446_744_073_709_551_615_u64]}));
-    assert_eq!(seed.done[1].2[0].value, seed.done[1].1["b"]);
+    assert_eq!(seed.done[1].output, json!({"b": [1, 2.5, null, 18_446_744_073_709_551_615_u64]}));
+    assert_eq!(seed.done[1].writes[0].value, seed.done[1].output["b"]);
 }
 
 #[tokio::test]
@@ -131,7 +136,7 @@ async fn what_depends_on_a_step_is_done_again_with_it() {
     let left = |steps: &[&str]| {
         let steps: Vec<_> = steps.iter().map(|step| id(step)).collect();
         let seed = session.seed_without(&steps).unwrap();
-        seed.done.into_iter().map(|(step, ..)| step.to_string()).collect::<Vec<_>>()
+        seed.done.into_iter().map(|done| done.step.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(left(&["fetch_b"]), ["fetch_a"]);
     assert_eq!(left(&["report"]), ["fetch_a", "fetch_b", "compare"]);
@@ -202,6 +207,50 @@ async fn a_write_that_fails_is_told_and_tried_again() {
     writer.apply(last);
     writer.flush().await.unwrap();
     assert_eq!(Session::load(writer.path().unwrap()).await.unwrap().seed().done.len(), 2);
+}
+
+/// Only what is broken takes as long.
+const LONG: std::time::Duration = std::time::Duration::from_secs(30);
+
+#[test]
+fn what_happens_during_a_write_is_in_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let blocked = dir.path().join("2026");
+    fs::write(&blocked, "a file where a folder should be").unwrap();
+    let (go, wait) = std::sync::mpsc::channel();
+    let (failing, fails) = std::sync::mpsc::channel();
+    let wait = Mutex::new(wait);
+    let (plan, edges) = pages();
+    let mut stream = Stream::new("r", "g");
+    stream.planned(&plan, &edges);
+    let writer = Sessions::open(dir.path()).writer(&stream.run).on_error(move |_| {
+        failing.send(()).unwrap();
+        let _ = wait.lock().unwrap().recv_timeout(LONG);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let entered = runtime.enter();
+    stream.events.iter().for_each(|event| writer.apply(event));
+    // The first write has failed, and is not over before we say so.
+    fails.recv_timeout(LONG).unwrap();
+    let mut more = Stream { run: "r".into(), now: BEGIN + 1, events: Vec::new() };
+    more.completed("fetch_a", json!({"a": 1})).completed("fetch_b", json!({"b": 1})).started("compare", 9);
+    more.events.iter().for_each(|event| writer.apply(event));
+    go.send(()).unwrap();
+    fails.recv_timeout(LONG).unwrap();
+    assert!(fails.try_recv().is_err());
+    fs::remove_file(&blocked).unwrap();
+    more.events.clear();
+    more.failed("compare", "no")
+        .tell(json!({"notice": "step_retried", "step": "report", "attempt": 1, "error": "e"}));
+    more.events.iter().for_each(|event| writer.apply(event));
+    go.send(()).unwrap();
+    // Nobody flushes: the work that has begun is finished all the same.
+    drop(entered);
+    drop(runtime);
+    assert!(fails.try_recv().is_err());
+    let session = Session::parse(&fs::read(writer.path().unwrap()).unwrap()).unwrap();
+    assert_eq!(session.finished().count(), 2);
+    assert_eq!(session.step("report").unwrap().error.as_deref(), Some("e"));
 }
 
 #[tokio::test]
@@ -478,9 +527,9 @@ proptest! {
         let done = session.seed().done;
         let expected: Vec<_> = tell.iter().filter(|(_, _, end)| *end == 0).collect();
         prop_assert_eq!(done.len(), expected.len());
-        for ((id, output, written), (step, value, _)) in done.iter().zip(expected) {
-            prop_assert_eq!(id, &step.id);
-            prop_assert!(written.iter().all(|one| one.value == *value && output[&*one.name] == *value));
+        for (done, (step, value, _)) in done.iter().zip(expected) {
+            prop_assert_eq!(&done.step, &step.id);
+            prop_assert!(done.writes.iter().all(|one| one.value == *value && done.output[&*one.name] == *value));
         }
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, Decision, Delta, EffectId, EventKind, Finish, Message, Status, ToolCall, ToolOutput, ToolResult,
+    Ask, Decision, Delta, EffectId, Event, EventKind, Finish, Message, Status, Timestamp, ToolCall,
+    ToolOutput, ToolResult,
 };
 use levity_dag::{Activity, Condition, OnFailure, Plan, Stage, Step, StepStatus, TreeOptions, View};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::stream::{Stream, pages, usage};
+use crate::stream::{BEGIN, Stream, pages, usage};
 
 fn view(stream: &Stream) -> View {
     let mut view = View::new();
@@ -44,10 +45,10 @@ fn a_run_is_followed_from_goal_to_end() {
     stream.tell(json!({"notice": "profiling", "effect": 1}));
     stream.below("1", model_finished(1));
     assert_eq!(view(&stream).stage(), Stage::Profiling);
-    stream.wait(500).tell(json!({"notice": "profiled", "files": [{"path": "a.csv"}]}));
-    stream.tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
+    stream.wait(500).tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
     assert_eq!(view(&stream).stage(), Stage::Planning);
     let (plan, edges) = pages();
+    let plan = plan.given("file_manifest", json!({"files": [{"path": "a.csv"}]}));
     stream.wait(2_000).planned(&plan, &edges);
     stream.started("fetch_a", 3).started("fetch_b", 4).wait(1_500);
     stream.completed("fetch_a", json!({"a": "A"})).failed("fetch_b", "no such page");
@@ -93,6 +94,8 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
     stream.below("5.2.7", EventKind::ToolFinished { effect: EffectId::new(2), result });
     // A run whose id only begins with the same digits is another's.
     stream.below("51", model_finished(1));
+    let other = Event::new("r5".into(), 0, Timestamp::from_millis(BEGIN), model_finished(1));
+    stream.events.push(other);
 
     let spent = view(&stream).steps()[0].spent;
     assert_eq!((spent.usage, spent.stats.turns), (usage(200, 10, 1_000_000), 1));
@@ -130,7 +133,6 @@ fn a_question_makes_its_step_wait() {
 fn a_plan_waits_for_leave() {
     let mut stream = Stream::new("r", "g");
     stream.tell(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
-    stream.tell(json!({"notice": "approving", "effect": 2}));
     let ask = Ask::new("r".into(), EffectId::new(2), ToolCall::new("c", "plan", json!({})), "shall it run?");
     stream.own(EventKind::Asked(ask));
     let seen = view(&stream);
@@ -459,8 +461,8 @@ proptest! {
         let mut seen = View::new();
         stream.events.iter().skip(begin).for_each(|event| seen.apply(event));
         for (at, (run, kind)) in events.into_iter().enumerate() {
-            let moment = levity_core::Timestamp::from_millis(at as u64);
-            seen.apply(&levity_core::Event::new(run.as_str().into(), 0, moment, kind));
+            let moment = Timestamp::from_millis(at as u64);
+            seen.apply(&Event::new(run.as_str().into(), 0, moment, kind));
         }
         let drawn = [seen.tree(TreeOptions::new()), seen.mermaid(), seen.dot(), seen.summary()];
         prop_assert!(drawn.iter().all(|drawn| !drawn.is_empty()));
