@@ -122,6 +122,35 @@ fn deep_json_is_no_trouble() {
 }
 
 #[test]
+fn a_shape_stays_small_whatever_the_json_has() {
+    let folder = Folder::new();
+    let inner = |of: &str| (0..40).map(|at| format!("\"k{at}\": {of}")).collect::<Vec<_>>().join(", ");
+    let two = format!("{{{}}}", inner(&format!("{{{}}}", inner("{\"a\": 1}"))));
+    let wide = folder.profile("wide.json", &two);
+    assert_eq!(wide.kind, FileKind::Json);
+    assert!(serde_json::to_string(&wide).unwrap().len() < 64 << 10);
+    let text = profile_all([folder.path("wide.json")]).as_text(400);
+    assert!(text.contains("\"k0\": {\"k0\""), "the beginning of a long line is there: {text}");
+    assert!(levity_core::estimate_tokens(&text) <= 400, "{text}");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_bytes_are_too_odd(
+        bytes in proptest::collection::vec(proptest::sample::select(&b"<>{}[]\",:;#-|\t\r\n ah1\xc3\xa4\xff\x1b/"[..]), 0..300),
+        name in "[a-z]{0,2}(\\.(csv|json|jsonl|md|html|xml|yaml|rs|log|tsv|txt))?",
+    ) {
+        let folder = Folder::new();
+        let profile = folder.profile(&format!("x{name}"), &bytes);
+        assert!(profile.kind != FileKind::Unknown);
+        assert!(profile.head.iter().all(|line| !line.contains(['\u{1b}', '\n', '\r'])));
+        profile_all([folder.path(&format!("x{name}"))]).as_text(300);
+    }
+}
+
+#[test]
 fn prose_and_code_have_an_outline() {
     let folder = Folder::new();
     let profile = folder.profile("notes.md", "# One\ntext\n```\n# not this\n```\n## Two\n");
