@@ -1,7 +1,7 @@
 //! Real files, some of them hostile.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use levity_dag::{ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_all};
@@ -232,8 +232,10 @@ fn size_makes_no_difference() {
     File::create(&path).unwrap().set_len(1 << 30).unwrap();
     let profile = FileProfile::of(&path);
     assert_eq!((profile.kind, profile.size, profile.sampled), (FileKind::Binary, 1 << 30, true));
-    // Text at first, then nothing: the middle is looked at, too.
+    // Text at both ends, nothing between: the middle is looked at, too.
     let mut file = File::options().write(true).open(&path).unwrap();
+    file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
+    file.seek(SeekFrom::End(-1_200_000)).unwrap();
     file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
     assert_eq!(FileProfile::of(&path).kind, FileKind::Binary);
     fs::write(folder.path("line"), "x, \"y<h1>".repeat(50 << 17)).unwrap();
