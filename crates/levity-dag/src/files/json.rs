@@ -9,8 +9,9 @@ use super::text;
 
 /// How deep it is looked into.
 const DEPTH: u32 = 4;
-/// How many keys of an object are told.
+/// How many keys of an object are told, and how many of all objects together.
 const KEYS: usize = 50;
+const ALL_KEYS: usize = 500;
 /// How many elements of a list are looked into.
 const LOOKED_AT: u64 = 100;
 
@@ -21,7 +22,7 @@ const LOOKED_AT: u64 = 100;
 pub struct Shape {
     /// The types that were met.
     pub types: Vec<JsonType>,
-    /// The keys of objects and what they hold, at most 50.
+    /// The keys of objects and what they hold, at most 50, and 500 in all that lies below.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<(String, Shape)>,
     /// How many times a key was met that is not told.
@@ -66,7 +67,8 @@ impl Shape {
     pub(super) fn read(&mut self, text: &str) -> Result<(), serde_json::Error> {
         let mut from = serde_json::Deserializer::from_str(text);
         // Only the first levels recurse; what lies deeper is passed over without.
-        Look { into: self, depth: 0 }.deserialize(&mut from)?;
+        let mut left = ALL_KEYS.saturating_sub(self.count());
+        Look { into: self, depth: 0, left: &mut left }.deserialize(&mut from)?;
         from.end()
     }
 
@@ -76,11 +78,18 @@ impl Shape {
         }
     }
 
-    fn key(&mut self, name: &str) -> Option<&mut Self> {
+    /// How many keys there are in all; never deeper than a value is looked into.
+    fn count(&self) -> usize {
+        let below = self.of.as_ref().map_or(0, |of| of.count());
+        self.keys.iter().map(|(_, shape)| 1 + shape.count()).sum::<usize>() + below
+    }
+
+    fn key(&mut self, name: &str, left: &mut usize) -> Option<&mut Self> {
         let name = text::cut(name, 80);
         match self.keys.iter().position(|(known, _)| *known == name) {
             Some(at) => Some(&mut self.keys[at].1),
-            None if self.keys.len() < KEYS => {
+            None if self.keys.len() < KEYS && *left > 0 => {
+                *left -= 1;
                 self.keys.push((name, Self::default()));
                 self.keys.last_mut().map(|(_, shape)| shape)
             }
@@ -129,6 +138,8 @@ impl fmt::Display for Shape {
 struct Look<'a> {
     into: &'a mut Shape,
     depth: u32,
+    /// How many more keys are told.
+    left: &'a mut usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Look<'_> {
@@ -187,7 +198,9 @@ impl<'de> Visitor<'de> for Look<'_> {
         let of = self.into.of.get_or_insert_default();
         loop {
             let there = match count < LOOKED_AT {
-                true => list.next_element_seed(Look { into: of, depth: self.depth + 1 })?.is_some(),
+                true => list
+                    .next_element_seed(Look { into: of, depth: self.depth + 1, left: self.left })?
+                    .is_some(),
                 false => list.next_element::<IgnoredAny>()?.is_some(),
             };
             if !there {
@@ -201,8 +214,10 @@ impl<'de> Visitor<'de> for Look<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.into.met(JsonType::Object);
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
-            match self.into.key(&name) {
-                Some(shape) => map.next_value_seed(Look { into: shape, depth: self.depth + 1 })?,
+            match self.into.key(&name, self.left) {
+                Some(shape) => {
+                    map.next_value_seed(Look { into: shape, depth: self.depth + 1, left: self.left })?
+                }
                 None => map.next_value::<IgnoredAny>().map(|_| ())?,
             }
         }

@@ -129,7 +129,20 @@ impl Page {
             self.full = true;
             return false;
         }
-        piece.lines().all(|line| self.add(&format!("{line}\n")))
+        piece.lines().all(|line| self.add(&format!("{line}\n")) || self.add_begin(line))
+    }
+
+    /// Adds the beginning of a line that does not fit; nothing more does then.
+    fn add_begin(&mut self, line: &str) -> bool {
+        let room = usize::try_from(self.left).unwrap_or(usize::MAX);
+        // A character may be a token; those of ASCII are a quarter of one. The end of the line takes one as well.
+        let room = if line.is_ascii() { room.saturating_mul(4) } else { room }.saturating_sub(8);
+        if room > 40 {
+            let begin = format!("{}\n", guarded(&text::cut(line, room)));
+            self.left = self.left.saturating_sub(estimate_tokens(&begin));
+            self.text.push_str(&begin);
+        }
+        false
     }
 
     /// Adds a sentence for which there is always room.

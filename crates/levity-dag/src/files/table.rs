@@ -82,8 +82,8 @@ pub(super) fn table(from: &Text, delimiter: char) -> Structure {
 pub(super) fn delimiter(from: &Text) -> Option<char> {
     let even = |delimiter: &char| {
         let widths: Vec<_> = records(from.whole_lines(), *delimiter).take(20).map(|row| row.len()).collect();
-        (widths.len() > 1 && widths[0] > 1 && widths.iter().all(|width| *width == widths[0]))
-            .then_some((widths[0], *delimiter))
+        let width = widths.first().copied().filter(|width| *width > 1 && widths.len() > 1)?;
+        widths.iter().all(|other| *other == width).then_some((width, *delimiter))
     };
     DELIMITERS.iter().filter_map(even).max_by_key(|(width, _)| *width).map(|(_, delimiter)| delimiter)
 }

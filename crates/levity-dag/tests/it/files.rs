@@ -1,7 +1,7 @@
 //! Real files, some of them hostile.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use levity_dag::{ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_all};
@@ -122,6 +122,35 @@ fn deep_json_is_no_trouble() {
 }
 
 #[test]
+fn a_shape_stays_small_whatever_the_json_has() {
+    let folder = Folder::new();
+    let inner = |of: &str| (0..40).map(|at| format!("\"k{at}\": {of}")).collect::<Vec<_>>().join(", ");
+    let two = format!("{{{}}}", inner(&format!("{{{}}}", inner("{\"a\": 1}"))));
+    let wide = folder.profile("wide.json", &two);
+    assert_eq!(wide.kind, FileKind::Json);
+    assert!(serde_json::to_string(&wide).unwrap().len() < 64 << 10);
+    let text = profile_all([folder.path("wide.json")]).as_text(400);
+    assert!(text.contains("\"k0\": {\"k0\""), "the beginning of a long line is there: {text}");
+    assert!(levity_core::estimate_tokens(&text) <= 400, "{text}");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_bytes_are_too_odd(
+        bytes in proptest::collection::vec(proptest::sample::select(&b"<>{}[]\",:;#-|\t\r\n ah1\xc3\xa4\xff\x1b/"[..]), 0..300),
+        name in "[a-z]{0,2}(\\.(csv|json|jsonl|md|html|xml|yaml|rs|log|tsv|txt))?",
+    ) {
+        let folder = Folder::new();
+        let profile = folder.profile(&format!("x{name}"), &bytes);
+        assert!(profile.kind != FileKind::Unknown);
+        assert!(profile.head.iter().all(|line| !line.contains(['\u{1b}', '\n', '\r'])));
+        profile_all([folder.path(&format!("x{name}"))]).as_text(300);
+    }
+}
+
+#[test]
 fn prose_and_code_have_an_outline() {
     let folder = Folder::new();
     let profile = folder.profile("notes.md", "# One\ntext\n```\n# not this\n```\n## Two\n");
@@ -203,8 +232,10 @@ fn size_makes_no_difference() {
     File::create(&path).unwrap().set_len(1 << 30).unwrap();
     let profile = FileProfile::of(&path);
     assert_eq!((profile.kind, profile.size, profile.sampled), (FileKind::Binary, 1 << 30, true));
-    // Text at first, then nothing: the middle is looked at, too.
+    // Text at both ends, nothing between: the middle is looked at, too.
     let mut file = File::options().write(true).open(&path).unwrap();
+    file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
+    file.seek(SeekFrom::End(-1_200_000)).unwrap();
     file.write_all("a,b\n".repeat(300_000).as_bytes()).unwrap();
     assert_eq!(FileProfile::of(&path).kind, FileKind::Binary);
     fs::write(folder.path("line"), "x, \"y<h1>".repeat(50 << 17)).unwrap();
