@@ -168,3 +168,24 @@ fn instructions(entry: &Entry, lacks: &[Missing]) -> String {
     });
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levity_core::Limits;
+
+    use super::{Entry, limits};
+    use crate::step::Budget;
+
+    #[test]
+    fn an_entry_limits_what_all_may_use() {
+        let all = Limits::new().tokens(1_000).wall_time(Duration::from_secs(60));
+        let entry = |seconds| Entry::new("A", "a").timeout(Duration::from_secs(seconds));
+        assert_eq!(limits(&Entry::new("A", "a"), all), all);
+        assert_eq!(limits(&entry(5), all), all.wall_time(Duration::from_secs(5)));
+        assert_eq!(limits(&entry(500), all), all, "the shorter of both");
+        let budget = Entry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
+        assert_eq!(limits(&budget, all), all.tokens(9).model_calls(2));
+    }
+}

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::step::Budget;
 /// let agents = Catalogue::defaults().with(translator);
 /// assert_eq!(agents.find("translator").map(|entry| entry.max_turns), Some(3));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
     /// Its name.
@@ -184,6 +185,19 @@ impl Entry {
         let servers = self.servers.iter().map(|wanted| (AgentPart::Server(wanted.name.clone()), wanted.need));
         let tools = self.tools.iter().map(|wanted| (AgentPart::Tool(wanted.name.clone()), wanted.need));
         servers.chain(tools).chain(self.code.map(|need| (AgentPart::Code, need)))
+    }
+}
+
+/// Shows what there is of it, and nothing of the prompt.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("name", &self.name)
+            .field("models", &self.models)
+            .field("servers", &self.servers)
+            .field("tools", &self.tools)
+            .field("enabled", &self.enabled)
+            .finish_non_exhaustive()
     }
 }
 
