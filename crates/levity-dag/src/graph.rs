@@ -156,6 +156,12 @@ impl Graph {
         edges.map(|edge| (edge.target().index() as u32, *edge.weight()))
     }
 
+    /// The pairs of a step and one that stands in for it.
+    pub(crate) fn stand_ins(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let edges = self.dag.raw_edges().iter().filter(|edge| edge.weight.stands_in);
+        edges.map(|edge| (edge.source().index() as u32, edge.target().index() as u32))
+    }
+
     /// The place of a step in an order in which every step comes after those before it.
     pub(crate) fn rank(&self, at: u32) -> u32 {
         self.rank.get(at as usize).copied().unwrap_or_default()

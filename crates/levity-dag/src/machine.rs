@@ -56,6 +56,8 @@ pub struct GraphMachine {
     running: usize,
     planning: Option<Planning>,
     replans: u32,
+    /// No other way was found once, and none is looked for any more.
+    gave_up: bool,
     /// What was found out about the files.
     profiles: Option<Value>,
     said: Vec<String>,
@@ -190,6 +192,7 @@ impl GraphMachine {
             running: 0,
             planning: None,
             replans: 0,
+            gave_up: false,
             profiles: None,
             said: Vec::new(),
             rejections: BTreeMap::new(),
@@ -349,3 +352,6 @@ impl fmt::Debug for GraphMachine {
 fn unreached(why: impl Into<String>) -> Status {
     Status::Failed(Failure::Unreached(why.into()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Which step may begin: a pure account of what is settled.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -19,6 +19,8 @@ use crate::step::{Join, OnFailure, Step, StepId};
 pub(crate) struct Scheduler {
     graph: Graph,
     nodes: Vec<Node>,
+    /// The steps that each stand-in stands in for.
+    sources: HashMap<u32, Vec<u32>>,
     ready: BinaryHeap<Ready>,
     unsettled: usize,
 }
@@ -77,7 +79,11 @@ impl Scheduler {
     /// All steps pending.
     pub(crate) fn new(graph: Graph) -> Self {
         let nodes = (0..graph.len()).map(|_| Node::default()).collect();
-        Self { unsettled: graph.len(), graph, nodes, ready: BinaryHeap::new() }
+        let mut sources: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (source, stand_in) in graph.stand_ins() {
+            sources.entry(stand_in).or_default().push(source);
+        }
+        Self { unsettled: graph.len(), graph, nodes, sources, ready: BinaryHeap::new() }
     }
 
     /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
@@ -277,58 +283,70 @@ impl Scheduler {
     /// Why a step whose inputs are settled is not run, if it is not.
     fn verdict(&self, at: u32) -> Option<(Skip, Option<u32>)> {
         let step = self.step(at)?;
-        let (mut taken, mut dead) = (0_usize, None);
-        for (source, edge) in self.graph.before(at) {
+        let sources = self.sources_of(at);
+        if let Some(idle) = self.idle(sources) {
+            return Some(idle);
+        }
+        let (mut taken, mut dead) = (usize::from(!sources.is_empty()), None);
+        let before = || self.graph.before(at).filter(|(_, edge)| !edge.stands_in);
+        let mut firsts = None;
+        for (source, edge) in before() {
+            let own = self.sources_of(source);
+            if !own.is_empty() {
+                // Who stands in for another step that this one comes after as well does not count: that one does.
+                let firsts = firsts.get_or_insert_with(|| before().map(|(at, _)| at).collect::<HashSet<_>>());
+                if own.iter().any(|first| firsts.contains(first)) {
+                    continue;
+                }
+            }
             match self.edge(at, step, source, edge) {
-                Taken::Yes => taken += 1,
-                Taken::Neutral => {}
-                Taken::No(why) if edge.stands_in => return Some((why, Some(source))),
+                Ok(()) => taken += 1,
                 // What counts most is told: a failure before a condition.
-                Taken::No(why) if dead.is_none_or(|(known, _)| known != Skip::Failure) => {
+                Err(why) if dead.is_none_or(|(known, _)| known != Skip::Failure) => {
                     dead = Some((why, Some(source)));
                 }
-                Taken::No(_) => {}
+                Err(_) => {}
             }
         }
         let dead = match step.join {
             Join::All => dead,
             Join::Any => dead.filter(|_| taken == 0),
         };
-        dead.or_else(|| step.when.as_ref().filter(|when| !self.holds(when)).map(|_| (Skip::Condition, None)))
+        let holds = |when: &&Condition| self.holds(when, at);
+        dead.or_else(|| step.when.as_ref().filter(|when| !holds(when)).map(|_| (Skip::Condition, None)))
     }
 
-    fn edge(&self, at: u32, step: &Step, source: u32, edge: Edge) -> Taken {
-        let status = self.status(source);
-        if edge.stands_in {
-            return match status {
-                StepStatus::Failed => Taken::Yes,
-                StepStatus::Skipped => Taken::No(self.skip_of(source)),
-                _ => Taken::No(Skip::NotNeeded),
-            };
+    fn sources_of(&self, at: u32) -> &[u32] {
+        self.sources.get(&at).map_or(&[], Vec::as_slice)
+    }
+
+    /// Why one who stands in for these has nothing to do: none of them has failed.
+    fn idle(&self, sources: &[u32]) -> Option<(Skip, Option<u32>)> {
+        if sources.iter().any(|source| self.status(*source) == StepStatus::Failed) {
+            return None;
         }
-        if self.is_second(at, source) {
-            return Taken::Neutral;
+        let done = sources.iter().find(|source| self.status(**source) == StepStatus::Completed);
+        if let Some(done) = done {
+            return Some((Skip::NotNeeded, Some(*done)));
+        }
+        let lost = sources.iter().find(|source| self.skip_of(**source) == Skip::Failure);
+        lost.or(sources.first()).map(|source| (self.skip_of(*source), Some(*source)))
+    }
+
+    /// Whether the way from a settled step to another is taken; if not, why not.
+    fn edge(&self, at: u32, step: &Step, source: u32, edge: Edge) -> Result<(), Skip> {
+        let status = self.status(source);
+        if status != StepStatus::Completed && !self.is_rescued(source) {
+            match (status, self.on_failure(source)) {
+                (StepStatus::Failed, Some(OnFailure::Continue)) => {}
+                (StepStatus::Failed, Some(OnFailure::Skip)) => return Err(Skip::Tolerated),
+                (StepStatus::Failed, _) => return Err(Skip::Failure),
+                _ => return Err(self.skip_of(source)),
+            }
         }
         let after = edge.after.and_then(|after| step.after.get(after as usize));
-        let holds = || after.and_then(|after| after.when.as_ref()).is_none_or(|when| self.holds(when));
-        match status {
-            StepStatus::Failed if !self.is_rescued(source) => match self.on_failure(source) {
-                Some(OnFailure::Continue) => Taken::Yes,
-                Some(OnFailure::Skip) => Taken::No(Skip::Tolerated),
-                _ => Taken::No(Skip::Failure),
-            },
-            StepStatus::Skipped if !self.is_rescued(source) => Taken::No(self.skip_of(source)),
-            _ if holds() => Taken::Yes,
-            _ => Taken::No(Skip::Condition),
-        }
-    }
-
-    /// Whether `source` only stands in for another step that `at` comes after as well: then that one counts.
-    fn is_second(&self, at: u32, source: u32) -> bool {
-        let first = self.graph.before(source).find(|(_, edge)| edge.stands_in).map(|(first, _)| first);
-        first.is_some_and(|first| {
-            self.graph.before(at).any(|(before, edge)| before == first && !edge.stands_in)
-        })
+        let when = after.and_then(|after| after.when.as_ref());
+        if when.is_none_or(|when| self.holds(when, at)) { Ok(()) } else { Err(Skip::Condition) }
     }
 
     fn skip_of(&self, at: u32) -> Skip {
@@ -347,38 +365,41 @@ impl Scheduler {
     /// Whether a step stands in for one, directly or not, and is done.
     pub(crate) fn is_rescued(&self, at: u32) -> bool {
         let mut look: Vec<u32> = self.stand_ins(at).collect();
+        let mut seen: HashSet<u32> = look.iter().copied().collect();
         while let Some(next) = look.pop() {
             if self.status(next) == StepStatus::Completed {
                 return true;
             }
-            look.extend(self.stand_ins(next));
+            look.extend(self.stand_ins(next).filter(|next| seen.insert(*next)));
         }
         false
     }
 
-    fn holds(&self, condition: &Condition) -> bool {
+    fn holds(&self, condition: &Condition, at: u32) -> bool {
         let values: Vec<(&Arc<str>, Option<Value>)> =
-            condition.variables().iter().map(|name| (name, self.read(name))).collect();
+            condition.variables().iter().map(|name| (name, self.read(name, Some(at)))).collect();
         condition.holds(&|name| {
             values.iter().find(|(known, _)| ***known == *name).and_then(|(_, value)| value.as_ref())
         })
     }
 
-    /// The value of a variable for a step whose inputs are settled: that of the last step that wrote it or, with a
-    /// reducer, those of all.
-    pub(crate) fn read(&self, name: &str) -> Option<Value> {
+    /// The value of a variable: that of the last step that wrote it or, with a reducer, those of all. What a step reads is
+    /// what those before it wrote: one that a change of the plan adds does not change what a step that has begun is given.
+    pub(crate) fn read(&self, name: &str, reader: Option<u32>) -> Option<Value> {
         let plan = self.graph.plan();
         let given = plan.given.get(name);
         let writers = self.graph.writers(name);
+        let rank = reader.map_or(u32::MAX, |reader| self.graph.rank(reader));
+        let before = writers.iter().copied().filter(|writer| self.graph.rank(*writer) < rank);
         match plan.variables.get(name).and_then(|variable| variable.reducer) {
             Some(reducer) if !writers.is_empty() => {
-                let mut writers = writers.to_vec();
-                writers.sort_unstable();
-                let written = writers.iter().filter_map(|writer| self.written(*writer, name));
+                let mut before: Vec<u32> = before.collect();
+                before.sort_unstable();
+                let written = before.iter().filter_map(|writer| self.written(*writer, name));
                 Some(reducer.reduce(given.into_iter().chain(written)))
             }
             _ => {
-                let last = writers.iter().rev().find_map(|writer| self.written(*writer, name));
+                let last = before.rev().find_map(|writer| self.written(writer, name));
                 last.or(given).cloned()
             }
         }
@@ -389,11 +410,4 @@ impl Scheduler {
         let place = self.step(at)?.writes.iter().position(|write| &**write == name)?;
         node.values.get(place)
     }
-}
-
-enum Taken {
-    Yes,
-    No(Skip),
-    /// It says nothing.
-    Neutral,
 }

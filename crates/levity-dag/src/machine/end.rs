@@ -50,7 +50,9 @@ impl GraphMachine {
         for (at, node) in steps.nodes() {
             let what = match (node.status, node.skip) {
                 (StepStatus::Failed, _) => {
-                    let meant = steps.step(at).is_some_and(|step| step.on_failure != OnFailure::Fail);
+                    let step = steps.step(at);
+                    let meant = step
+                        .is_some_and(|step| matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue));
                     if meant || node.handled || self.is_replaced(steps, at) {
                         continue;
                     }
@@ -74,9 +76,11 @@ impl GraphMachine {
         missing
     }
 
-    /// Whether a step that failed has others standing in for it: then those say whether it was done.
+    /// Whether others stand in for a step that failed: then those say whether it was done. Those that were skipped, too,
+    /// say nothing.
     fn is_replaced(&self, steps: &Scheduler, at: u32) -> bool {
-        steps.stand_ins(at).next().is_some()
+        let mut stand_ins = steps.stand_ins(at).filter_map(|stand_in| steps.node(stand_in));
+        stand_ins.any(|node| node.status != StepStatus::Skipped)
     }
 
     /// What the last of the steps that are done gave, as text.

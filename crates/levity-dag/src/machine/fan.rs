@@ -42,14 +42,19 @@ impl Fan {
         fan_out.quorum.unwrap_or(self.items.len()).min(self.items.len())
     }
 
+    /// Whether there are elements to begin.
+    fn has_more(&self) -> bool {
+        !self.closed && (self.next as usize) < self.items.len()
+    }
+
     /// Takes the next element, and says whether there are more behind it.
     fn take(&mut self) -> Option<(u32, bool)> {
         let item = self.next;
-        if self.closed || item as usize >= self.items.len() {
+        if !self.has_more() {
             return None;
         }
         self.next += 1;
-        Some((item, (self.next as usize) < self.items.len()))
+        Some((item, self.has_more()))
     }
 
     /// Begins no more elements once it is clear how it ends.
@@ -61,7 +66,7 @@ impl Fan {
     }
 
     fn is_over(&self) -> bool {
-        self.under_way.is_empty() && (self.closed || self.next as usize >= self.items.len())
+        self.under_way.is_empty() && !self.has_more()
     }
 }
 
@@ -83,10 +88,17 @@ impl GraphMachine {
         }
     }
 
+    /// Puts the steps that have more elements to begin among those that may begin, in a changed plan.
+    pub(super) fn go_on_with_lists(&mut self) {
+        let Some(steps) = &mut self.steps else { return };
+        let lists = self.works.iter().filter(|(_, work)| work.fan.as_ref().is_some_and(|fan| fan.has_more()));
+        lists.for_each(|(at, _)| steps.push(*at));
+    }
+
     /// Reads the list; whether it is one.
     fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut Wants) -> bool {
         self.mark_running(at);
-        let list = self.steps.as_ref().and_then(|steps| steps.read(&fan_out.over));
+        let list = self.steps.as_ref().and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
             Some(Value::Array(items)) if items.len() > fan_out.most => {
                 let (most, many) = (fan_out.most, items.len());

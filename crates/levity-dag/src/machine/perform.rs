@@ -107,7 +107,7 @@ impl GraphMachine {
         let mut inputs = step.more.as_ref().map(|more| more.inputs.clone()).unwrap_or_default();
         let Some(steps) = &self.steps else { return inputs };
         for name in &step.reads {
-            inputs.insert(name.to_string(), steps.read(name).unwrap_or_default());
+            inputs.insert(name.to_string(), steps.read(name, Some(place.at)).unwrap_or_default());
         }
         let fan = self.works.get(&place.at).and_then(|work| work.fan.as_deref());
         if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {

@@ -1,6 +1,6 @@
 //! How plans are made, and changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::{
@@ -187,9 +187,10 @@ impl GraphMachine {
         let Some(steps) = &self.steps else { return self.start.given.clone() };
         let plan = steps.graph().plan();
         let written = plan.steps.iter().flat_map(|step| &step.writes);
-        let names = plan.given.keys().chain(written);
-        let named = names.filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
-        named.filter_map(|name| Some((name.clone(), steps.read(name)?))).collect()
+        // Each once: what many steps write is put together once.
+        let names: BTreeSet<&Arc<str>> = plan.given.keys().chain(written).collect();
+        let named = names.into_iter().filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
+        named.filter_map(|name| Some((name.clone(), steps.read(name, None)?))).collect()
     }
 
     pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut Wants) {
@@ -289,7 +290,7 @@ impl GraphMachine {
         }
         Self::tell(wants, || Notice::GaveUp { why: why.to_owned() });
         // Once nothing was found, the same question is not asked again.
-        self.replans = self.start.settings.replans;
+        self.gave_up = true;
         let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
         self.tell_skipped(&skipped, wants);
     }
@@ -313,7 +314,7 @@ impl GraphMachine {
     pub(super) fn approved(&mut self, outcome: Outcome, wants: &mut Wants) {
         let Some(draft) = self.planning.as_mut().and_then(|planning| planning.draft.take()) else { return };
         match outcome {
-            Outcome::Decision(Decision::Allow) => self.adopt(draft, wants),
+            Outcome::Decision(Decision::Allow) => self.allowed(draft, wants),
             Outcome::Decision(Decision::Edit { args }) => self.edited(draft, &args, wants),
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let what = draft.diff.map_or_else(|| json!(draft.graph.plan()), |diff| json!(diff));
@@ -324,6 +325,19 @@ impl GraphMachine {
             Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
             Outcome::Decision(Decision::Deny { reason }) => self.refused(&reason, wants),
             other => self.refused(&super::rounds::why_not(&other), wants),
+        }
+    }
+
+    /// A person agrees. Steps may have begun in the meantime, so a change is checked once more.
+    fn allowed(&mut self, draft: Draft, wants: &mut Wants) {
+        let (Some(diff), Some(steps)) = (&draft.diff, &self.steps) else { return self.adopt(draft, wants) };
+        let failed = self.planning.as_ref().map(|planning| planning.failed.as_slice()).unwrap_or_default();
+        match self.changed(steps, failed, diff) {
+            Ok(graph) => self.adopt(Draft { graph, ..draft }, wants),
+            Err(faults) if self.rules.planner.is_some() => {
+                self.reject(&faults, &json!(diff).to_string(), wants)
+            }
+            Err(faults) => self.no_plan(&faults.to_string(), wants),
         }
     }
 
@@ -366,7 +380,9 @@ impl GraphMachine {
                 let (steps, places) = steps.changed(draft.graph, &planning.failed);
                 self.renumber(&places);
                 self.tell_changed(planning.replan, diff, steps.graph(), wants);
-                self.steps.insert(steps).begin()
+                let skipped = self.steps.insert(steps).begin();
+                self.go_on_with_lists();
+                skipped
             }
             (_, _) => {
                 self.tell_planned(&draft.graph, wants);
@@ -422,7 +438,7 @@ impl GraphMachine {
 
     /// Whether another way can be looked for when a step fails.
     pub(super) fn may_replan(&self) -> bool {
-        self.near.is_none() && self.replans < self.start.settings.replans
+        self.near.is_none() && !self.gave_up && self.replans < self.start.settings.replans
     }
 
     /// Has the planner look for another way, unless it does so already.

@@ -6,6 +6,7 @@ mod agents;
 mod catalogue;
 mod files;
 mod flow;
+mod killed;
 mod networkx;
 mod plans;
 mod replan;
