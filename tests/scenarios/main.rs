@@ -12,6 +12,7 @@ mod crash;
 mod delegate;
 mod first_program;
 mod fork;
+mod graph;
 mod limits;
 mod local_model;
 mod long_results;

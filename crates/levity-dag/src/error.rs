@@ -71,6 +71,9 @@ pub enum Error {
         /// What was reached, where that is known.
         partial: Option<Box<Finished>>,
     },
+    /// What an agent's own methods say.
+    #[error(transparent)]
+    Agent(Box<levity_loop::Error>),
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_runtime::ControlError),
@@ -106,7 +109,7 @@ impl Error {
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Cancelled { .. } => ErrorKind::Cancelled,
             Self::Parked { .. } => ErrorKind::Parked,
-            Self::Runtime { .. } | Self::Control(_) => ErrorKind::Runtime,
+            Self::Runtime { .. } | Self::Control(_) | Self::Agent(_) => ErrorKind::Runtime,
         }
     }
 

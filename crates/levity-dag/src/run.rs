@@ -157,6 +157,15 @@ impl TeamRun {
         Ok(way.start(job))
     }
 
+    /// Waits for the run on this thread, for programs that are not async; see `levity_loop::blocking`.
+    ///
+    /// # Errors
+    /// Those of the run, and when it is called from async code.
+    pub fn blocking(self) -> Result<Finished> {
+        let ended = levity_loop::blocking::run(async { Ok(self.into_future().await) });
+        ended.unwrap_or_else(|error| Err(Error::Agent(Box::new(error))))
+    }
+
     /// The job; a plan that cannot be carried out begins nothing.
     fn job(self) -> Result<(Job<GraphMachine>, Way)> {
         let Self { mut start, files, way } = self;

@@ -2,9 +2,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Event, Limits, Model, Program, RunId, Tool, ToolSource, Toolbox};
+use levity_core::{
+    Approver, Ask, ChildRun, Effect, Event, Limits, Machine as _, Model, Program, RunId, Tool, ToolSource,
+    Toolbox,
+};
 use levity_loop::Agent;
-use levity_runtime::{Runtime, replay};
+use levity_runtime::{Replay, Runtime, replay};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::Value;
 
@@ -98,13 +101,50 @@ impl Team {
     /// # Errors
     /// When there is no such run, or this team cannot have made it.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
+        Ok(self.replay(run).await?.events)
+    }
+
+    /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
+    ///
+    /// # Errors
+    /// As for [`history`](Self::history).
+    pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
+        let folded = self.replay(run).await?;
+        let mut asks = Vec::new();
+        if folded.machine.ending().is_some() {
+            return Ok(asks);
+        }
+        for (id, effect) in folded.under_way {
+            match effect {
+                Effect::Ask(ask) => asks.push(ask),
+                Effect::Child(child) => asks.extend(self.asks_below(&child, &run.child(id)).await?),
+                _ => {}
+            }
+        }
+        Ok(asks)
+    }
+
+    async fn asks_below(&self, child: &ChildRun, run: &RunId) -> Result<Vec<Ask>> {
+        let Some(agent) = self.inner.executor.agents.get(&child.agent) else { return Ok(Vec::new()) };
+        match agent.asks_in(&self.inner.runtime, run).await {
+            Ok(asks) => Ok(asks),
+            // The process ended before the child could begin.
+            Err(levity_loop::Error::Runtime { source: levity_runtime::Error::NotFound(_), .. }) => {
+                Ok(Vec::new())
+            }
+            Err(levity_loop::Error::Runtime { source, .. }) => Err(Error::Runtime { source, partial: None }),
+            Err(error) => Err(Error::Agent(Box::new(error))),
+        }
+    }
+
+    async fn replay(&self, run: &RunId) -> Result<Replay<GraphMachine>> {
         let failed = |source| Error::Runtime { source, partial: None };
         let records = self.inner.runtime.journal().read(run).await.map_err(|error| failed(error.into()))?;
-        let told = replay(run, &records, |kind, state| {
+        let folded = replay(run, &records, |kind, state| {
             GraphMachine::check_kind(kind)?;
             self.restore(state)
         });
-        Ok(told.map_err(failed)?.events)
+        folded.map_err(failed)
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.

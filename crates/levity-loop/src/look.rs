@@ -54,8 +54,11 @@ impl Agent {
         self.asks_in(self.runtime(), run).await
     }
 
-    /// The questions of a run in the journal of the runtime that drives it.
-    async fn asks_in(&self, runtime: &Runtime, run: &RunId) -> Result<Vec<Ask>> {
+    /// The same, of a run in the journal of another runtime: one that this agent does below a run of that one.
+    ///
+    /// # Errors
+    /// As [`asks`](Self::asks).
+    pub async fn asks_in(&self, runtime: &Runtime, run: &RunId) -> Result<Vec<Ask>> {
         let records = read(runtime, run).await?;
         let folded = replay(run, &records, |kind, state| {
             AgentMachine::check_kind(kind)?;

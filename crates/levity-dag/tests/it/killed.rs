@@ -23,7 +23,8 @@ fn plan() -> Plan {
         let id = format!("s{n}");
         let mut step = Step::new(id.as_str(), "work").input("me", id.as_str()).writes([format!("v{n}")]);
         if n >= 5 {
-            step = step.reads([format!("v{}", n - 5), format!("v{}", (n * 7 + 3) % (n - 4))].map(Arc::<str>::from));
+            step = step
+                .reads([format!("v{}", n - 5), format!("v{}", (n * 7 + 3) % (n - 4))].map(Arc::<str>::from));
             step.reads.dedup();
         }
         if n == 20 {

@@ -1,0 +1,174 @@
+//! Plans through the facade: real code, real files, agents of the catalogue.
+
+use std::sync::{Arc, Mutex};
+
+use levity::core::{Message, Part, Request, Response, Usage};
+use levity::dag::{
+    Catalogue, Error, Notice, Parts, Plan, Session, SessionFilter, Sessions, Step, StepStatus, Strategy,
+    Team, View,
+};
+use levity::prelude::*;
+use levity::python::RunPython;
+use levity::test::{FunctionModel, RecordingTool};
+use serde_json::{Value, json};
+
+/// A model that answers by what it is told: the first of these whose words are there.
+fn model(answers: &'static [(&'static str, &'static str)]) -> FunctionModel {
+    FunctionModel::new(move |request: &Request| {
+        let told =
+            request.history.messages().last().map(|message| message.text().into_owned()).unwrap_or_default();
+        let answer = answers.iter().find(|(words, _)| told.contains(words)).map_or("?", |(_, answer)| answer);
+        let mut response = Response::new(Message::assistant(answer));
+        response.usage = Usage::new(100, 20);
+        Ok(response)
+    })
+}
+
+fn notices() -> (Arc<Mutex<Vec<Notice>>>, impl Fn(&Event) + Send + Sync + 'static) {
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let into = all.clone();
+    (all, move |event: &Event| into.lock().unwrap().extend(Notice::of(&event.kind)))
+}
+
+#[tokio::test]
+async fn code_steps_read_variables_and_try_variants() {
+    let team = Team::builder().code(RunPython::new()).build().unwrap();
+    let plan = Plan::new()
+        .given("numbers", json!([1, 2, 3]))
+        .step(
+            Step::code("twice", ["oops(", "{'twice': [2 * n for n in numbers]}"])
+                .reads(["numbers"])
+                .writes(["twice"]),
+        )
+        .step(Step::code("sum", ["sum(twice)"]).reads(["twice"]).writes(["total"]));
+    let finished = team.carry_out(plan).await.unwrap();
+    assert_eq!(finished.value("twice"), Some(&json!([2, 4, 6])));
+    assert_eq!(finished.value("total"), Some(&json!(12)));
+}
+
+#[tokio::test]
+async fn code_steps_call_the_teams_tools() {
+    let look =
+        RecordingTool::new("look", |_| Ok(ToolOutput::value(json!(20)))).with_hints(Hints::new().read_only());
+    let program = RunPython::new().tool(&look);
+    let team = Team::builder().tool(look.clone()).code(program).build().unwrap();
+    let plan = Plan::new().step(Step::code("s", ["look() + 1"]).writes(["x"]));
+    assert_eq!(team.carry_out(plan).await.unwrap().value("x"), Some(&json!(21)));
+    assert_eq!(look.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
+    let model = model(&[
+        ("The code failed", r#"{"code_variants": ["undefined", "{'mean': sum(numbers) / len(numbers)}"]}"#),
+        ("mean", r#"{"code": "sum(numbers) / 0"}"#),
+    ]);
+    let parts = Parts::new(model).code(RunPython::new());
+    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let (told, watch) = notices();
+    let plan = Plan::new().given("numbers", json!([1, 2, 6])).step(
+        Step::new("mean", "CoderAgent").prompt("Work out the mean.").reads(["numbers"]).writes(["mean"]),
+    );
+    let finished = team.carry_out(plan).on_event(watch).await.unwrap();
+    assert_eq!(finished.value("mean"), Some(&json!(3.0)));
+    let by = told.lock().unwrap().iter().find_map(|notice| match notice {
+        Notice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
+        _ => None,
+    });
+    assert_eq!(by, Some(Strategy::CodeResult));
+}
+
+const PLAN: &str = r#"{"steps": [
+    {"id": "read", "agent": "Retriever", "prompt": "Read the table.", "reads": ["file_profiles"], "writes": ["rows"]},
+    {"id": "sum", "agent": "Summarizer", "prompt": "Sum it up.", "reads": ["rows"], "writes": ["summary"]},
+    {"id": "check", "agent": "QA", "prompt": "Judge the summary.", "reads": ["summary"]},
+    {"id": "report", "agent": "Formatter", "prompt": "Format.", "reads": ["summary"], "after": ["check"], "writes": ["report"]}
+]}"#;
+
+const ANSWERS: &[(&str, &str)] = &[
+    ("Look at these files", r#"{"file_profiles": [{"file": "tides.csv", "what": "tides"}]}"#),
+    ("Answer with the plan alone", PLAN),
+    ("Read the table", r#"{"rows": [["noon", 1.5]]}"#),
+    ("Judge the summary", r#"{"verdict": "pass", "issues": []}"#),
+    ("Sum it up", "The tide is low at noon."),
+    ("Format", r##"{"report": "# Tides\nLow at noon."}"##),
+];
+
+#[tokio::test]
+async fn the_ten_agents_look_at_files_plan_work_and_judge() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = dir.path().join("tides.csv");
+    std::fs::write(&table, "time,height\nnoon,1.5\n").unwrap();
+    let sessions = Sessions::open(dir.path().join("sessions"));
+    let journal = FileJournal::new(dir.path().join("journal")).unwrap();
+    let runtime = Runtime::new().with_journal(journal);
+    let team =
+        Team::builder().model(model(ANSWERS)).runtime(runtime).sessions(sessions.clone()).build().unwrap();
+    let view = Arc::new(Mutex::new(View::new()));
+    let watching = view.clone();
+    let run = team.run("What are the tides like?").files([table]);
+    let finished = run.on_event(move |event| watching.lock().unwrap().apply(event)).await.unwrap();
+    assert_eq!(finished.text(), "# Tides\nLow at noon.");
+    assert_eq!(finished.stats().model_calls, 6);
+    assert_eq!(finished.usage().total(), 720);
+
+    let view = view.lock().unwrap();
+    assert_eq!(view.steps().len(), 4);
+    assert!(view.steps().iter().all(|step| step.status == StepStatus::Completed));
+    assert!(view.summary().contains("report"), "{}", view.summary());
+
+    let listed = sessions.list(&SessionFilter::new()).await.unwrap();
+    assert_eq!(listed.len(), 1);
+    let session = Session::load(&listed[0].path).await.unwrap();
+    assert_eq!(session.finished().count(), 4);
+    assert_eq!(session.plan(), finished.plan().unwrap());
+
+    // Some of it is done again, in a run of its own.
+    let again = team.go_on(session.seed_without(&["check".into()]).unwrap()).await.unwrap();
+    assert_eq!(again.stats().model_calls, 2);
+    assert_eq!(again.text(), finished.text());
+    // And the first is only read.
+    let resumed = team.resume(finished.run().clone()).await.unwrap();
+    assert_eq!((resumed.text(), resumed.usage()), (finished.text(), finished.usage()));
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_the_user_makes_its_step_wait() {
+    // The agent calls `ask_user`; what the user says is in the conversation.
+    let model = FunctionModel::new(|request: &Request| {
+        let last = request.history.messages().last().cloned();
+        let answered = last.iter().flat_map(|message| &message.parts).find_map(|part| match part {
+            Part::ToolResult(result) => Some(result.text().into_owned()),
+            _ => None,
+        });
+        Ok(Response::new(match answered {
+            Some(answer) => Message::assistant(json!({"place": answer}).to_string()),
+            None => {
+                let call = levity::core::ToolCall::new("c1", "ask_user", json!({"question": "Which place?"}));
+                Message::new(levity::core::Role::Assistant, vec![Part::ToolCall(call)])
+            }
+        }))
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = Runtime::new().with_journal(FileJournal::new(dir.path()).unwrap());
+    let parts = Parts::new(model).runtime(runtime);
+    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let plan =
+        Plan::new().step(Step::new("ask", "Clarification").prompt("Ask for the place.").writes(["place"]));
+    let Err(Error::Parked { run, .. }) = team.carry_out(plan).park().await else { panic!("it waits") };
+    let asks = team.asks(&run).await.unwrap();
+    assert_eq!(asks.len(), 1);
+    let answer = levity::core::Post::Decide { effect: asks[0].effect, decision: Decision::answer("Brest") };
+    team.runtime().tell(&asks[0].run, answer).await.unwrap();
+    let finished = team.resume(run).await.unwrap();
+    assert_eq!(finished.value("place"), Some(&json!("Brest")));
+}
+
+#[test]
+fn a_blocking_program_carries_out_plans() {
+    let team =
+        Team::builder().function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) }).build().unwrap();
+    let plan = Plan::new().step(Step::new("s", "one").writes(["x"]));
+    let finished: levity::dag::Finished = team.carry_out(plan).blocking().unwrap();
+    assert_eq!(finished.value("x"), Some(&Value::from(1)));
+}
