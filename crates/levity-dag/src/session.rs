@@ -99,6 +99,8 @@ pub struct SessionStep {
     pub error: Option<String>,
     /// What it took.
     pub spent: StepSpent,
+    /// Which attempt it was, from 1; of a step that is run for each element of a list, the latest.
+    pub attempt: u32,
     /// Which round of its attempt it was.
     pub round: u32,
     /// How far it was, where it is run once for each element of a list.

@@ -1,4 +1,4 @@
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use levity_core::{RunId, Timestamp};
 use super::disk::aside;
 use super::error::{SessionError, SessionProblem};
 use super::head::Head;
-use super::writer::SessionWriter;
+use super::writer::{OnError, SessionWriter};
 use super::{Session, date};
 
 /// A folder of sessions: `YYYY/MM/DD/session_<id>.json`, by the day on which the run began, in UTC.
@@ -22,10 +22,11 @@ use super::{Session, date};
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Sessions {
     dir: Arc<Path>,
     max_bytes: u64,
+    on_error: Option<Arc<OnError>>,
 }
 
 /// What is known about a session without reading all of it.
@@ -112,13 +113,20 @@ impl SessionFilter {
 impl Sessions {
     /// The sessions in this folder. It is made when the first is written.
     pub fn open(dir: impl AsRef<Path>) -> Self {
-        Self { dir: dir.as_ref().into(), max_bytes: Session::MAX_BYTES }
+        Self { dir: dir.as_ref().into(), max_bytes: Session::MAX_BYTES, on_error: None }
     }
 
     /// How many bytes a session may have; [`Session::MAX_BYTES`] by default.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
+        self
+    }
+
+    /// Tells each write that fails, on the thread that writes. The run goes on all the same.
+    #[must_use]
+    pub fn on_error(mut self, tell: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(tell));
         self
     }
 
@@ -141,7 +149,7 @@ impl Sessions {
 
     /// Keeps the session of a run up to date.
     pub fn writer(&self, run: &RunId) -> SessionWriter {
-        SessionWriter::new(self.clone(), run.clone())
+        SessionWriter::new(self.clone(), run.clone(), self.on_error.clone())
     }
 
     /// The sessions, the newest first. Of each file only the beginning is read, unless another program has put its
@@ -235,6 +243,15 @@ impl Sessions {
             folders = below;
         }
         Ok(folders)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("dir", &self.dir)
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
     }
 }
 

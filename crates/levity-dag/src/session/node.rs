@@ -34,6 +34,8 @@ struct Stands<'a> {
     execution_time: Option<f64>,
     attempts: u32,
     #[serde(skip_serializing_if = "is_zero")]
+    attempt: u32,
+    #[serde(skip_serializing_if = "is_zero")]
     round: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<ItemsForm>,
@@ -79,6 +81,7 @@ pub(super) fn members(step: &Step, view: &StepView) -> Result<Vec<u8>, SessionPr
         end_time: moment(view.ended),
         execution_time: view.took(None).map(|took| took.as_secs_f64()),
         attempts: view.spent.attempts.max(view.attempt),
+        attempt: view.attempt,
         round: view.round,
         items: view.items.map(Into::into),
         usage,

@@ -81,6 +81,7 @@ fn one(id: String, mut node: Attributes, globals: &Globals) -> Result<SessionSte
         output,
         error: error(&mut node)?,
         spent,
+        attempt: node.read("attempt")?.unwrap_or(spent.attempts),
         round: node.read("round")?.unwrap_or_default(),
         items: node.read::<ItemsForm>("items")?.map(Into::into),
         started: node.moment("start_time"),

@@ -16,7 +16,7 @@ use crate::notice::Notice;
 /// the old one or the new one, also after the process was killed. Nobody waits for it: it is written aside, one write at a
 /// time, and what happens meanwhile is in the next. Cloning costs nothing.
 ///
-/// A write that fails does not end the run: it is told to [`on_error`](Self::on_error), and the next is tried all the same.
+/// A write that fails does not end the run: it is told to [`Sessions::on_error`], and the next is tried all the same.
 ///
 /// ```
 /// # use levity_core::{Event, RunId};
@@ -55,24 +55,17 @@ struct Inbox {
     on_error: Option<Arc<OnError>>,
 }
 
-type OnError = dyn Fn(&SessionError) + Send + Sync;
+pub(super) type OnError = dyn Fn(&SessionError) + Send + Sync;
 
 impl SessionWriter {
-    pub(super) fn new(sessions: Sessions, run: RunId) -> Self {
+    pub(super) fn new(sessions: Sessions, run: RunId, on_error: Option<Arc<OnError>>) -> Self {
         Self(Arc::new(Shared {
             dir: sessions.dir().to_owned(),
             book: Mutex::new(Book::new(sessions, run.clone())),
             run,
-            inbox: Mutex::default(),
+            inbox: Mutex::new(Inbox { on_error, ..Inbox::default() }),
             idle: watch::channel(0).0,
         }))
-    }
-
-    /// Tells each write that fails, on the thread that writes.
-    #[must_use]
-    pub fn on_error(self, tell: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
-        self.0.inbox().on_error = Some(Arc::new(tell));
-        self
     }
 
     /// Takes in an event of the run; those of runs below it, and fleeting ones, are left out. It does not block.

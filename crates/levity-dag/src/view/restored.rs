@@ -27,7 +27,7 @@ impl View {
 impl StepView {
     fn restore(&mut self, known: &SessionStep) {
         self.status = known.status;
-        self.attempt = known.spent.attempts;
+        self.attempt = known.attempt;
         self.round = known.round;
         self.items = known.items;
         self.started = known.started;

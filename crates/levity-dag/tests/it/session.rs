@@ -196,8 +196,9 @@ async fn a_write_that_fails_is_told_and_tried_again() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
     let stream = run("r1");
-    let writer = Sessions::open(dir.path()).writer(&stream.run);
-    let writer = writer.on_error(move |error| tell.lock().unwrap().push(error.to_string()));
+    let sessions =
+        Sessions::open(dir.path()).on_error(move |error| tell.lock().unwrap().push(error.to_string()));
+    let writer = sessions.writer(&stream.run);
     let (last, first) = stream.events.split_last().unwrap();
     first.iter().for_each(|event| writer.apply(event));
     let error = writer.flush().await.unwrap_err();
@@ -207,6 +208,51 @@ async fn a_write_that_fails_is_told_and_tried_again() {
     writer.apply(last);
     writer.flush().await.unwrap();
     assert_eq!(Session::load(writer.path().unwrap()).await.unwrap().seed().done.len(), 2);
+}
+
+#[tokio::test]
+async fn a_team_keeps_sessions_of_its_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(dir.path());
+    let team = crate::support::simple(&Default::default()).sessions(sessions.clone()).build().unwrap();
+    let plan = Plan::new()
+        .step(Step::new("list", "give").input("give", json!([1, 2, 3])).writes(["list"]))
+        .step(Step::new("each", "sum").map(FanOut::over("list")).input("plus", 10).writes(["each"]))
+        .step(
+            Step::new("bad", "fail")
+                .after("list")
+                .writes(["bad"])
+                .retry(Retry::attempts(2).pause(Default::default())),
+        )
+        .step(Step::new("last", "sum").reads(["bad"]).writes(["last"]));
+    let seen = Arc::new(Mutex::new(View::new()));
+    let fold = seen.clone();
+    let run = team.carry_out(plan.clone()).goal("add up").id("kept");
+    let ended = run.on_event(move |event| fold.lock().unwrap().apply(event)).await;
+    assert!(matches!(ended, Err(levity_dag::Error::Unreached { .. })), "{ended:?}");
+
+    let session = sessions.load("kept").await.unwrap();
+    assert_eq!(
+        (session.query.as_str(), session.stage, session.status.as_str()),
+        ("add up", Stage::Ended, "failed")
+    );
+    assert_eq!(session.globals["each"], json!([11, 12, 13]));
+    let statuses: Vec<&str> = session.steps.iter().map(|step| step.status.as_str()).collect();
+    assert_eq!(statuses, ["completed", "completed", "failed", "skipped"]);
+    assert_eq!(session.step("bad").unwrap().spent.attempts, 2);
+    let items = session.step("each").unwrap().items.unwrap();
+    assert_eq!((items.done, items.of), (3, 3));
+    assert_eq!(session.seed().done.len(), 2);
+    let seen = seen.lock().unwrap();
+    assert_eq!(session.to_view().tree(TreeOptions::new()), seen.tree(TreeOptions::new()));
+    assert_eq!(session.to_view().summary(), seen.summary());
+
+    // What it gave is taken for done by a run that goes on from it.
+    let again = team.go_on(session.seed_without(&[id("each")]).unwrap()).id("again").await;
+    assert!(again.is_err());
+    let again = sessions.load("again").await.unwrap();
+    assert_eq!(again.globals["each"], json!([11, 12, 13]));
+    assert_eq!(again.step("list").unwrap().written[0].value, json!([1, 2, 3]));
 }
 
 /// Only what is broken takes as long.
@@ -223,10 +269,11 @@ fn what_happens_during_a_write_is_in_the_next() {
     let (plan, edges) = pages();
     let mut stream = Stream::new("r", "g");
     stream.planned(&plan, &edges);
-    let writer = Sessions::open(dir.path()).writer(&stream.run).on_error(move |_| {
+    let sessions = Sessions::open(dir.path()).on_error(move |_| {
         failing.send(()).unwrap();
         let _ = wait.lock().unwrap().recv_timeout(LONG);
     });
+    let writer = sessions.writer(&stream.run);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let entered = runtime.enter();
     stream.events.iter().for_each(|event| writer.apply(event));
