@@ -216,7 +216,7 @@ impl<'de> Visitor<'de> for Look<'_> {
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             match self.into.key(&name, self.left) {
                 Some(shape) => {
-                    map.next_value_seed(Look { into: shape, depth: self.depth + 1, left: self.left })?
+                    map.next_value_seed(Look { into: shape, depth: self.depth + 1, left: self.left })?;
                 }
                 None => map.next_value::<IgnoredAny>().map(|_| ())?,
             }
