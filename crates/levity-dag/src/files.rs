@@ -34,7 +34,7 @@ use sample::{Sample, Text};
 /// std::fs::write(&path, "port,height\nDover,6.7\nBrest,6.9\n")?;
 /// let profile = FileProfile::of(&path);
 /// assert_eq!(profile.kind, FileKind::Csv);
-/// assert_eq!(profile.summary(), "CSV, 31 B, 2 rows, 2 columns");
+/// assert_eq!(profile.summary(), "CSV, 32 B, 2 rows, 2 columns");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -156,7 +156,7 @@ async fn told_to_end() {
             }
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn same(one: &Ask, other: &Ask) -> bool {

@@ -121,7 +121,8 @@ impl Drop for Live {
 impl Drawn {
     fn new(size: Size, colours: bool) -> io::Result<Self> {
         // Most of the screen, but not what was printed just before.
-        let height = (size.height * 3 / 4).min(MOST_ROWS).max(4).min(size.height.saturating_sub(1)).max(1);
+        let height =
+            (size.height - size.height / 4).clamp(4, MOST_ROWS).min(size.height.saturating_sub(1)).max(1);
         let viewport = Viewport::Inline(height);
         let terminal =
             Terminal::with_options(Inline::new(io::stderr(), size, colours), TerminalOptions { viewport })?;

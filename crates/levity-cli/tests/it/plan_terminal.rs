@@ -65,7 +65,8 @@ fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
     assert!(!terminal.echoes(), "what is typed would be in the view");
     let child = Pid::from_child(&terminal.child);
     kill_process(child, Signal::INT).unwrap();
-    terminal.until("(cancelled;");
+    // The view has 23 of 30 rows; no row above it is touched.
+    terminal.until("\u{1b}[22A\r\u{1b}[J(cancelled;");
     terminal.until("cancelled: interrupted from the terminal\r\n");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(130));
     assert!(terminal.echoes());

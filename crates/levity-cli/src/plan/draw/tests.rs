@@ -3,6 +3,7 @@ use std::sync::Arc;
 use levity::core::{EffectId, Event, EventKind, RunId, Timestamp};
 use levity::dag::{Notice, Plan, Step, StepId, StepSpent, View};
 use ratatui_core::backend::TestBackend;
+use ratatui_core::buffer::Cell;
 use ratatui_core::terminal::Terminal;
 
 use super::draw;
@@ -52,7 +53,7 @@ impl Story {
         let Ok(_) = terminal.draw(|frame| draw(&self.view, now, frame.area(), frame.buffer_mut()));
         let buffer = terminal.backend().buffer().clone();
         let lines = buffer.content.chunks(usize::from(width)).map(|row| {
-            let line: String = row.iter().map(|cell| cell.symbol()).collect();
+            let line: String = row.iter().map(Cell::symbol).collect();
             line.trim_end().to_owned() + "\n"
         });
         lines.collect()
