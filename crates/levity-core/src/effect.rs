@@ -95,17 +95,28 @@ pub struct ToolRun {
     pub call: ToolCall,
     /// Whether it was asked about and allowed.
     pub approved: bool,
+    /// Whether it has no place among other calls: it neither waits for those before it nor holds up those behind it,
+    /// whatever the tool says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unordered: bool,
 }
 
 impl ToolRun {
     /// A call nobody was asked about yet.
     pub fn new(call: ToolCall) -> Self {
-        Self { call, approved: false }
+        Self { call, approved: false, unordered: false }
     }
 
     /// A call that was allowed.
     pub fn approved(call: ToolCall) -> Self {
-        Self { call, approved: true }
+        Self { approved: true, ..Self::new(call) }
+    }
+
+    /// A call that has no place among others: what comes after what is decided by whoever wants it.
+    #[must_use]
+    pub fn unordered(mut self) -> Self {
+        self.unordered = true;
+        self
     }
 }
 
@@ -380,6 +391,14 @@ impl Effect {
             Self::Ask(ask) => Some(&ask.call.id),
             Self::Child(child) => child.call.as_ref(),
             Self::Wait(wait) => wait.call.as_ref(),
+        }
+    }
+
+    /// Whether it is about a call that has a place among the other calls.
+    pub fn is_ordered(&self) -> bool {
+        match self {
+            Self::Tool(run) => !run.unordered,
+            _ => self.call().is_some(),
         }
     }
 

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -24,7 +24,7 @@ use crate::step::Budget;
 /// Performs the effects of a plan: its agents, functions, tools and code.
 pub(crate) struct TeamExecutor {
     pub(crate) agents: BTreeMap<Arc<str>, Agent>,
-    pub(crate) functions: HashMap<String, Function>,
+    pub(crate) functions: BTreeMap<String, Function>,
     pub(crate) tools: Dispatcher,
     pub(crate) code: Option<Arc<dyn Program>>,
     pub(crate) planner: Option<Arc<dyn Planner>>,
@@ -57,15 +57,21 @@ impl TeamExecutor {
             Value::Object(values) => values,
             _ => Map::new(),
         };
-        let input = StepInput::new(values, cx.key(), cx.again);
+        let input = StepInput::new(values, cx);
         // Making the future is the program's code already.
         let work = AssertUnwindSafe(async { function.call(input).await }).catch_unwind();
         let done = match time {
             None => work.await,
-            Some(time) => match select(pin!(work), pin!(self.world.sleep(time))).await {
-                Either::Left((done, _)) => done,
-                Either::Right(_) => Ok(Err(too_long(time))),
-            },
+            // In a box: most steps have all the time there is, and need no room for it.
+            Some(time) => {
+                Box::pin(async move {
+                    match select(pin!(work), pin!(self.world.sleep(time))).await {
+                        Either::Left((done, _)) => done,
+                        Either::Right(_) => Ok(Err(too_long(time))),
+                    }
+                })
+                .await
+            }
         };
         let done =
             done.unwrap_or_else(|_| Err(ToolError::failed("the function panicked: a fault in its code")));
@@ -187,9 +193,7 @@ impl Executor for TeamExecutor {
             let parts = agent.executor().setup().into_iter();
             setup.extend(parts.map(|(part, digest)| (format!("agent `{name}`: {part}"), digest)));
         }
-        let mut functions: Vec<&String> = self.functions.keys().collect();
-        functions.sort_unstable();
-        setup.extend(functions.into_iter().map(|name| (format!("function `{name}`"), Digest::EMPTY)));
+        setup.extend(self.functions.keys().map(|name| (format!("function `{name}`"), Digest::EMPTY)));
         let tools = self.tools.registry().specs();
         setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
         setup

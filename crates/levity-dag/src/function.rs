@@ -3,7 +3,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{EffectClass, ToolError, ToolErrorKind};
+use levity_core::{EffectClass, EffectCx, ToolError, ToolErrorKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -91,12 +91,12 @@ pub struct StepInput {
     pub values: Map<String, Value>,
     /// Whether an earlier process had begun this and did not finish it.
     pub again: bool,
-    key: Arc<str>,
+    cx: EffectCx,
 }
 
 impl StepInput {
-    pub(crate) fn new(values: Map<String, Value>, key: Arc<str>, again: bool) -> Self {
-        Self { values, again, key }
+    pub(crate) fn new(values: Map<String, Value>, cx: EffectCx) -> Self {
+        Self { values, again: cx.again, cx }
     }
 
     /// The value of a variable; `null` when there is none.
@@ -115,7 +115,7 @@ impl StepInput {
     }
 
     /// The same for every time this attempt is run, also after a crash.
-    pub fn key(&self) -> &Arc<str> {
-        &self.key
+    pub fn key(&self) -> Arc<str> {
+        self.cx.key()
     }
 }

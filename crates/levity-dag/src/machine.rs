@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub struct GraphMachine {
     checked: Option<Graph>,
     steps: Option<Scheduler>,
     schemas: BTreeMap<Arc<str>, Schema>,
-    works: HashMap<u32, Work>,
-    doing: HashMap<EffectId, Doing>,
+    works: BTreeMap<u32, Box<Work>>,
+    doing: BTreeMap<EffectId, Doing>,
     /// Steps whose pause is over, and that wait for their turn.
     again: VecDeque<Place>,
     /// How many effects of steps are under way.
@@ -186,8 +186,8 @@ impl GraphMachine {
             checked: None,
             steps: None,
             schemas: BTreeMap::new(),
-            works: HashMap::new(),
-            doing: HashMap::new(),
+            works: BTreeMap::new(),
+            doing: BTreeMap::new(),
             again: VecDeque::new(),
             running: 0,
             planning: None,

@@ -23,6 +23,10 @@ impl StepId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn to_arc(&self) -> Arc<str> {
+        self.0.clone()
+    }
 }
 
 impl fmt::Display for StepId {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,6 +69,9 @@ pub(crate) struct Inner {
 }
 
 impl Team {
+    /// 100,000 calls of functions and tools in a run.
+    pub const DEFAULT_TOOL_CALLS: u64 = 100_000;
+
     /// Begins a team.
     pub fn builder() -> TeamBuilder {
         TeamBuilder::default()
@@ -199,7 +202,7 @@ pub struct TeamBuilder {
     planner: Option<Arc<dyn Planner>>,
     approver: Option<Arc<dyn Approver>>,
     settings: Settings,
-    limits: Limits,
+    limits: Option<Limits>,
     max_steps: Option<usize>,
     runtime: Option<Runtime>,
     catalogue: Option<(Catalogue, Parts)>,
@@ -324,9 +327,10 @@ impl TeamBuilder {
         self
     }
 
-    /// What a run may use, all its steps together.
+    /// What a run may use, all its steps together; by default [`Limits::new`] with [`Team::DEFAULT_TOOL_CALLS`], since
+    /// functions count as tools.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = Some(limits);
         self
     }
 
@@ -348,7 +352,8 @@ impl TeamBuilder {
         let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
         let mut known = Known::new();
-        known.limits = self.limits;
+        let limits = self.limits.unwrap_or(Limits::new().tool_calls(Team::DEFAULT_TOOL_CALLS));
+        known.limits = limits;
         known.max_steps = self.max_steps.unwrap_or(known.max_steps);
         known.code = self.code.is_some();
         let agents = join_agents(&mut known, self.agents)?;
@@ -376,7 +381,7 @@ impl TeamBuilder {
             me: me.clone(),
         });
         let rules = Arc::new(Rules { known, planner, profiler, code });
-        let (settings, limits, sessions) = (self.settings, self.limits, self.sessions);
+        let (settings, sessions) = (self.settings, self.sessions);
         Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, sessions }) })
     }
 
@@ -450,8 +455,8 @@ fn join_agents(
 fn join_functions(
     known: &mut Known,
     functions: Vec<(Arc<str>, Function)>,
-) -> Result<HashMap<String, Function>> {
-    let mut all = HashMap::new();
+) -> Result<BTreeMap<String, Function>> {
+    let mut all = BTreeMap::new();
     for (name, function) in functions {
         join(known, name.clone(), Performer::new(PerformerKind::Function, function.description.clone()))?;
         all.insert(name.to_string(), function);

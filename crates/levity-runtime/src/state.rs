@@ -94,7 +94,8 @@ impl<M: Machine> State<M> {
         self.take(at, entry, watched, &mut own)?;
         self.seq += 1;
         for (id, effect) in self.step.effects.drain(..) {
-            let call = effect.call().filter(|call| self.line.iter().all(|place| place.call != **call));
+            let call = effect.call().filter(|_| effect.is_ordered());
+            let call = call.filter(|call| self.line.iter().all(|place| place.call != **call));
             self.line.extend(call.map(|call| Place { call: call.clone(), alone: true }));
             self.queue.push_back(Wanted { id, effect, prepared: None });
         }

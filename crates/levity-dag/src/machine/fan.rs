@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use levity_core::Step as Wants;
 use serde_json::Value;
 
-use super::perform::{Attempt, Work};
+use super::perform::Attempt;
 use super::rounds::Failed;
 use super::{GraphMachine, Place};
 use crate::notice::{Notice, Strategy, Written};
@@ -107,7 +107,7 @@ impl GraphMachine {
             Some(Value::Array(_)) => None,
             _ => Some(format!("`{}` is no list", fan_out.over)),
         };
-        self.works.insert(at, Work::default());
+        self.works.insert(at, Box::default());
         if let Some(problem) = problem {
             self.step_failed(at, Failed::for_good(problem), wants);
             return false;

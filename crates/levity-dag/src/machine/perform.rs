@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, ChildRun, Decision, Effect, EffectId, Money, Outcome, Step as Wants, ToolCall, ToolRun, Usage, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, Money, Outcome, Step as Wants, ToolCall, ToolRun,
+    Usage, Wait,
 };
 use serde_json::{Map, Value, json};
 
@@ -58,7 +59,7 @@ impl GraphMachine {
             return self.begin_item(at, &step, fan_out, wants);
         }
         self.mark_running(at);
-        self.works.insert(at, Work::default());
+        self.works.insert(at, Box::default());
         self.perform(Place { at, item: None }, wants);
     }
 
@@ -131,7 +132,7 @@ impl GraphMachine {
                     PerformerKind::Function => ToolRun::approved(call),
                     _ => ToolRun::new(call),
                 };
-                Ok(Effect::Tool(run))
+                Ok(Effect::Tool(run.unordered()))
             }
             None => Err(Failed::for_good(format!("there is no `{}` to do it", step.agent))),
         }
@@ -141,7 +142,15 @@ impl GraphMachine {
         if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
             inputs.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
-        ToolCall::new(EffectId::new(self.next).to_string(), name, Value::Object(inputs))
+        ToolCall::new(self.call_id(step), name, Value::Object(inputs))
+    }
+
+    /// Names a call: by the step, of which there is one at a time, or else by the number of the effect.
+    fn call_id(&self, step: &Step) -> CallId {
+        match step.fan_out() {
+            None => CallId::new(step.id.to_arc()),
+            Some(_) => EffectId::new(self.next).to_string().into(),
+        }
     }
 
     pub(super) fn code_effect(
@@ -279,7 +288,7 @@ impl GraphMachine {
         }
         call.id = EffectId::new(self.next).to_string().into();
         self.running += 1;
-        self.want(Effect::Tool(ToolRun::approved(*call)), Doing::Perform(place), wants);
+        self.want(Effect::Tool(ToolRun::approved(*call).unordered()), Doing::Perform(place), wants);
     }
 
     /// An attempt failed: another follows, or the step has failed.
