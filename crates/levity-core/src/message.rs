@@ -521,19 +521,20 @@ pub struct ToolResult {
 impl ToolResult {
     /// The answer to `call`: the output, or the error in words.
     pub fn new(call: &ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
+        Self::of(call.id.clone(), call.name.clone(), outcome)
+    }
+
+    /// The answer to a call that nobody needs any more; nothing of it is copied.
+    pub fn answering(call: ToolCall, outcome: Result<ToolOutput, ToolError>) -> Self {
+        Self::of(call.id, call.name, outcome)
+    }
+
+    fn of(call: CallId, name: String, outcome: Result<ToolOutput, ToolError>) -> Self {
         let (content, value, error) = match outcome {
             Ok(output) => (output.content, output.value, None),
             Err(error) => (vec![Content::Text(error.explain())], None, Some(error.kind())),
         };
-        Self {
-            call: call.id.clone(),
-            name: call.name.clone(),
-            content,
-            value,
-            error,
-            whole: None,
-            opaque: None,
-        }
+        Self { call, name, content, value, error, whole: None, opaque: None }
     }
 
     /// The answer as text: the text content, or the value as JSON when there is none.

@@ -75,7 +75,7 @@ impl TeamExecutor {
         };
         let done =
             done.unwrap_or_else(|_| Err(ToolError::failed("the function panicked: a fault in its code")));
-        Outcome::Tool(ToolResult::new(&call, done.map(ToolOutput::value)))
+        Outcome::Tool(ToolResult::answering(call, done.map(ToolOutput::value)))
     }
 
     async fn plan(&self, call: &ToolCall) -> Outcome {

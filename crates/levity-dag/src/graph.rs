@@ -111,6 +111,12 @@ impl Graph {
         Ok(Self { plan, index, dag, rank, weight, writers })
     }
 
+    /// The same graph of a plan in which nothing but what is given from the start differs.
+    pub(crate) fn with_plan(mut self, plan: Plan) -> Self {
+        self.plan = Arc::new(plan);
+        self
+    }
+
     /// The plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan

@@ -26,11 +26,13 @@ mod perform;
 mod plan;
 mod rescue;
 mod rounds;
+mod slots;
 
 pub(crate) use perform::TIMEOUT;
 use perform::Work;
 pub(crate) use plan::FILES;
 use rounds::Rejection;
+use slots::Slots;
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
@@ -49,7 +51,7 @@ pub struct GraphMachine {
     steps: Option<Scheduler>,
     schemas: BTreeMap<Arc<str>, Schema>,
     works: BTreeMap<u32, Box<Work>>,
-    doing: BTreeMap<EffectId, Doing>,
+    doing: Slots<Doing>,
     /// Steps whose pause is over, and that wait for their turn.
     again: VecDeque<Place>,
     /// How many effects of steps are under way.
@@ -187,7 +189,7 @@ impl GraphMachine {
             steps: None,
             schemas: BTreeMap::new(),
             works: BTreeMap::new(),
-            doing: BTreeMap::new(),
+            doing: Slots::default(),
             again: VecDeque::new(),
             running: 0,
             planning: None,
@@ -219,7 +221,7 @@ impl GraphMachine {
     fn want(&mut self, effect: Effect, doing: Doing, wants: &mut Wants) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.doing.insert(id, doing);
+        self.doing.push(id, doing);
         wants.want(id, effect);
         id
     }
@@ -321,7 +323,7 @@ impl Machine for GraphMachine {
                 self.pump(wants);
             }
             Input::Finished { effect, outcome } => {
-                if let Some(doing) = self.doing.remove(&effect) {
+                if let Some(doing) = self.doing.remove(effect) {
                     self.finished(doing, outcome, wants);
                 }
             }

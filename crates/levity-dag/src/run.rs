@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::files::{Manifest, profile_all};
 use crate::finished::{Finished, conclude};
+use crate::graph::Graph;
 use crate::machine::{GraphMachine, Start};
 use crate::session::SessionWriter;
 use crate::team::Team;
@@ -21,6 +22,7 @@ use crate::team::Team;
 pub struct TeamRun {
     start: Start,
     files: Vec<PathBuf>,
+    checked: Option<Box<Graph>>,
     way: Way,
 }
 
@@ -99,7 +101,12 @@ fn watchers(own: Option<Watcher>, writer: Option<SessionWriter>) -> Option<Watch
 impl TeamRun {
     pub(crate) fn new(team: Team, start: Start) -> Self {
         let limits = Some(team.inner.limits);
-        Self { start, files: Vec::new(), way: Way { limits, ..Way::new(team) } }
+        Self { start, files: Vec::new(), checked: None, way: Way { limits, ..Way::new(team) } }
+    }
+
+    pub(crate) fn checked(mut self, graph: Graph) -> Self {
+        self.checked = Some(Box::new(graph));
+        self
     }
 
     /// What is to be reached, for a plan that is there already.
@@ -168,11 +175,11 @@ impl TeamRun {
 
     /// The job; a plan that cannot be carried out begins nothing.
     fn job(self) -> Result<(Job<GraphMachine>, Way)> {
-        let Self { mut start, files, way } = self;
+        let Self { mut start, files, checked, way } = self;
         let inner = &way.team.inner;
         let (rules, executor) = (inner.rules.clone(), inner.executor.clone());
         let mut machine = GraphMachine::new(rules.clone(), start.clone());
-        machine.check_start(!files.is_empty()).map_err(Error::Plan)?;
+        machine.check_start(!files.is_empty(), checked).map_err(Error::Plan)?;
         if files.is_empty() {
             return Ok((Job::new(machine, executor), way));
         }

@@ -23,6 +23,8 @@ pub(crate) struct Scheduler {
     sources: HashMap<u32, Vec<u32>>,
     ready: BinaryHeap<Ready>,
     unsettled: usize,
+    /// Room for the steps that a settled one has freed, used again and again.
+    freed: Vec<u32>,
 }
 
 /// A step that may begin: those on the longest way to an end first, then in the order of the plan.
@@ -83,7 +85,7 @@ impl Scheduler {
         for (source, stand_in) in graph.stand_ins() {
             sources.entry(stand_in).or_default().push(source);
         }
-        Self { unsettled: graph.len(), graph, nodes, sources, ready: BinaryHeap::new() }
+        Self { unsettled: graph.len(), graph, nodes, sources, ready: BinaryHeap::new(), freed: Vec::new() }
     }
 
     /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
@@ -240,7 +242,7 @@ impl Scheduler {
 
     fn release_one(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
         let (graph, nodes) = (&self.graph, &mut self.nodes);
-        let mut free = Vec::new();
+        let mut free = std::mem::take(&mut self.freed);
         for (behind, _) in graph.behind(at) {
             let Some(node) = nodes.get_mut(behind as usize) else { continue };
             if node.status != StepStatus::Pending || node.open == 0 {
@@ -251,9 +253,10 @@ impl Scheduler {
                 free.push(behind);
             }
         }
-        for behind in free {
+        for behind in free.drain(..) {
             self.place(behind, skipped);
         }
+        self.freed = free;
     }
 
     /// Decides about a step, and about those behind it when it is skipped.

@@ -91,6 +91,12 @@ impl Team {
         TeamRun::new(self.clone(), start)
     }
 
+    /// Carries out a plan that [`check`](Self::check) has found sound, without checking it once more.
+    pub fn carry_out_checked(&self, graph: Graph) -> TeamRun {
+        let run = self.carry_out(graph.plan().clone());
+        run.checked(graph)
+    }
+
     /// Goes on from what another run has left, in a run of its own: what is done there is not done again. A
     /// [`Session`](crate::Session) gives the seed, with or without some of its steps.
     pub fn go_on(&self, seed: Seed) -> TeamRun {

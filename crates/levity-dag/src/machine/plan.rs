@@ -80,8 +80,13 @@ impl GraphMachine {
 
     /// Checks the plan that the run begins with, if there is one. Of files that are not looked at yet, all that is known is
     /// that there will be some.
-    pub(crate) fn check_start(&mut self, files: bool) -> Result<(), Faults> {
+    pub(crate) fn check_start(&mut self, files: bool, checked: Option<Box<Graph>>) -> Result<(), Faults> {
         let Some(plan) = &self.start.plan else { return Ok(()) };
+        // What is given beside the plan may not fit what the plan says of it.
+        if let Some(graph) = checked.filter(|_| !files && self.start.given.is_empty()) {
+            self.checked = Some(graph.with_plan(self.with_given((**plan).clone())));
+            return Ok(());
+        }
         let mut plan = self.with_given((**plan).clone());
         if files {
             plan.given.entry(FILES.into()).or_default();
