@@ -15,6 +15,8 @@ use super::{Failure, GraphMachine, Rules, Settings};
 use crate::known::{Known, Performer, PerformerKind};
 use crate::machine::PlannedBy;
 
+mod cases;
+mod conformance;
 mod driver;
 mod fate;
 mod made;
@@ -184,7 +186,7 @@ fn ends() -> impl Strategy<Value = Input> {
 const SEED: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_way_through_a_plan_comes_to_what_one_step_after_the_other_does(
@@ -209,7 +211,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn so_does_a_large_plan(
