@@ -235,26 +235,17 @@ fn what_very_many_write_is_put_together_once() {
 
 #[test]
 fn stand_ins_of_stand_ins_are_looked_at_once() {
-    // Each of two stands in for both before it: a way for each choice would be 2^30 ways.
-    let both = |n: u32| [format!("a{n}"), format!("b{n}")];
-    let mut steps = vec![Step::new("s", "f").input("me", "s").on_failure(OnFailure::Fallback("a0".into()))];
+    // Two stand in for each `a`, and the next `a` for both of them: 2^30 ways lead to the last.
+    let plain = |id: String| Step::new(id.as_str(), "f").input("me", id.as_str());
+    let falls_back = |step: Step, to: String| step.on_failure(OnFailure::Fallback(to.into()));
+    let mut steps = vec![falls_back(plain("s".into()), "a0".into())];
     for n in 0..30 {
-        let [next, other] = both(n + 1);
-        for (id, fallback) in both(n).into_iter().zip([next.clone(), next.clone()]) {
-            let step = Step::new(id.as_str(), "f").input("me", id.as_str());
-            steps.push(step.on_failure(OnFailure::Fallback(fallback.as_str().into())));
-        }
-        let before = both(n)[0].clone();
-        if n < 29 {
-            steps.push(
-                Step::new(format!("c{n}"), "f").input("me", format!("c{n}")).instead_of(before.as_str()),
-            );
-            let last = steps.last_mut().unwrap();
-            last.on_failure = OnFailure::Fallback(next.as_str().into());
-        }
-        let _ = other;
+        steps.push(falls_back(plain(format!("a{n}")), format!("b{n}")));
+        steps.push(falls_back(plain(format!("b{n}")), format!("a{}", n + 1)));
+        let other = plain(format!("c{n}")).instead_of(format!("a{n}"));
+        steps.push(falls_back(other, format!("a{}", n + 1)));
     }
-    steps.extend(both(30).map(|id| Step::new(id.as_str(), "f").input("me", id.as_str())));
+    steps.push(plain("a30".into()));
     steps.push(step("last").after("s"));
     let mut hand = carry_out(steps);
     while let Some(next) = hand.wanted().first().map(|name| (*name).to_owned()) {
