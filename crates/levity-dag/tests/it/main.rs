@@ -4,11 +4,13 @@
 
 mod agents;
 mod catalogue;
+mod crashes;
 mod files;
 mod flow;
 mod killed;
 mod networkx;
 mod plans;
+mod random;
 mod replan;
 mod rounds;
 mod session;

@@ -38,7 +38,7 @@ pub(super) fn change(driver: &Driver, failed: &[StepId], dice: &mut Dice) -> Val
 /// Something that cannot be carried out, or that leaves things as they are.
 fn nonsense(driver: &Driver, dice: &mut Dice) -> Value {
     let begun: Vec<&StepId> = driver.status.keys().collect();
-    let begun = dice.pick(&begun).map(|id| id.to_string()).unwrap_or_default();
+    let begun = dice.pick(&begun).map(ToString::to_string).unwrap_or_default();
     match dice.below(6) {
         0 => json!({"remove": [begun]}),
         1 => json!({"change": [{"id": begun, "prompt": "something else"}]}),

@@ -137,7 +137,7 @@ impl<'a> Sequential<'a> {
     fn is_rescued(&self, id: &StepId) -> bool {
         let is_done =
             |id: &&StepId| self.told.get(*id).is_some_and(|told| told.status == StepStatus::Completed);
-        self.all_stand_ins(id).iter().any(|id| is_done(id))
+        self.all_stand_ins(id).iter().any(is_done)
     }
 
     fn one(&self, step: &'a Arc<Step>) -> Told {
