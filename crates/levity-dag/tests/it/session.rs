@@ -243,9 +243,11 @@ async fn a_team_keeps_sessions_of_its_runs() {
     let items = session.step("each").unwrap().items.unwrap();
     assert_eq!((items.done, items.of), (3, 3));
     assert_eq!(session.seed().done.len(), 2);
-    let seen = seen.lock().unwrap();
-    assert_eq!(session.to_view().tree(TreeOptions::new()), seen.tree(TreeOptions::new()));
-    assert_eq!(session.to_view().summary(), seen.summary());
+    let (tree, summary) = {
+        let seen = seen.lock().unwrap();
+        (seen.tree(TreeOptions::new()), seen.summary())
+    };
+    assert_eq!((session.to_view().tree(TreeOptions::new()), session.to_view().summary()), (tree, summary));
 
     // What it gave is taken for done by a run that goes on from it.
     let again = team.go_on(session.seed_without(&[id("each")]).unwrap()).id("again").await;
