@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, Outcome,
-    Permit, Prepared, Program, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, Limits,
+    Outcome, Permit, Prepared, Program, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+    World,
 };
 use levity_loop::Agent;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
@@ -81,7 +82,7 @@ impl TeamExecutor {
     async fn plan(&self, call: &ToolCall) -> Outcome {
         let made = match (&self.planner, Brief::deserialize(&call.args)) {
             (Some(planner), Ok(brief)) => {
-                let plan = AssertUnwindSafe(planner.plan(&brief)).catch_unwind().await;
+                let plan = AssertUnwindSafe(async { planner.plan(&brief).await }).catch_unwind().await;
                 plan.unwrap_or_else(|_| Err(ToolError::failed("the planner panicked: a fault in its code")))
             }
             _ => Err(ToolError::failed("the brief cannot be read")),
@@ -111,7 +112,7 @@ impl TeamExecutor {
         Outcome::Decision(match &self.approver {
             None => Decision::deny("nobody is there to ask"),
             Some(approver) => {
-                let decided = AssertUnwindSafe(approver.decide(ask)).catch_unwind().await;
+                let decided = AssertUnwindSafe(async { approver.decide(ask).await }).catch_unwind().await;
                 decided.unwrap_or_else(|_| Decision::deny("the approver panicked"))
             }
         })
@@ -124,7 +125,7 @@ impl TeamExecutor {
         if run.call.name == PLAN && self.planner.is_some() {
             return Prepared::new(EffectClass::ReadOnly);
         }
-        let permit = match self.tools.verdict(&run.call) {
+        let permit = match self.verdict(&run.call) {
             Verdict::Allow => Permit::Allow,
             Verdict::Ask { reason } => Permit::Ask { reason },
             Verdict::Deny { reason } => Permit::Deny { reason },
@@ -133,22 +134,36 @@ impl TeamExecutor {
         Prepared::new(self.tools.class(&run.call.name)).permit(permit)
     }
 
+    /// What policy says of a call, by the arguments that the tool is given.
+    fn verdict(&self, call: &ToolCall) -> Verdict {
+        if call.args.get(TIMEOUT).is_none() {
+            return self.tools.verdict(call);
+        }
+        let mut call = call.clone();
+        take_timeout(&mut call.args);
+        self.tools.verdict(&call)
+    }
+
     async fn agent(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let Some(agent) = self.agents.get(&child.agent) else {
             let message = format!("there is no agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
         let task = child.input.get("task").and_then(Value::as_str).unwrap_or_default();
-        let mut made = agent.child(task, saved).await?;
-        if let Some(budget) = child.input.get("budget").and_then(|budget| Budget::deserialize(budget).ok()) {
-            made.limits = budget.within(made.limits);
-        }
-        if let Some(time) = child.input.get("timeout").and_then(Value::as_f64) {
-            let time = Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX);
-            made.limits.wall_time = Some(made.limits.wall_time.map_or(time, |own| own.min(time)));
-        }
-        Ok(made)
+        agent.child(task, saved).await
     }
+}
+
+/// What a run below may use by itself, and no more than its step allows.
+fn within(input: &Value, mut limits: Limits) -> Limits {
+    if let Some(budget) = input.get("budget").and_then(|budget| Budget::deserialize(budget).ok()) {
+        limits = budget.within(limits);
+    }
+    if let Some(time) = input.get("timeout").and_then(Value::as_f64) {
+        let time = Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX);
+        limits.wall_time = Some(limits.wall_time.map_or(time, |own| own.min(time)));
+    }
+    limits
 }
 
 fn take_timeout(args: &mut Value) -> Option<Duration> {
@@ -178,13 +193,16 @@ impl Executor for TeamExecutor {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
-        match &self.code {
+        let mut made = match &self.code {
             Some(code) if code.spec().name == *child.agent => {
                 let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the team is gone"))?;
-                code.child(&child.input, saved, caller).await
+                let args = child.input.get("args").unwrap_or(&Value::Null);
+                code.child(args, saved, caller).await?
             }
-            _ => self.agent(child, saved).await,
-        }
+            _ => self.agent(child, saved).await?,
+        };
+        made.limits = within(&child.input, made.limits);
+        Ok(made)
     }
 
     fn setup(&self) -> Vec<(String, Digest)> {

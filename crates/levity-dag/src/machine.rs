@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Machine, MachineKind, Outcome, RunId, Stats,
-    Status, Step as Wants, Usage,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, Outcome, RunId,
+    Stats, Status, Step as Wants, Usage,
 };
 use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
@@ -112,6 +112,9 @@ pub(crate) struct Start {
     /// Steps that are done already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) done: Vec<Sown>,
+    /// What the run may use, by which plans are checked.
+    #[serde(default)]
+    pub(crate) limits: Limits,
     pub(crate) settings: Settings,
 }
 
@@ -163,6 +166,8 @@ struct Planning {
     /// Which replan, from 1; 0 for the plan itself.
     replan: u32,
     again: u32,
+    /// How often a person has put something in its place that cannot be carried out.
+    edits: u32,
     /// The failed steps that it is for.
     failed: Vec<StepId>,
     complaints: Vec<String>,
@@ -234,11 +239,7 @@ impl GraphMachine {
 
     fn add_up(&mut self, usage: Usage, stats: &Stats) {
         self.usage += usage;
-        self.stats.turns += stats.turns;
-        self.stats.model_calls += stats.model_calls;
-        self.stats.tool_calls += stats.tool_calls;
-        self.stats.failed_calls += stats.failed_calls;
-        self.stats.reasoning_steps += stats.reasoning_steps;
+        add_stats(&mut self.stats, stats);
     }
 
     /// The id of a step.
@@ -348,6 +349,14 @@ impl fmt::Debug for GraphMachine {
             .field("ending", &self.ending.as_ref().map(|ending| &ending.status))
             .finish_non_exhaustive()
     }
+}
+
+fn add_stats(total: &mut Stats, more: &Stats) {
+    total.turns += more.turns;
+    total.model_calls += more.model_calls;
+    total.tool_calls += more.tool_calls;
+    total.failed_calls += more.failed_calls;
+    total.reasoning_steps += more.reasoning_steps;
 }
 
 /// The run failed as a whole.

@@ -99,8 +99,9 @@ fn watchers(own: Option<Watcher>, writer: Option<SessionWriter>) -> Option<Watch
 }
 
 impl TeamRun {
-    pub(crate) fn new(team: Team, start: Start) -> Self {
+    pub(crate) fn new(team: Team, mut start: Start) -> Self {
         let limits = Some(team.inner.limits);
+        start.limits = team.inner.limits;
         Self { start, files: Vec::new(), checked: None, way: Way { limits, ..Way::new(team) } }
     }
 
@@ -130,6 +131,7 @@ impl TeamRun {
     /// What this run may use, in place of the team's limits.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.way.limits = Some(limits);
+        self.start.limits = limits;
         self
     }
 

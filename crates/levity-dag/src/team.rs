@@ -370,7 +370,8 @@ impl TeamBuilder {
             None => agents.contains_key(PLANNER).then(|| PlannedBy::Agent(PLANNER.into())),
         };
         let code: Option<Arc<str>> = self.code.as_ref().map(|code| code.spec().name.as_str().into());
-        if let Some(name) = code.as_ref().filter(|name| known.performers.contains_key(*name)) {
+        let is_taken = |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
+        if let Some(name) = code.as_ref().filter(is_taken) {
             return Err(taken(name));
         }
         let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());

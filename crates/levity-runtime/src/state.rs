@@ -96,7 +96,9 @@ impl<M: Machine> State<M> {
         for (id, effect) in self.step.effects.drain(..) {
             let call = effect.call().filter(|_| effect.is_ordered());
             let call = call.filter(|call| self.line.iter().all(|place| place.call != **call));
-            self.line.extend(call.map(|call| Place { call: call.clone(), alone: true }));
+            // A question about what is no call yet holds up none.
+            let alone = !matches!(&effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission);
+            self.line.extend(call.map(|call| Place { call: call.clone(), alone }));
             self.queue.push_back(Wanted { id, effect, prepared: None });
         }
         let Some(told) = told else { return Ok(()) };

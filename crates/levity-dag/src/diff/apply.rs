@@ -15,9 +15,12 @@ pub(super) fn apply(diff: &Diff, plan: &Plan, settled: &dyn Fn(&StepId) -> bool)
     }
     let old: HashMap<&StepId, &Arc<Step>> = plan.steps.iter().map(|step| (&step.id, step)).collect();
     let check = Check { plan, settled, old };
-    let removed: HashSet<&StepId> = diff.remove.iter().collect();
-    for id in &removed {
-        check.touched(id, "removed", &mut found);
+    let mut removed: HashSet<&StepId> = HashSet::new();
+    // In the order in which they were said: what is told must be the same each time.
+    for id in &diff.remove {
+        if removed.insert(id) {
+            check.touched(id, "removed", &mut found);
+        }
     }
     let changed = check.changed(diff, &removed, &mut found);
     check.added(diff, &removed, &mut found);

@@ -36,7 +36,15 @@ fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff 
     let mut diff = Diff { reason: text(map, "reason", found).unwrap_or_default(), ..Diff::default() };
     diff.add = steps(map, "add", None, found);
     let old: HashMap<&str, &Arc<Step>> = plan.steps.iter().map(|step| (step.id.as_str(), step)).collect();
-    diff.change = steps(map, "change", Some(&old), found);
+    let changed = steps(map, "change", Some(&old), found);
+    // A whole step that is not there yet cannot be meant as anything but a new one.
+    let is_new = |step: &Arc<Step>| {
+        let whole = !step.agent.is_empty() || !step.variants().is_empty();
+        whole && !old.contains_key(step.id.as_str())
+    };
+    let (new, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_new);
+    diff.add.extend(new);
+    diff.change = changed;
     let ids = map.get("remove").into_iter().flat_map(one_or_all);
     for value in ids {
         match read::id_of(value).or_else(|| read::id_of(value.get("id")?)) {

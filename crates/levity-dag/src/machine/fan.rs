@@ -6,7 +6,7 @@ use levity_core::Step as Wants;
 use serde_json::Value;
 
 use super::perform::Attempt;
-use super::rounds::Failed;
+use super::rounds::{Failed, Rejection};
 use super::{GraphMachine, Place};
 use crate::notice::{Notice, Strategy, Written};
 use crate::step::{FanOut, Reducer, Step};
@@ -24,6 +24,8 @@ pub(super) struct Fan {
     done: usize,
     failed: usize,
     first_error: Option<String>,
+    /// What judges of its elements have sent back.
+    rejection: Option<Box<Rejection>>,
     /// No more elements are begun.
     closed: bool,
 }
@@ -63,6 +65,14 @@ impl Fan {
         let enough = fan_out.stop_early && self.done >= quorum;
         let hopeless = self.items.len() - self.failed < quorum;
         self.closed = self.closed || enough || hopeless;
+    }
+
+    fn send_back(&mut self, rejection: Option<Box<Rejection>>) {
+        match (&mut self.rejection, rejection) {
+            (Some(all), Some(more)) => all.add(*more),
+            (None, more) => self.rejection = more,
+            (_, None) => {}
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -126,15 +136,15 @@ impl GraphMachine {
     }
 
     pub(super) fn item_failed(&mut self, at: u32, item: u32, failed: Failed, wants: &mut Wants) {
-        self.item_settled(at, item, Err(failed.why), wants);
+        self.item_settled(at, item, Err(failed), wants);
     }
 
-    fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, String>, wants: &mut Wants) {
+    fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, Failed>, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
         let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         fan.under_way.remove(&item);
-        let error = result.as_ref().err().cloned();
+        let error = result.as_ref().err().map(|failed| failed.why.clone());
         Self::tell(wants, || Notice::ItemFinished { step: step.id.clone(), item, error });
         match result {
             Ok(written) => {
@@ -144,9 +154,10 @@ impl GraphMachine {
                     *slot = Some(written.into_iter().map(|written| written.value).collect());
                 }
             }
-            Err(error) => {
+            Err(failed) => {
                 fan.failed += 1;
-                fan.first_error.get_or_insert_with(|| format!("element {item}: {error}"));
+                fan.first_error.get_or_insert_with(|| format!("element {item}: {}", failed.why));
+                fan.send_back(failed.rejection);
             }
         }
         fan.close_if_clear(fan_out);
@@ -167,7 +178,8 @@ impl GraphMachine {
             let error = fan.first_error.take().unwrap_or_default();
             let (done, of) = (fan.done, fan.items.len());
             let why = format!("{done} of {of} elements succeeded, and {quorum} must; {error}");
-            return self.step_failed(at, Failed::for_good(why), wants);
+            let rejection = fan.rejection.take();
+            return self.step_failed(at, Failed { rejection, ..Failed::for_good(why) }, wants);
         }
         let fan = std::mem::take(&mut **fan);
         let written = gather(step, fan_out, &fan);

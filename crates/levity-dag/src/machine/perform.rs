@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, EffectId, Money, Outcome, Step as Wants, ToolCall, ToolRun,
-    Usage, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, Money, Outcome, Stats, Step as Wants, ToolCall,
+    ToolRun, Usage, Wait,
 };
 use serde_json::{Map, Value, json};
 
 use super::fan::Fan;
 use super::rounds::{Failed, why_not, why_of};
-use super::{Doing, GraphMachine, Place};
+use super::{Doing, GraphMachine, Place, add_stats};
 use crate::known::PerformerKind;
 use crate::notice::{Notice, StepSpent, StepStatus, Written};
 use crate::schedule::Scheduler;
@@ -39,10 +39,9 @@ pub(super) struct Attempt {
     pub(super) round: u32,
     /// How often the agent was told that something is missing.
     pub(super) complaints: u32,
-    /// Turns, tokens and money of the rounds before.
-    pub(super) turns: u64,
-    pub(super) tokens: u64,
-    pub(super) money: Money,
+    /// What the rounds before have used and done, code included.
+    pub(super) usage: Usage,
+    pub(super) stats: Stats,
     /// What the agent gave in the round before, and what it is to do now.
     pub(super) before: Option<Box<(Value, String)>>,
     /// Why the attempt before failed.
@@ -119,7 +118,7 @@ impl GraphMachine {
 
     fn effect(&mut self, step: &Step, place: Place, inputs: Map<String, Value>) -> Result<Effect, Failed> {
         if !step.variants().is_empty() {
-            return self.code_effect(step.variants(), &inputs);
+            return self.code_effect(step, place, step.variants(), &inputs);
         }
         let rules = self.rules.clone();
         match rules.known.performer(&step.agent) {
@@ -127,7 +126,7 @@ impl GraphMachine {
                 self.agent_effect(step, name, place, &inputs)
             }
             Some((name, who)) => {
-                let call = self.call(step, name, inputs);
+                let call = self.call(step, name, inputs, true);
                 let run = match who.kind {
                     PerformerKind::Function => ToolRun::approved(call),
                     _ => ToolRun::new(call),
@@ -138,8 +137,9 @@ impl GraphMachine {
         }
     }
 
-    fn call(&self, step: &Step, name: &str, mut inputs: Map<String, Value>) -> ToolCall {
-        if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
+    /// The call of a function or a tool; with the time that it has, where it is to be made and not only asked about.
+    fn call(&self, step: &Step, name: &str, mut inputs: Map<String, Value>, timed: bool) -> ToolCall {
+        if let Some(time) = step.more.as_ref().and_then(|more| more.timeout).filter(|_| timed) {
             inputs.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
         ToolCall::new(self.call_id(step), name, Value::Object(inputs))
@@ -154,7 +154,9 @@ impl GraphMachine {
     }
 
     pub(super) fn code_effect(
-        &self,
+        &mut self,
+        step: &Step,
+        place: Place,
         variants: &[String],
         inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
@@ -165,7 +167,9 @@ impl GraphMachine {
             [code] => json!({"code": code, "inputs": inputs}),
             variants => json!({"variants": variants, "inputs": inputs}),
         };
-        Ok(Effect::Child(ChildRun::new(program, args)))
+        let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
+        let budget = share(budget_of(step), attempt)?;
+        Ok(Effect::Child(ChildRun::new(program, bounded(json!({"args": args}), step, budget))))
     }
 
     fn agent_effect(
@@ -186,17 +190,9 @@ impl GraphMachine {
             before: attempt.before.as_deref().map(|(output, next)| (output, next.as_str())),
             failed: attempt.failed.as_deref(),
         };
-        let mut input = json!({"task": task.text()});
-        let budget = left(step.more.as_ref().and_then(|more| more.budget), attempt, turns)?;
-        if let Some(object) = input.as_object_mut() {
-            if budget != Budget::new() {
-                object.insert("budget".to_owned(), serde_json::to_value(budget).unwrap_or_default());
-            }
-            if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
-                object.insert("timeout".to_owned(), time.as_secs_f64().into());
-            }
-        }
-        Ok(Effect::Child(ChildRun::new(name.clone(), input)))
+        let input = json!({"task": task.text()});
+        let budget = left(budget_of(step), attempt, turns)?;
+        Ok(Effect::Child(ChildRun::new(name.clone(), bounded(input, step, budget))))
     }
 
     /// Takes in what came of a step's effect.
@@ -228,7 +224,10 @@ impl GraphMachine {
                 }
                 Ok(Some(match (result.value, result.whole) {
                     (Some(value), _) => value,
-                    (None, Some(whole)) => super::rounds::read_output(whole.to_string()),
+                    // What is too long to be shown is a value, as JSON, or a text.
+                    (None, Some(whole)) => {
+                        serde_json::from_str(&whole).unwrap_or_else(|_| Value::String(whole.to_string()))
+                    }
                     (None, None) => Value::String(text_of(&result.content)),
                 }))
             }
@@ -241,28 +240,23 @@ impl GraphMachine {
         }
     }
 
-    fn spend(&mut self, place: Place, usage: Usage, stats: &levity_core::Stats) {
+    pub(super) fn spend(&mut self, place: Place, usage: Usage, stats: &Stats) {
         self.add_up(usage, stats);
         if let Some(attempt) = self.attempt(place) {
-            attempt.turns += stats.turns;
-            attempt.tokens = attempt.tokens.saturating_add(usage.total());
-            attempt.money += usage.cost.unwrap_or_default();
+            attempt.usage += usage;
+            add_stats(&mut attempt.stats, stats);
         }
         if let Some(work) = self.works.get_mut(&place.at) {
             work.spent.usage += usage;
-            let total = &mut work.spent.stats;
-            total.turns += stats.turns;
-            total.model_calls += stats.model_calls;
-            total.tool_calls += stats.tool_calls;
-            total.failed_calls += stats.failed_calls;
-            total.reasoning_steps += stats.reasoning_steps;
+            add_stats(&mut work.spent.stats, stats);
         }
     }
 
     /// Asks a person whether a step's tool may be called.
     fn ask_permission(&mut self, place: Place, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
-        let call = self.call(&step, &step.agent, self.inputs(&step, place));
+        let name = self.rules.known.performer(&step.agent).map_or(&step.agent, |(name, _)| name);
+        let call = self.call(&step, name, self.inputs(&step, place), false);
         let Some(attempt) = self.attempt(place) else { return };
         let reason = attempt.failed.take().unwrap_or_default();
         attempt.call = Some(Box::new(call.clone()));
@@ -287,6 +281,10 @@ impl GraphMachine {
             other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
         }
         call.id = EffectId::new(self.next).to_string().into();
+        let time = self.steps.as_ref().and_then(|steps| steps.step(place.at)?.more.as_ref()?.timeout);
+        if let (Some(time), Value::Object(args)) = (time, &mut call.args) {
+            args.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
+        }
         self.running += 1;
         self.want(Effect::Tool(ToolRun::approved(*call).unordered()), Doing::Perform(place), wants);
     }
@@ -401,21 +399,48 @@ fn pause(retry: Retry, number: u32) -> Duration {
     retry.pause.saturating_mul(times).min(Retry::LONGEST_PAUSE)
 }
 
+fn budget_of(step: &Step) -> Budget {
+    step.more.as_ref().and_then(|more| more.budget).unwrap_or_default()
+}
+
+/// What a run below is given, with what it may use and how long it may take.
+fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
+    if let Some(object) = input.as_object_mut() {
+        if budget != Budget::new() {
+            object.insert("budget".to_owned(), serde_json::to_value(budget).unwrap_or_default());
+        }
+        if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
+            object.insert("timeout".to_owned(), time.as_secs_f64().into());
+        }
+    }
+    input
+}
+
+/// What is left of a budget after the rounds before. Without calls of tools there can still be an answer.
+fn share(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Failed> {
+    let used = || Failed::once("what it may use was used up before it was done");
+    let (usage, stats) = (&attempt.usage, &attempt.stats);
+    let counts = [(&mut budget.tokens, usage.total()), (&mut budget.model_calls, stats.model_calls)];
+    for (left, gone) in counts.into_iter().filter(|(_, gone)| *gone > 0) {
+        if let Some(left) = left {
+            *left = left.checked_sub(gone).filter(|left| *left > 0).ok_or_else(used)?;
+        }
+    }
+    let money = usage.cost.unwrap_or_default();
+    if let Some(left) = budget.money.as_mut().filter(|_| money > Money::ZERO) {
+        *left = Some(left.saturating_sub(money)).filter(|left| *left > Money::ZERO).ok_or_else(used)?;
+    }
+    budget.tool_calls = budget.tool_calls.map(|left| left.saturating_sub(stats.tool_calls));
+    Ok(budget)
+}
+
 /// What is left for the next round of an attempt.
-fn left(budget: Option<Budget>, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
-    let mut budget = budget.unwrap_or_default();
+fn left(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed> {
+    let mut budget = share(budget, attempt)?;
     if attempt.round <= 1 {
         return Ok(budget);
     }
-    let used = || Failed::once("what it may use was used up before it was done");
-    if let Some(tokens) = &mut budget.tokens {
-        *tokens = tokens.checked_sub(attempt.tokens).filter(|left| *left > 0).ok_or_else(used)?;
-    }
-    if let Some(money) = &mut budget.money {
-        *money =
-            Some(money.saturating_sub(attempt.money)).filter(|left| *left > Money::ZERO).ok_or_else(used)?;
-    }
-    let calls = turns.saturating_sub(attempt.turns);
+    let calls = turns.saturating_sub(attempt.stats.turns);
     if calls == 0 {
         return Err(Failed::once(format!("it was not done within {turns} turns")));
     }

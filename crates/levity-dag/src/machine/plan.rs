@@ -34,6 +34,9 @@ pub(crate) const QUERY: &str = "original_query";
 const MOST_FILES: u64 = 8_000;
 /// How much of what a planner gave it is shown again, in bytes.
 const MOST_PREVIOUS: usize = 20_000;
+/// How often a person may put something in the place of a plan that cannot be carried out. A program that answers for one
+/// could do so for ever.
+const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
     /// Looks at the files first, then makes the plan, then carries it out.
@@ -91,12 +94,17 @@ impl GraphMachine {
         if files {
             plan.given.entry(FILES.into()).or_default();
         }
-        self.checked = Some(Graph::check(plan, &self.rules.known)?);
+        self.checked = Some(Graph::check(plan, &self.known())?);
         Ok(())
     }
 
     fn check(&self, plan: &Plan) -> Result<Graph, Faults> {
-        Graph::check(self.with_given(plan.clone()), &self.rules.known)
+        Graph::check(self.with_given(plan.clone()), &self.known())
+    }
+
+    /// What plans may go by, within the limits of this run.
+    fn known(&self) -> Known {
+        Known { limits: self.start.limits, ..self.rules.known.clone() }
     }
 
     /// The plan with what is given to every run.
@@ -260,7 +268,7 @@ impl GraphMachine {
 
     /// What plans may go by, with what is left of the limits.
     fn known_left(&self) -> Known {
-        let mut known = self.rules.known.clone();
+        let mut known = self.known();
         let limits = &mut known.limits;
         let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         limits.tokens = less(limits.tokens, self.usage.total());
@@ -363,6 +371,11 @@ impl GraphMachine {
             // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
             Err(faults) => {
                 Self::tell(wants, || Notice::Rejected { faults: vec![faults.to_string()] });
+                let planning = self.planning.get_or_insert_default();
+                planning.edits += 1;
+                if planning.edits >= MOST_EDITS {
+                    return self.refused(&format!("what was put in its place is no better: {faults}"), wants);
+                }
                 self.consider(draft, wants);
             }
         }
@@ -468,11 +481,12 @@ impl GraphMachine {
         }
     }
 
-    /// Without a planner, work that a judge sends back is done again.
-    fn redo(&mut self, planning: Planning, wants: &mut Wants) {
+    /// Without a planner, work that a judge sends back is done again: of several judges, that of the first.
+    fn redo(&mut self, mut planning: Planning, wants: &mut Wants) {
         let made = self.steps.as_ref().and_then(|steps| {
             let judge = planning.failed.iter().find_map(|id| self.rejection(steps, id))?;
             let diff = Diff::redo(steps.graph(), &judge.0, &judge.1, &judge.2);
+            planning.failed = vec![judge.0];
             Some(self.changed(steps, &planning.failed, &diff).map(|graph| Draft { diff: Some(diff), graph }))
         });
         self.planning = Some(planning);

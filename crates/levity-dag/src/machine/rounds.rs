@@ -35,6 +35,15 @@ pub(super) struct Rejection {
     pub(super) issues: Vec<String>,
 }
 
+impl Rejection {
+    /// Adds what another judge sends back.
+    pub(super) fn add(&mut self, more: Self) {
+        let new: Vec<_> = more.steps.into_iter().filter(|step| !self.steps.contains(step)).collect();
+        self.steps.extend(new);
+        self.issues.extend(more.issues);
+    }
+}
+
 impl Failed {
     /// Another attempt may help.
     pub(super) fn once(why: impl Into<String>) -> Self {
@@ -98,8 +107,15 @@ impl GraphMachine {
             if object.get("call_self").is_some_and(is_true) {
                 return self.next_round(place, &step, output, wants);
             }
-            if judges && let Some(failed) = self.judge(place, object, wants) {
-                return self.failed(place, failed, wants);
+            if judges && let Some((verdict, said)) = verdict_in(object, &step) {
+                let Some(passed) = passes(verdict) else {
+                    let why = "the verdict is neither `pass` nor `revise`";
+                    let next = format!("{why}. Answer again, with one of them as `verdict`.");
+                    return self.complain(place, output, next, why, wants);
+                };
+                if let Some(failed) = self.judge(place, passed, said, wants) {
+                    return self.failed(place, failed, wants);
+                }
             }
         }
         self.extract(place, &step, output, wants);
@@ -115,7 +131,7 @@ impl GraphMachine {
             let own: Vec<_> = own.collect();
             inputs.extend(own);
         }
-        match self.code_effect(variants, &inputs) {
+        match self.code_effect(step, place, variants, &inputs) {
             Ok(effect) => {
                 self.running += 1;
                 self.want(effect, Doing::Code(place, output), wants);
@@ -129,7 +145,7 @@ impl GraphMachine {
         self.running -= 1;
         let result = match outcome {
             Outcome::Child(ending) => {
-                self.add_up(ending.usage, &ending.stats);
+                self.spend(place, ending.usage, &ending.stats);
                 match ending.value {
                     Some(value) if ending.status.is_answer() => Ok(value),
                     _ if ending.status.is_answer() => Ok(json!({"result": ending.text})),
@@ -160,11 +176,11 @@ impl GraphMachine {
         let next = output.get("next_instruction").or_else(|| output.get("iteration_context"));
         let next =
             next.map_or_else(|| "Go on from there, and finish.".to_owned(), |next| clipped(next, 20_000));
-        let turns = self.start.settings.turns;
+        let (near, turns) = (self.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         // Each round takes a turn at least, also of an agent that does not say how many it took.
-        let rounds = u64::from(attempt.round).max(attempt.turns);
-        if rounds >= turns {
+        let rounds = u64::from(attempt.round).max(attempt.stats.turns);
+        if rounds >= turns || near {
             // It had its rounds: what it gave last counts.
             return self.extract(place, step, output, wants);
         }
@@ -196,7 +212,7 @@ impl GraphMachine {
         let (near, turns) = (self.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         let left =
-            attempt.complaints < MOST_COMPLAINTS && u64::from(attempt.round).max(attempt.turns) < turns;
+            attempt.complaints < MOST_COMPLAINTS && u64::from(attempt.round).max(attempt.stats.turns) < turns;
         if !is_agent || !left || near {
             return self.failed(place, Failed::once(why), wants);
         }
@@ -205,16 +221,21 @@ impl GraphMachine {
         self.perform(place, wants);
     }
 
-    /// Reads a verdict; a failure when the work is sent back.
-    fn judge(&mut self, place: Place, output: &Map<String, Value>, wants: &mut Wants) -> Option<Failed> {
-        let passed = passes(output)?;
-        let issues = texts(output.get("issues"));
+    /// Takes in a verdict and what was said with it; a failure when the work is sent back.
+    fn judge(
+        &mut self,
+        place: Place,
+        passed: bool,
+        said: &Map<String, Value>,
+        wants: &mut Wants,
+    ) -> Option<Failed> {
+        let issues = texts(said.get("issues"));
         let step = self.id(place.at);
         Self::tell(wants, || Notice::Verdict { step, passed, issues: issues.clone() });
         if passed {
             return None;
         }
-        let steps = self.sent_back(place.at, &texts(output.get("steps")));
+        let steps = self.sent_back(place.at, &texts(said.get("steps")));
         let why = match &*issues {
             [] => "the work was sent back".to_owned(),
             issues => format!("the work was sent back: {}", issues.join("; ")),
@@ -265,14 +286,32 @@ fn is_true(value: &Value) -> bool {
     value == &Value::Bool(true) || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// Whether a verdict lets the work pass; nothing when there is none.
-fn passes(output: &Map<String, Value>) -> Option<bool> {
-    let verdict = output.get("verdict").or_else(|| output.get("output")?.get("verdict"));
-    if let Some(verdict) = verdict.and_then(Value::as_str) {
-        let verdict = verdict.trim().to_ascii_lowercase();
-        return Some(!matches!(&*verdict, "revise" | "fail" | "failed" | "reject" | "rejected" | "redo"));
+/// The verdict in what a judge gave, and the object that it stands in: the answer itself, its `output`, or a variable that
+/// the step writes.
+fn verdict_in<'a>(
+    output: &'a Map<String, Value>,
+    step: &Step,
+) -> Option<(&'a Value, &'a Map<String, Value>)> {
+    let written = || step.writes.iter().filter_map(|name| output.get(&**name));
+    let within = output.get("output").into_iter().chain(written()).filter_map(Value::as_object);
+    let named = std::iter::once(output).chain(within).find_map(|object| {
+        let verdict = object.get("verdict").or_else(|| object.get("passed"))?;
+        Some((verdict, object)).filter(|_| !verdict.is_null())
+    });
+    named.or_else(|| Some((written().find(|value| passes(value).is_some())?, output)))
+}
+
+/// Whether a verdict lets the work pass; nothing when it does not say.
+fn passes(verdict: &Value) -> Option<bool> {
+    if let Some(passed) = verdict.as_bool() {
+        return Some(passed);
     }
-    output.get("passed").and_then(Value::as_bool)
+    let verdict = verdict.as_str()?.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
+    match &*verdict {
+        "pass" | "passed" | "passes" | "ok" | "accept" | "accepted" | "approve" | "approved" => Some(true),
+        "revise" | "fail" | "failed" | "fails" | "reject" | "rejected" | "redo" => Some(false),
+        _ => None,
+    }
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
 
 mod agents;
+mod bounds;
 mod catalogue;
 mod crashes;
 mod files;
