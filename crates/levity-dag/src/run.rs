@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_core::{Cause, Event, Limits, RunId};
+use levity_core::{Cause, Event, EventKind, Limits, RunId};
 use levity_runtime::{Control, Events, Job, RunHandle, Watcher};
 use serde_json::Value;
 
@@ -329,9 +329,27 @@ impl Fork {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(self) -> TeamHandle {
+    pub async fn start(mut self) -> TeamHandle {
+        self.catch_up().await;
         let job = self.job();
         self.way.start(job)
+    }
+
+    /// Puts what the new run begins with into its session file: it is not told again.
+    async fn catch_up(&mut self) {
+        self.way.keep_session();
+        let (Some(writer), Some(run)) = (&self.way.writer, &self.way.id) else { return };
+        let runtime = self.way.team.runtime();
+        if runtime.journal().read(run).await.is_ok_and(|records| records.is_empty()) {
+            // Whatever is wrong with the old journal is told when the run begins.
+            let told = self.way.team.history_until(&self.from, self.after).await.unwrap_or_default();
+            let now = runtime.world().now();
+            for event in told {
+                let begins = matches!(event.kind, EventKind::RunStarted { .. });
+                let at = if begins { now } else { event.at };
+                writer.apply(&Event::new(run.clone(), event.seq, at, event.kind));
+            }
+        }
     }
 
     fn job(&self) -> Job<GraphMachine> {
@@ -347,9 +365,12 @@ impl IntoFuture for Fork {
     type Output = Result<Finished>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let job = self.job();
-        self.way.finish(job)
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.catch_up().await;
+            let job = self.job();
+            self.way.finish(job).await
+        })
     }
 }
 
