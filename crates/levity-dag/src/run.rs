@@ -255,7 +255,7 @@ impl Resume {
         if let Some(writer) = &self.way.writer {
             // Whatever is wrong with the journal is told when the run goes on.
             let told = self.way.team.history(&self.run).await.unwrap_or_default();
-            told.iter().for_each(|event| writer.apply(event));
+            writer.begin_with(&told);
         }
         self.way.id = None;
     }
@@ -344,11 +344,11 @@ impl Fork {
             // Whatever is wrong with the old journal is told when the run begins.
             let told = self.way.team.history_until(&self.from, self.after).await.unwrap_or_default();
             let now = runtime.world().now();
-            for event in told {
+            let ours = |event: Event| {
                 let begins = matches!(event.kind, EventKind::RunStarted { .. });
-                let at = if begins { now } else { event.at };
-                writer.apply(&Event::new(run.clone(), event.seq, at, event.kind));
-            }
+                Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
+            };
+            writer.begin_with(&told.into_iter().map(ours).collect::<Vec<_>>());
         }
     }
 

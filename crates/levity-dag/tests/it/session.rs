@@ -292,6 +292,36 @@ async fn a_team_keeps_sessions_of_its_runs() {
 }
 
 #[tokio::test]
+async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (free, begun) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (wait, tell) = (free.clone(), begun.clone());
+    let hold = levity_dag::Function::new(move |_| {
+        let (wait, tell) = (wait.clone(), tell.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            Ok(json!(1))
+        }
+    });
+    let sessions = Sessions::open(dir.path());
+    let builder =
+        crate::support::simple(&Default::default()).function("hold", hold).sessions(sessions.clone());
+    let team = builder.runtime(Runtime::new().with_journal(MemoryJournal::new())).build().unwrap();
+    let mut run = team.carry_out(Plan::new().step(Step::new("one", "hold"))).id("r").start().unwrap();
+    crate::support::within(begun.notified()).await;
+    crate::support::within(async { while sessions.find("r").await.is_err() {} }).await;
+    let path = sessions.find("r").await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = crate::support::within(team.resume("r")).await;
+    assert!(other.unwrap_err().to_string().contains("could not be driven"));
+    assert!(!path.exists(), "it is for the other to write");
+    free.notify_one();
+    crate::support::within(&mut run).await.unwrap();
+    assert_eq!(sessions.load("r").await.unwrap().status, "completed");
+}
+
+#[tokio::test]
 async fn a_fork_of_a_run_has_a_session_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(dir.path());
