@@ -1,7 +1,7 @@
 //! The agent that the commands run.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,8 +122,9 @@ impl ModelArgs {
         tell: impl Fn(&str),
         stand_in: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
-        if let Some(path) = &self.script {
-            return scripted(path).map(|model| Arc::new(model) as Arc<dyn Model>);
+        // A run that is gone on with takes up the script where it was.
+        if let Some(script) = self.scripted()? {
+            return Ok(Arc::new(script.by_history()));
         }
         let models = Models::from_env().map_err(|error| chain(&error))?;
         if let Some(name) = &self.model {
@@ -143,6 +144,17 @@ impl ModelArgs {
     }
 }
 
+impl ModelArgs {
+    /// The script, if there is one; its replies are given in the order of the calls.
+    pub(crate) fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
+        let Some(path) = &self.script else { return Ok(None) };
+        let text = fs::read_to_string(path)
+            .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+        let model = ScriptedModel::from_json(&text);
+        model.map(Some).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+    }
+}
+
 pub(crate) fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
     Arc::new(model.retry())
 }
@@ -159,12 +171,4 @@ fn demonstration() -> FunctionModel {
             false => Message::new(Role::Assistant, [call()]),
         }))
     })
-}
-
-fn scripted(path: &Path) -> Result<ScriptedModel, String> {
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
-    let model = ScriptedModel::from_json(&text);
-    // A run that is gone on with takes up the script where it was.
-    model.map(ScriptedModel::by_history).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
 }

@@ -41,6 +41,15 @@ impl Input {
         io::stdin().is_terminal()
     }
 
+    /// Throws away what was typed and not read yet: it was meant for something else.
+    pub(crate) fn forget(&mut self) {
+        if self.lines.try_recv().is_ok() {
+            self.wanted = false;
+        }
+        #[cfg(unix)]
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+    }
+
     /// The next line without its end; nothing once the input has ended. Whoever sits there is shown `prompt` first, beside
     /// what is printed. Dropping the future loses no line.
     ///

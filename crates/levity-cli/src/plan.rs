@@ -8,14 +8,18 @@ mod inline;
 mod live;
 mod screen;
 mod team;
+mod told;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use clap::Args;
-use levity::core::{Limits, Money, RunId};
-use levity::dag::{FileKind, FileProfile, Plan, Session, Sessions, StepId, Team, TeamHandle, View};
+use levity::core::{Event, Journal, Limits, Money, RunId, Status};
+use levity::dag::{
+    FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamHandle, TeamRun, View,
+};
 use levity::prelude::*;
 
 use crate::agent::ModelArgs;
@@ -27,6 +31,7 @@ use crate::tools::ToolArgs;
 use drive::Driven;
 pub(crate) use end::{Drawing, export};
 use screen::{Screen, ViewKind};
+use told::Told;
 
 /// How `levity plan` is called.
 #[derive(Args)]
@@ -130,26 +135,34 @@ struct Kept {
 
 impl Kept {
     fn new(folder: &std::path::Path) -> Self {
-        Self { sessions: Sessions::open(folder), journal: folder.join("journal") }
+        let told = Once::new();
+        // The run goes on, and the next write is tried: one warning is enough.
+        let warn = move |error: &SessionError| {
+            told.call_once(|| note(&format!("the session cannot be kept up to date: {}", chain(error))));
+        };
+        Self { sessions: Sessions::open(folder).on_error(warn), journal: folder.join("journal") }
+    }
+
+    fn open_journal(&self) -> Result<Arc<dyn Journal>, String> {
+        let failed =
+            |error| format!("nothing can be kept in `{}`: {}", self.sessions.dir().display(), chain(&error));
+        store::open(&self.journal).map_err(failed)
     }
 }
 
 async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
-    let kept = args.sessions.as_deref().map(Kept::new);
-    let runtime = match &kept {
-        Some(kept) => Runtime::new().with_journal(store::open(&kept.journal).map_err(|error| chain(&error))?),
-        None => Runtime::new(),
-    };
     let no_file = args.files.iter().map(FileProfile::of).find(|file| file.kind == FileKind::Unknown);
     if let Some(problem) = no_file.and_then(|file| file.error) {
         return Err(problem);
     }
+    let kept = args.sessions.as_deref().map(Kept::new);
+    let runtime = match &kept {
+        Some(kept) => Runtime::new().with_journal(kept.open_journal()?),
+        None => Runtime::new(),
+    };
     let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;
     let driven = match start(args, &team, kept.as_ref()).await {
-        Ok((run, view)) => {
-            let screen = Screen::new(args.view, &view);
-            Ok(drive::drive(run, view, screen, team.runtime()).await)
-        }
+        Ok((run, told)) => Ok(drive::drive(run, told, team.runtime()).await),
         Err(problem) => Err(problem),
     };
     let driven = offered.end(driven).await?;
@@ -163,6 +176,13 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
     Ok(code)
 }
 
+impl PlanArgs {
+    fn told(&self, view: View) -> Arc<Told> {
+        let screen = Screen::new(self.view, &view);
+        Told::new(view, screen)
+    }
+}
+
 fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
     let code = end::say_answer(driven, args.view == ViewKind::Json, args.view == ViewKind::None);
     if let Some(drawing) = args.export {
@@ -171,8 +191,8 @@ fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
     code
 }
 
-/// A run that has begun, and what is known of it from before.
-type Started = (TeamHandle, View);
+/// A run that has begun, and what is known of it.
+type Started = (TeamHandle, Arc<Told>);
 
 async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
     match (&args.resume, &args.fork, kept) {
@@ -192,9 +212,7 @@ fn fresh(args: &PlanArgs, team: &Team) -> Result<Started, String> {
         Some(file) => team.carry_out(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
         None => team.run(goal),
     };
-    let run = run.files(args.files.iter()).start().map_err(|error| chain(&error))?;
-    let view = View::of_run(run.id().clone());
-    Ok((run, view))
+    begun(args, run.files(args.files.iter()))
 }
 
 /// Goes on with a run from its journal; or from its session file, where there is no journal.
@@ -203,16 +221,39 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
     let run = known.as_ref().map_or_else(|_| RunId::new(id), |session| session.id.clone());
     let records = team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?;
     if records.is_empty() {
-        return seeded(args, team, &known.map_err(|error| chain(&error))?);
+        let known = known.map_err(|error| chain(&error))?;
+        note(&format!("there is no journal of session {run}; it goes on as a new session"));
+        return seeded(args, team, &known);
     }
     let mut view = View::of_run(run.clone());
     let told = team.history(&run).await.map_err(|error| chain(&error))?;
     told.iter().for_each(|event| view.apply(event));
-    let mut going_on = team.resume(run);
+    if let Some(ending) = view.ending().filter(|ending| left_off(&ending.status)) {
+        if view.plan().is_none() {
+            return Err(format!("session {run} ended before it had a plan ({}); begin anew", ending.status));
+        }
+        note(&format!("session {run} had ended ({}); it goes on as a new session", ending.status));
+        return seeded(args, team, &up_to_date(kept, &run, &told).await?);
+    }
+    let told = args.told(view);
+    let mut going_on = team.resume(run).on_event(told.watcher());
     if args.limits.limits() != Limits::new() {
         going_on = going_on.limits(args.limits.limits());
     }
-    Ok((going_on.start().await, view))
+    Ok((going_on.start().await, told))
+}
+
+/// The session of a run, with all that happened in it: its file may be a step behind.
+async fn up_to_date(kept: &Kept, run: &RunId, told: &[Event]) -> Result<Session, String> {
+    let writer = kept.sessions.writer(run);
+    told.iter().for_each(|event| writer.apply(event));
+    writer.flush().await.map_err(|error| chain(&*error))?;
+    kept.sessions.load(run.as_str()).await.map_err(|error| chain(&error))
+}
+
+/// Whether a run ended before it had tried everything, so that there is something to go on with.
+fn left_off(status: &Status) -> bool {
+    matches!(status, Status::Cancelled { .. } | Status::Partial(_))
 }
 
 /// A new run that begins with what a session has done.
@@ -220,7 +261,11 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
     let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
     let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
     let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
-    let run = team.go_on(seed).goal(goal).start().map_err(|error| chain(&error))?;
-    let view = View::of_run(run.id().clone());
-    Ok((run, view))
+    begun(args, team.go_on(seed).goal(goal))
+}
+
+fn begun(args: &PlanArgs, run: TeamRun) -> Result<Started, String> {
+    let told = args.told(View::new());
+    let run = run.on_event(told.watcher()).start().map_err(|error| chain(&error))?;
+    Ok((run, told))
 }

@@ -153,6 +153,8 @@ impl Export {
 /// Prints a session as it is kept.
 async fn print_file(folder: &Folder, id: &str) -> Result<(), String> {
     let path = folder.find(id).await.map_err(|error| chain(&error))?;
+    // It is loaded first, so that only a session is printed, and no file that is too large or no file at all.
+    folder.load(id).await.map_err(|error| chain(&error))?;
     let text = std::fs::read_to_string(&path)
         .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
     let value: serde_json::Value =

@@ -80,7 +80,7 @@ pub use finished::{Finished, StepReport};
 pub use function::{Function, StepInput};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
-pub use machine::GraphMachine;
+pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
 pub use parts::Parts;
 pub use plan::{LoadError, Plan, Variable};

@@ -94,8 +94,9 @@ pub(crate) enum PlannedBy {
 
 /// The name under which the program's own planner is called.
 pub(crate) const PLAN: &str = "plan";
-/// The name under which a person is asked about a plan.
-pub(crate) const CARRY_OUT: &str = "carry_out_plan";
+/// The name under which a person is asked whether a plan, or a change of it, may be carried out: that of the call in the
+/// [`Ask`](levity_core::Ask), whose arguments are the [`Plan`] or the [`Diff`](crate::Diff).
+pub const CARRY_OUT: &str = "carry_out_plan";
 
 /// All that a run began with.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

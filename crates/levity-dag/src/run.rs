@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use levity_core::{Cause, Event, Limits, RunId};
+use levity_core::{Cause, Event, EventKind, Limits, RunId};
 use levity_runtime::{Control, Events, Job, RunHandle, Watcher};
 use serde_json::Value;
 
@@ -264,7 +264,7 @@ impl Resume {
         if let Some(writer) = &self.way.writer {
             // Whatever is wrong with the journal is told when the run goes on.
             let told = self.way.team.history(&self.run).await.unwrap_or_default();
-            told.iter().for_each(|event| writer.apply(event));
+            writer.begin_with(&told);
         }
         self.way.id = None;
     }
@@ -338,9 +338,27 @@ impl Fork {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(self) -> TeamHandle {
+    pub async fn start(mut self) -> TeamHandle {
+        self.catch_up().await;
         let job = self.job();
         self.way.start(job)
+    }
+
+    /// Puts what the new run begins with into its session file: it is not told again.
+    async fn catch_up(&mut self) {
+        self.way.keep_session();
+        let (Some(writer), Some(run)) = (&self.way.writer, &self.way.id) else { return };
+        let runtime = self.way.team.runtime();
+        if runtime.journal().read(run).await.is_ok_and(|records| records.is_empty()) {
+            // Whatever is wrong with the old journal is told when the run begins.
+            let told = self.way.team.history_until(&self.from, self.after).await.unwrap_or_default();
+            let now = runtime.world().now();
+            let ours = |event: Event| {
+                let begins = matches!(event.kind, EventKind::RunStarted { .. });
+                Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
+            };
+            writer.begin_with(&told.into_iter().map(ours).collect::<Vec<_>>());
+        }
     }
 
     fn job(&self) -> Job<GraphMachine> {
@@ -356,9 +374,12 @@ impl IntoFuture for Fork {
     type Output = Result<Finished>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let job = self.job();
-        self.way.finish(job)
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.catch_up().await;
+            let job = self.job();
+            self.way.finish(job).await
+        })
     }
 }
 

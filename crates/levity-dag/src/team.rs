@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Approver, Ask, ChildRun, Effect, Event, Limits, Machine as _, Model, Program, RunId, Tool, ToolSource,
-    Toolbox,
+    Approver, Ask, ChildRun, Effect, Entry as Recorded, Event, JournalError, Limits, Machine as _, Model,
+    Program, Record, RunId, Tool, ToolSource, Toolbox,
 };
 use levity_loop::Agent;
 use levity_runtime::{Replay, Runtime, replay};
@@ -146,10 +146,28 @@ impl Team {
         }
     }
 
+    /// What happened in a run up to a record of it, or before its end.
+    pub(crate) async fn history_until(&self, run: &RunId, last: Option<u64>) -> Result<Vec<Event>> {
+        let mut records = self.records(run).await?;
+        match last {
+            Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
+            None => records.retain(|record| !matches!(record.entry, Recorded::Ended(_))),
+        }
+        Ok(self.fold(run, &records)?.events)
+    }
+
     async fn replay(&self, run: &RunId) -> Result<Replay<GraphMachine>> {
+        self.fold(run, &self.records(run).await?)
+    }
+
+    async fn records(&self, run: &RunId) -> Result<Vec<Record>> {
+        let failed = |error: JournalError| Error::Runtime { source: error.into(), partial: None };
+        self.inner.runtime.journal().read(run).await.map_err(failed)
+    }
+
+    fn fold(&self, run: &RunId, records: &[Record]) -> Result<Replay<GraphMachine>> {
         let failed = |source| Error::Runtime { source, partial: None };
-        let records = self.inner.runtime.journal().read(run).await.map_err(|error| failed(error.into()))?;
-        let folded = replay(run, &records, |kind, state| {
+        let folded = replay(run, records, |kind, state| {
             GraphMachine::check_kind(kind)?;
             self.restore(state)
         });

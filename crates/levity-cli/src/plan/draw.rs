@@ -36,8 +36,10 @@ pub(super) fn draw(view: &View, now: Timestamp, area: Rect, buffer: &mut Buffer)
 /// How many rows the tree has, and how many the log with its heading.
 fn share(rows: u16, view: &View) -> (u16, u16) {
     let tree = u16::try_from(view.steps().len() + 1).unwrap_or(u16::MAX);
-    let tree = tree.min(rows.saturating_sub(LOG + 1).max(1));
-    (tree, rows.saturating_sub(tree))
+    // A small screen has no room for both.
+    let log = if rows < 2 * (LOG + 1) { 0 } else { LOG + 1 };
+    let tree = tree.min(rows - log);
+    (tree, rows - tree)
 }
 
 /// Where the run stands, on one line.
@@ -65,7 +67,8 @@ fn head(view: &View, now: Timestamp) -> String {
 /// As much of the tree as has room, with what is under way in it.
 fn tree(view: &View, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let rows = usize::from(rows);
-    let options = TreeOptions::new().width(width.into()).now(now);
+    // What is under way may be far below the first lines.
+    let options = TreeOptions::new().width(width.into()).most_lines(usize::MAX).now(now);
     let lines: Vec<String> = view.tree(options).lines().map(str::to_owned).collect();
     if lines.len() <= rows || rows < 4 {
         return lines.into_iter().take(rows).collect();

@@ -2,23 +2,22 @@
 
 use std::io::{self, Write as _};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use levity::core::{Ask, Decision, Event, Timestamp};
-use levity::dag::{Diff, Finished, Plan, TeamHandle, TreeOptions, View};
+use levity::core::{Ask, Decision, Timestamp};
+use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, StepId, TeamHandle, TreeOptions, View};
 use levity::prelude::*;
 use levity::runtime::Control;
 use serde::Deserialize as _;
 
-use super::screen::Screen;
+use super::told::Told;
 use crate::follow::{decision, question};
 use crate::input::Input;
 use crate::terminal::harmless;
 
 /// Why a run is cancelled by Ctrl-C.
 const INTERRUPTED: &str = "interrupted from the terminal";
-/// The name by which a run asks about its plan.
-const CARRY_OUT: &str = "carry_out_plan";
 /// How often running times are shown anew when nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -33,32 +32,29 @@ pub(super) struct Driven {
 
 struct Watch {
     control: Control,
-    view: View,
-    screen: Screen,
+    told: Arc<Told>,
     input: Input,
     /// What whoever sits there is asked just now.
     asked: Option<Ask>,
+    /// What was answered, and has not heard the answer yet.
+    answered: Vec<Ask>,
     /// Whether something has happened since the view was shown.
     stale: bool,
     cancelled: bool,
 }
 
 /// Shows a run until it ends.
-pub(super) async fn drive(mut run: TeamHandle, view: View, screen: Screen, runtime: &Runtime) -> Driven {
+pub(super) async fn drive(mut run: TeamHandle, told: Arc<Told>, runtime: &Runtime) -> Driven {
     let world = runtime.world().clone();
-    let mut events = run.events();
     let control = run.control().clone();
+    let (input, asked, answered) = (Input::new(), None, Vec::new());
     let mut watch =
-        Watch { control, view, screen, input: Input::new(), asked: None, stale: true, cancelled: false };
+        Watch { control, told: told.clone(), input, asked, answered, stale: true, cancelled: false };
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut ended = pin!(told_to_end());
     let mut shown = Timestamp::default();
-    loop {
-        let wait = match watch.stale {
-            true => watch.screen.pause(world.now()),
-            false => TICK,
-        };
-        let may_show = watch.asked.is_none() && (watch.stale || watch.screen.is_live());
+    let result = loop {
+        let (wait, may_show) = watch.next_show(world.now());
         tokio::select! {
             biased;
             _ = &mut interrupted => {
@@ -71,32 +67,39 @@ pub(super) async fn drive(mut run: TeamHandle, view: View, screen: Screen, runti
             () = &mut ended => return watch.leave(),
             () = world.sleep(wait), if may_show => {
                 shown = world.now();
-                watch.screen.show(&watch.view, shown);
+                told.lock().show(shown);
                 watch.stale = false;
             }
             line = watch.input.line(""), if watch.asked.is_some() => watch.answered(line).await,
-            event = events.next() => match event {
-                Some(event) => watch.event(&event).await,
-                None => break,
-            },
+            () = told.news() => watch.look().await,
+            result = &mut run => break result,
         }
-    }
+    };
     // All is told; what is not printed yet is.
-    let now = world.now().max(shown);
-    watch.screen.show(&watch.view, now);
-    watch.screen.yield_to_others();
-    Driven { result: Some(run.await), view: watch.view, interrupted: watch.cancelled }
+    told.lock().show(world.now().max(shown));
+    watch.end(Some(result))
 }
 
 impl Watch {
-    async fn event(&mut self, event: &Event) {
-        self.screen.event(event);
-        self.view.apply(event);
+    /// How long it is until the view is shown again, and whether it may be.
+    fn next_show(&self, now: Timestamp) -> (Duration, bool) {
+        let screen = &self.told.lock().screen;
+        let wait = if self.stale { screen.pause(now) } else { TICK };
+        (wait, self.asked.is_none() && (self.stale || screen.is_live()))
+    }
+
+    /// Something has happened.
+    async fn look(&mut self) {
         self.stale = true;
-        let still = |ask: &Ask| self.view.all_asks().any(|(_, other)| same(ask, other));
-        if self.asked.as_ref().is_some_and(|ask| !still(ask)) {
+        let gone = {
+            let state = self.told.lock();
+            let still = |ask: &Ask| state.view.all_asks().any(|(_, other)| same(ask, other));
+            self.answered.retain(still);
+            self.asked.as_ref().is_some_and(|ask| !still(ask))
+        };
+        if gone {
             print("\n(no longer asked)\n");
-            self.asked = None;
+            self.not_asking();
         }
         self.ask_next().await;
     }
@@ -104,38 +107,73 @@ impl Watch {
     /// Asks what is to be asked next, if nothing is asked now.
     async fn ask_next(&mut self) {
         while self.asked.is_none() && !self.cancelled {
-            let Some((step, ask)) = self.view.all_asks().next() else { return };
-            let (text, ask) = (asks(step.map(levity::dag::StepId::as_str), ask), ask.clone());
+            let Some((text, ask)) = self.open() else { return };
             if !Input::is_terminal() {
-                let nobody = Decision::deny("nobody sits at the terminal");
-                // Whoever answered before, it needs no answer then.
-                let _ = self.control.decide(&ask, nobody).await;
-                return;
+                if !self.decide(ask, Decision::deny("nobody sits at the terminal")).await {
+                    return;
+                }
+                continue;
             }
-            self.screen.yield_to_others();
+            {
+                let mut state = self.told.lock();
+                state.screen.yield_to_others();
+                state.asking = true;
+            }
+            // What was typed before the question was there is no answer to it.
+            self.input.forget();
             print(&text);
             self.asked = Some(ask);
         }
     }
 
+    /// What is asked and has no answer yet, first of all; with the words for it.
+    fn open(&self) -> Option<(String, Ask)> {
+        let state = self.told.lock();
+        let open = |(_, ask): &(_, &Ask)| !self.answered.iter().any(|other| same(ask, other));
+        let (step, ask) = state.view.all_asks().find(open)?;
+        Some((asks(step.map(StepId::as_str), ask), ask.clone()))
+    }
+
+    /// Nobody is asked any more: what the question was, if there was one.
+    fn not_asking(&mut self) -> Option<Ask> {
+        self.told.lock().asking = false;
+        self.asked.take()
+    }
+
+    /// Answers; says whether somebody waited for it. Otherwise it is seen at the next event what is still asked.
+    async fn decide(&mut self, ask: Ask, decision: Decision) -> bool {
+        let heard = self.control.decide(&ask, decision).await.is_ok();
+        self.answered.extend(heard.then_some(ask));
+        heard
+    }
+
     async fn answered(&mut self, line: io::Result<Option<String>>) {
-        let Some(ask) = self.asked.take() else { return };
+        let Some(ask) = self.not_asking() else { return };
         let line = line.ok().flatten().unwrap_or_default();
-        // A run that has ended meanwhile needs no answer.
-        let _ = self.control.decide(&ask, decided(&ask, line.trim())).await;
+        let decision = decided(&ask, line.trim());
         self.stale = true;
+        if self.decide(ask, decision).await {
+            self.ask_next().await;
+        }
     }
 
     /// Leaves the run as it is; dropping its handle stops it.
-    fn leave(mut self) -> Driven {
-        self.screen.yield_to_others();
-        Driven { result: None, view: self.view, interrupted: true }
+    fn leave(self) -> Driven {
+        Driven { interrupted: true, ..self.end(None) }
+    }
+
+    fn end(self, result: Option<levity::dag::Result<Finished>>) -> Driven {
+        let mut state = self.told.lock();
+        state.screen.yield_to_others();
+        Driven { result, view: std::mem::take(&mut state.view), interrupted: self.cancelled }
     }
 
     async fn cancel(&mut self) {
         self.cancelled = true;
-        self.asked = None;
-        self.screen.yield_to_others();
+        self.told.lock().screen.yield_to_others();
+        if self.not_asking().is_some() {
+            print("\n");
+        }
         print("(cancelled; Ctrl-C again leaves at once)\n");
         // A run that has ended meanwhile needs no cancelling.
         let _ = self.control.cancel(INTERRUPTED).await;

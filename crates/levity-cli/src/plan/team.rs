@@ -26,7 +26,11 @@ impl PlanArgs {
         };
         // Lines that say which model it is have an end of their own.
         let pause = if io::stderr().is_terminal() { demo::PAUSE } else { Duration::ZERO };
-        let model = self.model.open(|text| note(text.trim_end()), || demo::model(pause))?;
+        // Many agents call the model, so a script has one reply for each call and not for each turn of an agent.
+        let model = match self.model.scripted()? {
+            Some(script) => Arc::new(script) as Arc<dyn Model>,
+            None => self.model.open(|text| note(text.trim_end()), || demo::model(pause))?,
+        };
         let parts = Parts::new(model).models(by_name).runtime(runtime.clone());
         let parts = self.tools.add_to_parts(parts, false, note)?;
         let offered = self.mcp.start(note).await?;

@@ -123,3 +123,69 @@ fn files_are_looked_at_before_the_plan() {
     let printed = text(&output);
     assert!(printed.contains("profiling") && printed.contains("tides.csv"), "{printed}");
 }
+
+#[test]
+fn nothing_of_a_long_plan_is_missed() {
+    let steps: Vec<_> = (0..600)
+        .map(|at| {
+            // The first fails, and one in two depends on it; a run that is as fast as this one outruns who only listens.
+            let (prompt, after) = match at {
+                0 => ("[demo: fails]", serde_json::json!([])),
+                at if at % 2 == 0 => ("x", serde_json::json!(["s0"])),
+                _ => ("x", serde_json::json!([])),
+            };
+            serde_json::json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": prompt, "after": after})
+        })
+        .collect();
+    let path = file("long.json", &serde_json::json!({"steps": steps}).to_string());
+    let args = ["plan", "--plan", path.to_str().unwrap(), "--max-replans", "0"];
+    let output = levity(&args);
+    check(&output, 4, "300 of 600");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    let count = |part: &str| printed.lines().filter(|line| line.ends_with(part)).count();
+    assert_eq!((count(": begins"), count(": is done")), (301, 300), "{printed}");
+    assert_eq!(printed.lines().filter(|line| line.contains(": is skipped: ")).count(), 299);
+    let events = text(&levity(&[&args[..], &["--view", "json"]].concat()));
+    assert!(!events.contains("lagged") && events.matches(r#""notice":"step_started""#).count() == 301);
+}
+
+#[test]
+fn a_script_has_a_reply_for_each_call() {
+    let plan = r#"{"steps": [
+        {"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]},
+        {"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"], "writes": ["y"]}]}"#;
+    let replies =
+        [plan, r#"{"x": "one"}"#, r#"{"y": "two"}"#].map(|reply| serde_json::json!({"reply": reply}));
+    let script = file("in-order.json", &serde_json::json!(replies).to_string());
+    let output = levity(&["plan", "Do it", "--script", script.to_str().unwrap()]);
+    check(&output, 0, "2 of 2");
+    assert_eq!(text(&output), "two\n");
+}
+
+#[test]
+fn a_run_that_reached_a_limit_is_gone_on_with() {
+    let kept = Kept::new("limited");
+    check(
+        &kept.levity(&["plan", "Compare", "--limit-calls", "4"]),
+        4,
+        "the limit on model calls was reached",
+    );
+    let [first] = &*kept.ids() else { unreachable!("one session") };
+    let again = kept.levity(&["plan", "--resume", first]);
+    check(&again, 0, "it goes on as a new session");
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(text(&again).starts_with(ANSWER) && !told.contains("first: begins"), "{told}");
+    assert_eq!(kept.ids().len(), 2);
+}
+
+#[test]
+fn a_session_that_cannot_be_written_is_told_once() {
+    let kept = Kept::new("blocked");
+    fs::create_dir_all(&kept.0).unwrap();
+    (2020..2200).for_each(|year| fs::write(kept.0.join(year.to_string()), "no folder").unwrap());
+    let output = kept.levity(&["plan", "Compare"]);
+    check(&output, 0, "the session was not kept");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(told.matches("the session cannot be kept up to date").count(), 1, "{told}");
+    assert_eq!(told.matches("there is no session").count(), 1, "{told}");
+}

@@ -18,7 +18,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn new(args: &[&str]) -> Self {
+    fn new(args: &[&str], typed: &[u8]) -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -27,10 +27,12 @@ impl Terminal {
         let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
         let theirs = File::options().read(true).write(true).open(name).unwrap();
         let end = || theirs.try_clone().unwrap();
+        let mut ours: File = ours.into();
+        ours.write_all(typed).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
         command.args(args).env_clear().env("TERM", "xterm").current_dir(env!("CARGO_TARGET_TMPDIR"));
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        Self { ours: ours.into(), theirs, child, printed: String::new() }
+        Self { ours, theirs, child, printed: String::new() }
     }
 
     /// Reads until this was printed.
@@ -59,7 +61,7 @@ impl Drop for Terminal {
 
 #[test]
 fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
-    let mut terminal = Terminal::new(&["plan", "Compare"]);
+    let mut terminal = Terminal::new(&["plan", "Compare"], b"");
     assert!(terminal.echoes());
     terminal.until("first ◐ Retriever");
     assert!(!terminal.echoes(), "what is typed would be in the view");
@@ -74,7 +76,7 @@ fn a_plan_is_drawn_and_the_terminal_is_as_before_when_it_is_cancelled() {
 
 #[test]
 fn a_plan_is_asked_about_below_the_view() {
-    let mut terminal = Terminal::new(&["plan", "Compare", "--ask-plan"]);
+    let mut terminal = Terminal::new(&["plan", "Compare", "--ask-plan"], b"");
     terminal.until("└── second ○ Retriever");
     terminal.until("[y/N, or what is to be different] ");
     assert!(terminal.echoes(), "what is typed is seen");
@@ -82,4 +84,26 @@ fn a_plan_is_asked_about_below_the_view() {
     terminal.until("the user does not want it");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
     assert!(terminal.echoes());
+}
+
+#[test]
+fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
+    let plan = r#"{"steps": [
+        {"id": "one", "agent": "Clarification", "prompt": "x", "writes": ["x"]},
+        {"id": "two", "agent": "Clarification", "prompt": "x", "writes": ["y"]}]}"#;
+    let asks = r#"{"call": {"name": "ask_user", "args": {"question": "Which?"}}}"#;
+    let says = r#"{"reply": "{\"x\": 1, \"y\": 2}"}"#;
+    let plan = crate::file("two-questions.json", plan);
+    let script = crate::file("two-answers.json", &format!("[{asks}, {asks}, {says}, {says}]"));
+    let paths = [&plan, &script].map(|path| path.to_str().unwrap());
+    let args = ["plan", "--plan", paths[0], "--script", paths[1], "--view", "plain"];
+    let mut terminal = Terminal::new(&args, b"typed before\n");
+    for answer in ["red", "blue"] {
+        terminal.until("it asks: Which?\r\n  > ");
+        terminal.ours.write_all(format!("{answer}\n").as_bytes()).unwrap();
+    }
+    terminal.until("complete\r\n");
+    let rest = std::mem::take(&mut terminal.printed);
+    assert!(!rest.contains("no longer asked"), "{rest}");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
 }

@@ -76,7 +76,7 @@ fn special(_: FileType) -> &'static str {
 }
 
 /// Opens a file, without waiting for whoever may write into a pipe that took its place.
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]

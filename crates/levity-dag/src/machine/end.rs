@@ -114,7 +114,8 @@ impl GraphMachine {
         self.replans
     }
 
-    /// Each step with where it stands, why it failed and what it took.
+    /// Each step with where it stands, why it failed and what it took, for a run that is over: what was under way then was
+    /// not done.
     pub(crate) fn reports(
         &self,
     ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
@@ -124,7 +125,8 @@ impl GraphMachine {
             if spent.attempts == 0 && matches!(node.status, StepStatus::Completed) {
                 spent.attempts = 1;
             }
-            (self.id(at), node.status, node.error.as_deref().map(str::to_owned), spent)
+            let status = if node.status.is_settled() { node.status } else { StepStatus::Pending };
+            (self.id(at), status, node.error.as_deref().map(str::to_owned), spent)
         })
     }
 }

@@ -79,6 +79,10 @@ impl Book {
         if self.path.is_none() {
             self.begin(event)?;
         }
+        if let EventKind::RunEnded(_) = event.kind {
+            let open = self.view.steps().iter().zip(0..).filter(|(step, _)| !step.status.is_settled());
+            self.changed.extend(open.map(|(_, at)| at));
+        }
         let notice = Notice::of(&event.kind);
         self.view.fold(event, notice.as_ref());
         match notice {

@@ -90,9 +90,17 @@ pub(super) fn tidy(path: &Path) {
     }
 }
 
+/// Opens a file to read it. A pipe or a device that stands in its place is not waited for.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => crate::files::open(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
 /// All bytes of a file that has no more than `most`.
 pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, SessionProblem> {
-    let file = File::open(path)?;
+    let file = open(path)?;
     let mut bytes = Vec::new();
     // One more than may be there tells a file that is too large, also one that grows while it is read.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

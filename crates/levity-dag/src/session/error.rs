@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct SessionError {
     /// The file, or the folder.
     pub path: PathBuf,
-    /// What is wrong with it.
-    #[source]
+    /// What is wrong with it; said in the error's own words, so it is not its source.
     pub problem: SessionProblem,
 }
 
@@ -18,8 +17,8 @@ pub struct SessionError {
 #[non_exhaustive]
 pub enum SessionProblem {
     /// The disk says no.
-    #[error("{0}")]
-    Io(#[source] io::Error),
+    #[error(transparent)]
+    Io(io::Error),
     /// It has more bytes than are read or written.
     #[error("it has more than {most} bytes")]
     TooLarge {

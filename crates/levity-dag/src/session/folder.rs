@@ -204,7 +204,7 @@ impl Sessions {
 
     fn find_now(&self, id: &str) -> Result<PathBuf, SessionProblem> {
         let exact = file_name(id);
-        let begin = exact.trim_end_matches(END);
+        let begin = exact.strip_suffix(END).unwrap_or(&exact);
         let mut found = Vec::new();
         for day in self.days()? {
             for (id, path) in files(&day)? {

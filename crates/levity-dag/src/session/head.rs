@@ -1,11 +1,11 @@
 use std::cell::RefCell;
 use std::fmt;
-use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::path::Path;
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
+use super::disk;
 use super::error::SessionProblem;
 use super::read::json_problem;
 
@@ -24,7 +24,7 @@ const LONG: usize = 500;
 impl Head {
     /// Reads a file until all is known. What comes before is skipped without being kept.
     pub(super) fn read(path: &Path, most: u64) -> Result<Self, SessionProblem> {
-        let file = BufReader::with_capacity(1 << 13, File::open(path)?).take(most);
+        let file = BufReader::with_capacity(1 << 13, disk::open(path)?).take(most);
         let head = RefCell::new(Self::default());
         let mut json = serde_json::Deserializer::from_reader(file);
         let read = json.deserialize_map(Top(&head));

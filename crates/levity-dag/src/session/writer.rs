@@ -44,6 +44,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Inbox {
+    /// What had happened before the first event that is still to come; it is in no file before that.
+    before: Vec<Event>,
     /// What has happened and is in no file yet.
     events: Vec<Event>,
     /// Whether it is to be written.
@@ -75,6 +77,9 @@ impl SessionWriter {
         let Some(event) = self.0.wanted(event) else { return };
         let due = is_due(&event.kind);
         let mut inbox = self.0.inbox();
+        let before = std::mem::take(&mut inbox.before);
+        inbox.due |= !before.is_empty();
+        inbox.events.extend(before);
         inbox.events.push(event);
         inbox.due |= due;
         if inbox.due && !inbox.busy {
@@ -82,6 +87,15 @@ impl SessionWriter {
             drop(inbox);
             self.begin();
         }
+    }
+
+    /// Takes in what had happened before. Unless the run had ended, nothing is written before the first event after it: until
+    /// then it may turn out that others drive the run, whose file this is.
+    pub(crate) fn begin_with(&self, told: &[Event]) {
+        if told.iter().any(|event| matches!(event.kind, EventKind::RunEnded(_))) {
+            return told.iter().for_each(|event| self.apply(event));
+        }
+        self.0.inbox().before = told.iter().filter_map(|event| self.0.wanted(event)).collect();
     }
 
     /// Waits until all that was taken in is written.

@@ -70,6 +70,7 @@ impl View {
                 self.stage = Stage::Ended;
                 self.asks.clear();
                 self.owners.clear();
+                self.cut_off(event.at);
                 self.note(event.at, None, &ending.status.to_string());
                 self.ending = Some(Arc::new((**ending).clone()));
             }

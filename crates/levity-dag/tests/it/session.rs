@@ -10,6 +10,7 @@ use levity_dag::{
     Budget, Condition, FanOut, Join, OnFailure, Plan, Reducer, Retry, Session, SessionFilter, SessionProblem,
     Sessions, Stage, Step, StepStatus, TreeOptions, Variable, View,
 };
+use levity_runtime::{MemoryJournal, Runtime};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -211,6 +212,41 @@ async fn a_write_that_fails_is_told_and_tried_again() {
 }
 
 #[tokio::test]
+async fn what_was_under_way_when_a_run_was_cancelled_is_to_be_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan, edges) = planned();
+    let mut stream = Stream::new("r", "g");
+    stream.planned(&plan, &edges).started("fetch_a", 3).started("fetch_b", 4);
+    stream.completed("fetch_a", json!({"a": 1}));
+    let writer = Sessions::open(dir.path()).writer(&stream.run);
+    stream.events.iter().for_each(|event| writer.apply(event));
+    writer.flush().await.unwrap();
+    stream.ended(Status::Cancelled { reason: "enough".into() });
+    writer.apply(stream.events.last().unwrap());
+    writer.flush().await.unwrap();
+    let session = Session::load(writer.path().unwrap()).await.unwrap();
+    assert_eq!(session.status, "cancelled");
+    let statuses: Vec<StepStatus> = session.steps.iter().map(|step| step.status).collect();
+    assert_eq!(statuses[..2], [StepStatus::Completed, StepStatus::Pending], "{statuses:?}");
+    assert!(session.step("fetch_b").unwrap().error.is_some());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = dir.path().join("2026/03/04");
+    fs::create_dir_all(&day).unwrap();
+    assert!(Command::new("mkfifo").arg(day.join("session_pipe.json")).status().unwrap().success());
+    let sessions = Sessions::open(dir.path());
+    let listed = sessions.list(&SessionFilter::new()).await.unwrap();
+    assert!(listed[0].problem.as_deref().unwrap().contains("not a regular file"), "{listed:?}");
+    let error = sessions.load("pipe").await.unwrap_err();
+    assert!(error.to_string().ends_with("session_pipe.json`: it is not a regular file"), "{error}");
+    assert!(std::error::Error::source(&error).is_none(), "all is said once");
+}
+
+#[tokio::test]
 async fn a_team_keeps_sessions_of_its_runs() {
     let dir = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(dir.path());
@@ -255,6 +291,62 @@ async fn a_team_keeps_sessions_of_its_runs() {
     let again = sessions.load("again").await.unwrap();
     assert_eq!(again.globals["each"], json!([11, 12, 13]));
     assert_eq!(again.step("list").unwrap().written[0].value, json!([1, 2, 3]));
+}
+
+#[tokio::test]
+async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (free, begun) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (wait, tell) = (free.clone(), begun.clone());
+    let hold = levity_dag::Function::new(move |_| {
+        let (wait, tell) = (wait.clone(), tell.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            Ok(json!(1))
+        }
+    });
+    let sessions = Sessions::open(dir.path());
+    let builder =
+        crate::support::simple(&Default::default()).function("hold", hold).sessions(sessions.clone());
+    let team = builder.runtime(Runtime::new().with_journal(MemoryJournal::new())).build().unwrap();
+    let mut run = team.carry_out(Plan::new().step(Step::new("one", "hold"))).id("r").start().unwrap();
+    crate::support::within(begun.notified()).await;
+    crate::support::within(async { while sessions.find("r").await.is_err() {} }).await;
+    let path = sessions.find("r").await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = crate::support::within(team.resume("r")).await;
+    assert!(other.unwrap_err().to_string().contains("could not be driven"));
+    assert!(!path.exists(), "it is for the other to write");
+    free.notify_one();
+    crate::support::within(&mut run).await.unwrap();
+    assert_eq!(sessions.load("r").await.unwrap().status, "completed");
+}
+
+#[tokio::test]
+async fn a_fork_of_a_run_has_a_session_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(dir.path());
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let log = crate::support::Log::default();
+    let team = crate::support::simple(&log).sessions(sessions.clone()).runtime(runtime).build().unwrap();
+    let plan = Plan::new()
+        .step(Step::new("one", "give").input("give", 1).writes(["one"]))
+        .step(Step::new("two", "sum").reads(["one"]).input("plus", 1).writes(["two"]));
+    team.carry_out(plan).goal("add up").id("old").await.unwrap();
+    let old = sessions.load("old").await.unwrap();
+    log.take();
+    // A run with that id is there, so nothing of it is changed.
+    assert!(team.fork("old").id("old").await.is_err());
+    assert_eq!(sessions.load("old").await.unwrap(), old);
+    team.fork("old").id("new").await.unwrap();
+    let new = sessions.load("new").await.unwrap();
+    assert_eq!(
+        (new.query.as_str(), new.status.as_str(), new.globals.clone()),
+        ("add up", "completed", old.globals)
+    );
+    assert_eq!(new.seed().done.len(), 2);
+    assert_eq!(log.take(), [""; 0], "all was done");
 }
 
 /// Only what is broken takes as long.

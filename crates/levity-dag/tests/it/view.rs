@@ -76,6 +76,28 @@ fn a_run_is_followed_from_goal_to_end() {
 }
 
 #[test]
+fn nothing_is_under_way_when_the_run_has_ended() {
+    let mut stream = planned("g");
+    stream.started("fetch_a", 2).started("fetch_b", 3).wait(400);
+    let ask = Ask::new(
+        stream.run.child(EffectId::new(3)),
+        EffectId::new(1),
+        ToolCall::new("1", "x", json!({})),
+        "may it?",
+    );
+    stream.below("3", EventKind::Asked(ask));
+    assert_eq!(view(&stream).step("fetch_b").unwrap().status, StepStatus::Waiting);
+    stream.ended(Status::Cancelled { reason: "enough".into() });
+    let seen = view(&stream);
+    assert!(seen.steps().iter().all(|step| step.status == StepStatus::Pending), "{:?}", seen.steps());
+    assert_eq!(seen.all_asks().count(), 0);
+    assert_eq!(seen.step("fetch_a").unwrap().took(None), Some(Duration::from_millis(400)));
+    let summary = seen.summary();
+    assert!(summary.contains("fetch_a pending: it was not done when the run ended"), "{summary}");
+    assert!(!summary.contains("compare pending: "), "it had not begun: {summary}");
+}
+
+#[test]
 fn what_agents_do_is_the_step_s_at_any_depth() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5);

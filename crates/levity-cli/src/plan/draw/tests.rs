@@ -114,3 +114,26 @@ fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
         story.frame(width, height);
     }
 }
+
+#[test]
+fn what_is_under_way_is_in_sight_however_deep_it_is() {
+    let chain = (0..1_500).fold(Plan::new(), |plan, at: u32| {
+        let step = Step::new(format!("step{at}"), "Worker");
+        plan.step(if at == 0 { step } else { step.after(format!("step{}", at - 1)) })
+    });
+    let mut story = Story::new("deep");
+    story.planned(chain);
+    (0..1_400).for_each(|at| story.completed(&format!("step{at}")));
+    story.started("step1400", 1);
+    let frame = story.frame(100, 20);
+    assert!(frame.contains("step1400 ◐"), "{frame}");
+}
+
+#[test]
+fn a_small_screen_shows_steps_and_no_log() {
+    let mut story = Story::new("small");
+    story.planned(plan());
+    story.started("south", 2);
+    let frame = story.frame(40, 6);
+    assert!(frame.contains("south ◐") && !frame.contains("log"), "{frame}");
+}

@@ -5,7 +5,7 @@ use levity_core::{RunId, Timestamp};
 use super::Owner;
 use crate::notice::{Notice, StepStatus};
 use crate::step::StepId;
-use crate::view::{Activity, Items, View};
+use crate::view::{Activity, Items, StepView, View};
 
 impl View {
     /// A notice about a step.
@@ -80,6 +80,19 @@ impl View {
                 (_, round) => format!("goes on, round {round}"),
             };
             self.note(at, Some(step), &text);
+        }
+    }
+
+    /// The run has ended: steps that were under way are not any longer, and were not done.
+    pub(super) fn cut_off(&mut self, at: Timestamp) {
+        let under_way =
+            |step: &&mut StepView| matches!(step.status, StepStatus::Running | StepStatus::Waiting);
+        for step in self.steps.iter_mut().filter(under_way) {
+            step.status = StepStatus::Pending;
+            step.error.get_or_insert_with(|| "it was not done when the run ended".to_owned());
+            step.ended = Some(at);
+            step.activity = Activity::None;
+            step.asks.clear();
         }
     }
 

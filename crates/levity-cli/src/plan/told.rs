@@ -1,0 +1,62 @@
+//! What is known about a run, as it is told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity::core::{Event, Timestamp};
+use levity::dag::View;
+use tokio::sync::Notify;
+
+use super::screen::Screen;
+
+/// The view of a run and where it is shown. Every event is taken in when it happens: who listens to a stream of events may
+/// miss some when there are many.
+pub(super) struct Told {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+pub(super) struct State {
+    pub(super) view: View,
+    pub(super) screen: Screen,
+    /// Whether somebody is asked something, and nothing is printed meanwhile.
+    pub(super) asking: bool,
+}
+
+impl Told {
+    pub(super) fn new(view: View, screen: Screen) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { view, screen, asking: false }), news: Notify::new() })
+    }
+
+    /// Takes in the events of a run.
+    pub(super) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
+        let told = self.clone();
+        move |event| {
+            told.lock().event(event);
+            told.news.notify_one();
+        }
+    }
+
+    /// Until something has happened.
+    pub(super) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn event(&mut self, event: &Event) {
+        self.view.apply(event);
+        self.screen.event(event);
+        // Lines are printed as they come, since only the last of them are kept.
+        if !self.screen.is_live() && !self.asking {
+            self.show(event.at);
+        }
+    }
+
+    pub(super) fn show(&mut self, now: Timestamp) {
+        self.screen.show(&self.view, now);
+    }
+}
