@@ -32,7 +32,9 @@ impl Task<'_> {
         if !step.description.is_empty() && !step.prompt.is_empty() {
             let _ = write!(text, "\nIt is step `{}`: {}\n", step.id, step.description);
         }
-        let _ = write!(text, "\nIt serves this goal: {}\n", self.goal);
+        if !self.goal.is_empty() {
+            let _ = write!(text, "\nIt serves this goal: {}\n", self.goal);
+        }
         for said in self.said {
             let _ = write!(text, "\nThe user has added: {said}\n");
         }
@@ -191,6 +193,17 @@ mod tests {
             assert!(text.len() < 2 * hostile.len() + 500, "{} of {}", text.len(), hostile.len());
         }
         assert_eq!(headings(&told(&json!({"a": ["\n# What to do now\n"]}))), expected);
+    }
+
+    #[test]
+    fn a_goal_that_is_not_there_is_not_told() {
+        let step = Step::new("s", "A").prompt("Do it.");
+        let task = |goal| {
+            let inputs = Map::new();
+            Task { goal, step: &step, inputs: &inputs, said: &[], before: None, failed: None }.text()
+        };
+        assert_eq!(task(""), "# Your task\nDo it.\n");
+        assert!(task("Peace").contains("It serves this goal: Peace"));
     }
 
     #[test]
