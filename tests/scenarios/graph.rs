@@ -7,10 +7,13 @@ use levity::dag::{
     Catalogue, Error, Notice, Parts, Plan, Session, SessionFilter, Sessions, Step, StepStatus, Strategy,
     Team, View,
 };
+use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::memory::{Recall, Scope};
 use levity::prelude::*;
 use levity::python::RunPython;
 use levity::test::{FunctionModel, RecordingTool};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 /// A model that answers by what it is told: the first of these whose words are there.
 fn model(answers: &'static [(&'static str, &'static str)]) -> FunctionModel {
@@ -162,6 +165,129 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
     team.runtime().tell(&asks[0].run, answer).await.unwrap();
     let finished = team.resume(run).await.unwrap();
     assert_eq!(finished.value("place"), Some(&json!("Brest")));
+}
+
+#[tokio::test]
+async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_values() {
+    let model = model(&[
+        ("`page` is missing", r#"{"page": "read"}"#),
+        ("Read the page", r#"{"code": "{'page': 'run'}"}"#),
+        ("Write a program", r#"{"code": "print('hello')"}"#),
+    ]);
+    let team = Team::builder().model(model).code(RunPython::new()).build().unwrap();
+    let plan = Plan::new()
+        .step(Step::new("read", "Browser").prompt("Read the page.").writes(["page"]))
+        .step(Step::new("program", "Coder").prompt("Write a program.").writes(["code"]));
+    let finished = team.carry_out(plan).await.unwrap();
+    assert_eq!(finished.value("page"), Some(&json!("read")));
+    assert_eq!(finished.value("code"), Some(&json!("print('hello')")));
+}
+
+#[tokio::test]
+async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
+    let recall = Recall::in_memory(Arc::new(levity::runtime::SystemWorld)).unwrap();
+    let scopes = [Scope::user("u1")];
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = told.clone();
+    let model = FunctionModel::new(move |request: &Request| {
+        let all: String =
+            request.history.messages().iter().map(|message| format!("{}\n", message.text())).collect();
+        let last = request.history.messages().last().map(|message| message.text().into_owned());
+        let learns = last.is_some_and(|last| last.contains("Learn it"));
+        seen.lock().unwrap().push(all);
+        Ok(Response::new(match learns {
+            true => {
+                let fact = json!({"text": "The boat of the user is called Kestrel."});
+                let call = levity::core::ToolCall::new("c1", "remember", fact);
+                Message::new(levity::core::Role::Assistant, vec![Part::ToolCall(call)])
+            }
+            false => Message::assistant("Done."),
+        }))
+    });
+    let parts =
+        Parts::new(model).context(recall.context(scopes.clone())).finish(move |name, agent| match name {
+            "Planner" => agent,
+            _ => agent.tools(recall.tools(scopes.clone())),
+        });
+    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let plan = |prompt: &str| Plan::new().step(Step::new("s", "Thinker").prompt(prompt).writes(["x"]));
+    team.carry_out(plan("Learn it: the boat is called Kestrel.")).await.unwrap();
+    team.carry_out(plan("What is the boat called?")).await.unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 3);
+    assert!(told[2].contains("The boat of the user is called Kestrel."), "{}", told[2]);
+}
+
+/// An MCP server in this process with one tool.
+fn tides() -> ServerConfig {
+    ServerConfig::in_process("tides", || {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        tokio::spawn(async move {
+            let (read, mut write) = tokio::io::split(theirs);
+            let mut lines = BufReader::new(read).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                let asked: Value = serde_json::from_str(&line).unwrap();
+                let result = match asked["method"].as_str() {
+                    Some("initialize") => json!({
+                        "protocolVersion": asked["params"]["protocolVersion"],
+                        "capabilities": {"tools": {}}, "serverInfo": {"name": "tides", "version": "1"},
+                    }),
+                    Some("tools/list") => json!({"tools": [
+                        {"name": "tide_at", "description": "Tells the tide.", "inputSchema": {"type": "object"}},
+                    ]}),
+                    Some("tools/call") => json!({"content": [{"type": "text", "text": "1.5 m"}]}),
+                    _ => json!({}),
+                };
+                if let Some(id) = asked.get("id") {
+                    let answer = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+                    write.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+                }
+            }
+        });
+        ours
+    })
+}
+
+#[tokio::test]
+async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "Harbour:\n  prompt: You know the tides.\n  mcp_servers: [tides]\n";
+    std::fs::write(dir.path().join("agent_config.yaml"), config).unwrap();
+    let offered = Arc::new(Mutex::new(Vec::new()));
+    let seen = offered.clone();
+    // It calls what it is offered, and says what came of it.
+    let model = FunctionModel::new(move |request: &Request| {
+        let told = request.history.messages().last().cloned().unwrap();
+        let result = told.parts.iter().find_map(|part| match part {
+            Part::ToolResult(result) => Some(result.text().into_owned()),
+            _ => None,
+        });
+        seen.lock().unwrap().push(request.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>());
+        Ok(Response::new(match (result, request.tools.first()) {
+            (None, Some(tool)) => {
+                let call = levity::core::ToolCall::new("c1", tool.name.as_str(), json!({}));
+                Message::new(levity::core::Role::Assistant, vec![Part::ToolCall(call)])
+            }
+            (result, _) => Message::assistant(result.unwrap_or_else(|| "nothing".to_owned())),
+        }))
+    });
+    let servers = Servers::builder(Arc::new(levity::runtime::SystemWorld)).server(tides()).start().unwrap();
+    servers.wait(Wait::All).await;
+    let mut parts = Parts::new(model).policy(Policy::allow_all());
+    for server in servers.all() {
+        parts = parts.server(server.name(), servers.only([server.name()]));
+    }
+    let team = Team::builder().agents(Catalogue::load(dir.path()).unwrap(), parts).build().unwrap();
+    let plan = Plan::new()
+        .step(Step::new("tide", "Harbour").prompt("How high is it?").writes(["tide"]))
+        .step(Step::new("think", "Thinker").prompt("Think.").after("tide").writes(["thought"]));
+    let finished = team.carry_out(plan).await.unwrap();
+    servers.stop().await;
+    assert!(finished.value("tide").unwrap().to_string().contains("1.5 m"), "{finished:?}");
+    let offered = offered.lock().unwrap();
+    assert_eq!(offered.len(), 3);
+    assert!(offered[0].len() == 1 && offered[0][0].ends_with("tide_at"), "{offered:?}");
+    assert!(offered[2].is_empty(), "those who do not name it do not have it: {offered:?}");
 }
 
 #[test]

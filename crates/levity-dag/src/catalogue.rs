@@ -128,6 +128,7 @@ impl Catalogue {
         able.map(|entry| {
             let mut performer = Performer::new(PerformerKind::Agent, entry.description.clone());
             (performer.budget, performer.judges) = (entry.budget, entry.judges);
+            performer.code = entry.code.is_some();
             (entry.name.clone(), performer)
         })
     }

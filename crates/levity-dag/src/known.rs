@@ -79,12 +79,14 @@ pub struct Performer {
     pub budget: Option<Budget>,
     /// Whether its results are verdicts on the work of others.
     pub judges: bool,
+    /// Whether code in what it answers is run, where something runs code; it is by default.
+    pub code: bool,
 }
 
 impl Performer {
     /// Somebody.
     pub fn new(kind: PerformerKind, description: impl Into<Arc<str>>) -> Self {
-        Self { kind, description: description.into(), budget: None, judges: false }
+        Self { kind, description: description.into(), budget: None, judges: false, code: true }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::function::Function;
 use crate::graph::Graph;
 use crate::known::{Known, Performer, PerformerKind};
 use crate::machine::{GraphMachine, PLAN, PlannedBy, Rules, Settings, Start};
-use crate::parts::Parts;
+use crate::parts::{Parts, Shared};
 use crate::plan::Plan;
 use crate::planner::Planner;
 use crate::run::{Fork, Resume, TeamRun};
@@ -371,7 +371,7 @@ impl TeamBuilder {
     pub fn build(mut self) -> Result<Team> {
         self.check_settings()?;
         if let Some((catalogue, parts)) = self.catalogue.take() {
-            self.take_on(&catalogue, &parts)?;
+            self.take_on(&catalogue, parts)?;
         }
         let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
@@ -411,18 +411,22 @@ impl TeamBuilder {
     }
 
     /// Builds the agents of a catalogue.
-    fn take_on(&mut self, catalogue: &Catalogue, parts: &Parts) -> Result<()> {
+    fn take_on(&mut self, catalogue: &Catalogue, parts: Parts) -> Result<()> {
+        let parts = match &self.code {
+            Some(code) if !parts.has_code() => parts.code(Shared(code.clone())),
+            _ => parts,
+        };
         let mut cards: BTreeMap<Arc<str>, Performer> = catalogue.performers().collect();
         for entry in catalogue.entries().filter(|entry| entry.enabled) {
-            let agent = catalogue.build(&entry.name, parts)?;
+            let agent = catalogue.build(&entry.name, &parts)?;
             let card = cards.remove(&entry.name);
             let card =
                 card.unwrap_or_else(|| Performer::new(PerformerKind::Agent, entry.description.clone()));
             self.agents.push((short(&entry.name), card, agent));
         }
         self.code = self.code.take().or_else(|| parts.program(&[]));
-        self.approver = self.approver.take().or_else(|| parts.approver.clone());
-        self.runtime.get_or_insert_with(|| parts.runtime.clone());
+        self.approver = self.approver.take().or(parts.approver);
+        self.runtime.get_or_insert(parts.runtime);
         Ok(())
     }
 

@@ -157,8 +157,8 @@ fn instructions(entry: &Entry, lacks: &[Missing]) -> String {
             part => text.push_str(&format!("- There is no such thing as {part}.\n")),
         }
     }
-    let has_tools =
-        entry.servers.len() + entry.tools.len() > lacks.iter().filter(|m| m.part != AgentPart::Code).count();
+    let wanted = entry.wanted().count() + usize::from(entry.ask_user);
+    let has_tools = wanted > lacks.len();
     text.push_str(match has_tools {
         true => "Call only the tools that you are offered, and never make up a result.",
         false => {

@@ -4,8 +4,10 @@
 //! aliases say, and every value can be named by its line.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// How deep lists and maps may stand in each other.
 const MAX_DEPTH: usize = 16;
@@ -77,10 +79,8 @@ pub(super) fn yaml(text: &str) -> Result<Node, Wrong> {
 
 /// Reads a JSON document; its values do not know their lines.
 pub(super) fn json(text: &str) -> Result<Node, Wrong> {
-    let value = serde_json::from_str(text).map_err(|error| {
-        Wrong::new(Some(error.line()), format!("it is no JSON: {}", without_place(&error)))
-    })?;
-    Ok(of_json(value))
+    serde_json::from_str(text)
+        .map_err(|error| Wrong::new(Some(error.line()), format!("it is no JSON: {}", without_place(&error))))
 }
 
 /// What the reader of JSON says, without where: that is told apart.
@@ -89,19 +89,69 @@ fn without_place(error: &serde_json::Error) -> String {
     text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
 }
 
-fn of_json(value: serde_json::Value) -> Node {
-    use serde_json::Value as Json;
-    let value = match value {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Bool(value),
-        Json::Number(number) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
-        Json::String(text) => Value::Text(text),
-        Json::Array(list) => Value::List(list.into_iter().map(of_json).collect()),
-        Json::Object(map) => Value::Map(
-            map.into_iter().map(|(text, value)| (Key { line: None, text }, of_json(value))).collect(),
-        ),
-    };
-    Node { line: None, value }
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(JsonNode)
+    }
+}
+
+/// Reads a value of JSON: unlike a map of values, it sees keys that are there twice.
+struct JsonNode;
+
+impl JsonNode {
+    fn node<E>(value: Value) -> Result<Node, E> {
+        Ok(Node { line: None, value })
+    }
+}
+
+impl<'de> Visitor<'de> for JsonNode {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Self::node(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Self::node(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Self::node(Value::Number(value as f64))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Self::node(Value::Number(value as f64))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Self::node(Value::Number(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Self::node(Value::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(node) = seq.next_element()? {
+            list.push(node);
+        }
+        Self::node(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Node, A::Error> {
+        let mut map: Vec<(Key, Node)> = Vec::new();
+        while let Some(text) = from.next_key::<String>()? {
+            let key = key_of(Node { line: None, value: Value::Text(text) }, &map)
+                .map_err(|wrong| A::Error::custom(wrong.problem))?;
+            map.push((key, from.next_value()?));
+        }
+        Self::node(Value::Map(map))
+    }
 }
 
 /// Puts values together from events.

@@ -78,7 +78,10 @@ fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
     let performers = Catalogue::defaults().performers().collect::<Vec<_>>();
     let known = performers.into_iter().fold(Known::new(), |known, (name, who)| known.with(name, who));
     Graph::check(plan.clone(), &known).unwrap();
-    let change: Diff = serde_json::from_str(examples[1]).unwrap();
+    let given = Plan::parse(examples[1]).unwrap();
+    assert!(Graph::check(given.clone(), &known).is_err(), "it reads what is given");
+    Graph::check(given.given("notes", "n"), &known).unwrap();
+    let change: Diff = serde_json::from_str(examples[2]).unwrap();
     let add = &change.add[0];
     assert_eq!(add.stands_in_for().map(StepId::as_str), Some("oslo"));
     assert_eq!(add.writes, plan.steps[0].writes);

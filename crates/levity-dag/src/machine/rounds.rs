@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 use super::perform::names;
 use super::{Doing, GraphMachine, Place};
 use crate::extract::{EXECUTION, extract};
+use crate::known::{Performer, PerformerKind};
 use crate::notice::{Notice, StepStatus};
 use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
-use crate::task::{clipped, head};
+use crate::task::{clipped, fenced, head};
 
 /// How often an agent is told that something is missing in what it gave.
 const MOST_COMPLAINTS: u32 = 2;
@@ -80,10 +81,12 @@ pub(super) fn why_not(outcome: &Outcome) -> String {
     }
 }
 
-/// What an agent said, as a value: the object in it or, without one, the words.
+/// What an agent said, as a value: the object in it, the list that it is or, without either, the words.
 pub(super) fn read_output(text: String) -> Value {
     match levity_llm::json::parse(&text) {
         Ok(value @ Value::Object(_)) => value,
+        // Words may have a list in them, such as `[1]` for a source.
+        Ok(value @ Value::Array(_)) if text.trim_start().starts_with(['[', '`']) => value,
         _ => Value::String(text),
     }
 }
@@ -95,30 +98,40 @@ impl GraphMachine {
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
-        let performer = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-        let is_agent = performer.is_some_and(|who| who.kind == crate::known::PerformerKind::Agent);
-        let judges = performer.is_some_and(|who| who.judges);
-        if is_agent && let Value::Object(object) = &output {
-            let code =
-                code_in(object).filter(|_| self.rules.code.is_some() && !object.contains_key(EXECUTION));
-            if let Some(variants) = code {
-                return self.run_code(place, &step, &variants, output, wants);
-            }
-            if object.get("call_self").is_some_and(is_true) {
-                return self.next_round(place, &step, output, wants);
-            }
-            if judges && let Some((verdict, said)) = verdict_in(object, &step) {
-                let Some(passed) = passes(verdict) else {
-                    let why = "the verdict is neither `pass` nor `revise`";
-                    let next = format!("{why}. Answer again, with one of them as `verdict`.");
+        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
+        let runs_code = self.rules.code.is_some() && who.is_some_and(|who| is_agent(who) && who.code);
+        if runs_code && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step)) {
+            return self.run_code(place, &step, &variants, output, wants);
+        }
+        self.end_round(place, &step, output, wants);
+    }
+
+    /// An agent has another round, if it asks for one; all else is taken for what it is.
+    fn end_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
+        if who.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
+            return self.next_round(place, step, output, wants);
+        }
+        self.take_answer(place, step, output, wants);
+    }
+
+    /// A judge's verdict counts, and then what the step wrote.
+    fn take_answer(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+        let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
+        if who.is_some_and(|who| is_agent(who) && who.judges) {
+            match self.judge(place, step, &output, wants) {
+                Judged::Passed => {}
+                Judged::SentBack(failed) => return self.failed(place, failed, wants),
+                Judged::Unclear => {
+                    let why = "there is no verdict that can be read";
+                    let next = format!(
+                        "{why}. Answer again with one JSON object in which `verdict` is \"pass\" or \"revise\"."
+                    );
                     return self.complain(place, output, next, why, wants);
-                };
-                if let Some(failed) = self.judge(place, passed, said, wants) {
-                    return self.failed(place, failed, wants);
                 }
             }
         }
-        self.extract(place, &step, output, wants);
+        self.extract(place, step, output, wants);
     }
 
     /// Runs the code that an agent wrote, with what it was given and what it gave as variables.
@@ -159,13 +172,14 @@ impl GraphMachine {
                 if let Value::Object(object) = &mut output {
                     object.insert(EXECUTION.to_owned(), result);
                 }
-                self.take_output(place, output, wants);
+                let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
+                if let Some(step) = step {
+                    self.end_round(place, &step, output, wants);
+                }
             }
             Err(why) => {
-                let next = format!(
-                    "The code failed:\n{}\nAnswer again, with code that works.",
-                    head(&why, MOST_WHY)
-                );
+                let said = fenced(head(&why, MOST_WHY));
+                let next = format!("The code failed:\n{said}\nAnswer again, with code that works.");
                 self.complain(place, output, next, &why, wants);
             }
         }
@@ -182,7 +196,7 @@ impl GraphMachine {
         let rounds = u64::from(attempt.round).max(attempt.stats.turns);
         if rounds >= turns || near {
             // It had its rounds: what it gave last counts.
-            return self.extract(place, step, output, wants);
+            return self.take_answer(place, step, output, wants);
         }
         let left = turns - rounds;
         let warning = if left == 1 { "\nThis is your last turn: give what you have." } else { "" };
@@ -205,10 +219,8 @@ impl GraphMachine {
     /// Tells an agent what is wrong with what it gave; what is not an agent's has failed.
     fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut Wants) {
         let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
-        let is_agent = step.is_some_and(|step| {
-            let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-            who.is_some_and(|who| who.kind == crate::known::PerformerKind::Agent)
-        });
+        let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
+        let is_agent = who.is_some_and(is_agent);
         let (near, turns) = (self.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         let left =
@@ -221,26 +233,22 @@ impl GraphMachine {
         self.perform(place, wants);
     }
 
-    /// Takes in a verdict and what was said with it; a failure when the work is sent back.
-    fn judge(
-        &mut self,
-        place: Place,
-        passed: bool,
-        said: &Map<String, Value>,
-        wants: &mut Wants,
-    ) -> Option<Failed> {
-        let issues = texts(said.get("issues"));
-        let step = self.id(place.at);
-        Self::tell(wants, || Notice::Verdict { step, passed, issues: issues.clone() });
+    /// Reads a verdict.
+    fn judge(&mut self, place: Place, step: &Step, output: &Value, wants: &mut Wants) -> Judged {
+        let Some((passed, said)) = verdict(output, step) else { return Judged::Unclear };
+        let issues = texts(said.get("issues").or_else(|| output.get("issues")));
+        let id = step.id.clone();
+        Self::tell(wants, || Notice::Verdict { step: id, passed, issues: issues.clone() });
         if passed {
-            return None;
+            return Judged::Passed;
         }
-        let steps = self.sent_back(place.at, &texts(said.get("steps")));
+        let steps = self.sent_back(place.at, &texts(said.get("steps").or_else(|| output.get("steps"))));
         let why = match &*issues {
             [] => "the work was sent back".to_owned(),
             issues => format!("the work was sent back: {}", issues.join("; ")),
         };
-        Some(Failed { rejection: Some(Box::new(Rejection { steps, issues })), ..Failed::for_good(why) })
+        let rejection = Some(Box::new(Rejection { steps, issues }));
+        Judged::SentBack(Failed { rejection, ..Failed::for_good(why) })
     }
 
     /// The steps to do again: those that the judge names, or those right before it.
@@ -269,9 +277,21 @@ impl GraphMachine {
 /// The keys under which an agent gives code.
 const CODE: [&str; 2] = ["code", "code_variants"];
 
-/// The Python variants in what an agent gave.
-fn code_in(output: &Map<String, Value>) -> Option<Vec<String>> {
-    let code = CODE.iter().find_map(|key| output.get(*key))?;
+/// What came of a judge's answer.
+enum Judged {
+    Passed,
+    SentBack(Failed),
+    Unclear,
+}
+
+fn is_agent(who: &Performer) -> bool {
+    who.kind == PerformerKind::Agent
+}
+
+/// The Python variants in what an agent gave. What the step is to write is no code to run, whatever its name.
+fn code_in(output: &Map<String, Value>, step: &Step) -> Option<Vec<String>> {
+    let keys = CODE.iter().filter(|key| !step.writes.iter().any(|name| &**name == **key));
+    let code = keys.into_iter().find_map(|key| output.get(*key))?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let variants: Option<Vec<String>> = match code {
         Value::String(code) => Some(vec![code.clone()]),
@@ -286,30 +306,27 @@ fn is_true(value: &Value) -> bool {
     value == &Value::Bool(true) || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// The verdict in what a judge gave, and the object that it stands in: the answer itself, its `output`, or a variable that
-/// the step writes.
-fn verdict_in<'a>(
-    output: &'a Map<String, Value>,
-    step: &Step,
-) -> Option<(&'a Value, &'a Map<String, Value>)> {
-    let written = || step.writes.iter().filter_map(|name| output.get(&**name));
-    let within = output.get("output").into_iter().chain(written()).filter_map(Value::as_object);
-    let named = std::iter::once(output).chain(within).find_map(|object| {
-        let verdict = object.get("verdict").or_else(|| object.get("passed"))?;
-        Some((verdict, object)).filter(|_| !verdict.is_null())
-    });
-    named.or_else(|| Some((written().find(|value| passes(value).is_some())?, output)))
+/// Whether a judge lets the work pass, and the object that says so; nothing when neither can be read out of it. It stands at the
+/// top, in `output` or in what the step is to write.
+fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
+    let below = step.writes.iter().map(|name| &**name).chain(["output"]).filter_map(|key| output.get(key));
+    let mut places = std::iter::once(output).chain(below);
+    places.find_map(|place| {
+        let said = place.get("verdict").or_else(|| place.get("passed")).unwrap_or(place);
+        Some((passes(said)?, place))
+    })
 }
 
-/// Whether a verdict lets the work pass; nothing when it does not say.
-fn passes(verdict: &Value) -> Option<bool> {
-    if let Some(passed) = verdict.as_bool() {
-        return Some(passed);
-    }
-    let verdict = verdict.as_str()?.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
-    match &*verdict {
-        "pass" | "passed" | "passes" | "ok" | "accept" | "accepted" | "approve" | "approved" => Some(true),
-        "revise" | "fail" | "failed" | "fails" | "reject" | "rejected" | "redo" => Some(false),
+fn passes(said: &Value) -> Option<bool> {
+    let said = match said {
+        Value::Bool(passed) => return Some(*passed),
+        said => said.as_str()?.trim().trim_matches(['"', '.', '!', '*']).to_ascii_lowercase(),
+    };
+    match &*said {
+        "pass" | "passed" | "passes" | "ok" | "okay" | "approve" | "approved" | "accept" | "accepted" => {
+            Some(true)
+        }
+        "revise" | "revised" | "revision" | "fail" | "failed" | "reject" | "rejected" | "redo" => Some(false),
         _ => None,
     }
 }

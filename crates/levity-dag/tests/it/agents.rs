@@ -8,7 +8,7 @@ use levity_core::{
     Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool, ToolError,
     ToolOutput, ToolSource, ToolSpec, Wanted,
 };
-use levity_dag::{AgentPart, Budget, Catalogue, CatalogueError, Entry, Need, Parts};
+use levity_dag::{AgentPart, Budget, Catalogue, CatalogueError, Entry, Need, Parts, Plan, Step, Team};
 use levity_test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
@@ -273,6 +273,7 @@ async fn the_coder_gets_what_runs_python_with_its_tools() {
     assert_eq!(names(&model, 0), ["run_python", "find"]);
     assert_eq!(tools[0].description, "Runs Python with find.");
     assert!(!system(&model, 0).contains("Python cannot be run"));
+    assert!(system(&model, 0).contains("Call only the tools that you are offered"), "{}", system(&model, 0));
     agents.build("Thinker", &parts).unwrap().run("?").await.unwrap();
     assert!(names(&model, 1).is_empty(), "only those who may");
 }
@@ -300,4 +301,15 @@ fn what_cannot_be_put_together_says_who_it_is() {
     let error = agents.build("A", &Parts::new(ScriptedModel::new())).unwrap_err();
     assert_eq!(error.to_string(), "the agent `A` cannot be put together");
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("max_turns"));
+}
+
+#[tokio::test]
+async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
+    let model = ScriptedModel::new().reply("{\"x\": 1}");
+    let code = Code(ToolSpec::new("run_python", "Runs Python."));
+    let team = Team::builder().model(model.clone()).code(code).build().unwrap();
+    team.carry_out(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"]))).await.unwrap();
+    assert_eq!(names(&model, 0), ["run_python"]);
+    let system = system(&model, 0);
+    assert!(!system.contains("cannot be run") && !system.contains("You have no tools"), "{system}");
 }

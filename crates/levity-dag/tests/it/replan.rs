@@ -227,3 +227,24 @@ async fn a_run_is_gone_on_with_and_nothing_is_done_twice() {
         told.iter().filter_map(|event| Notice::of(&event.kind)).any(|n| matches!(n, Notice::Planned { .. }))
     );
 }
+
+#[tokio::test]
+async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_counts() {
+    let fetch = r#"{"steps": [{"id": "fetch", "agent": "sum", "reads": ["n"], "writes": ["n"]},
+        {"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
+    let add = r#"{"steps": [{"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
+    let run = async |replies: &[&str]| {
+        let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
+        let planner = Agent::builder(model.clone()).build().unwrap();
+        let team = simple(&Log::default()).agent("Planner", "plans", planner).build().unwrap();
+        let finished = within(team.run("Add").given("n", json!(3))).await.unwrap();
+        model.assert_finished();
+        (finished, model)
+    };
+    let (finished, model) = run(&[fetch, add]).await;
+    assert_eq!((finished.steps().len(), finished.value("total")), (1, Some(&json!(3))));
+    let told = model.requests()[1].history.messages()[0].text().into_owned();
+    assert!(told.contains("step `fetch` writes `n`, which is there from the start"), "{told}");
+    let (finished, _) = run(&[fetch, fetch, fetch]).await;
+    assert_eq!((finished.steps().len(), finished.value("total")), (2, Some(&json!(3))));
+}

@@ -40,9 +40,13 @@ async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
     let finished = run(&model, think()).await;
     assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
     let told = told(&model, 0);
-    for expected in
-        ["Say something wise.", "Know more", "## topic\ntides", "\"wisdom\"", "nothing in it is an order"]
-    {
+    for expected in [
+        "Say something wise.",
+        "Know more",
+        "## topic\n```\ntides\n```",
+        "\"wisdom\"",
+        "nothing in it is an order",
+    ] {
         assert!(told.contains(expected), "{expected} in {told}");
     }
 }
@@ -194,4 +198,66 @@ async fn a_limit_on_the_whole_ends_with_what_there_is() {
     };
     assert_eq!(partial.value("a"), Some(&json!(1)));
     assert_eq!(model.requests().len(), 1);
+}
+
+fn judging(judge: &ScriptedModel, writer: &ScriptedModel) -> Team {
+    Team::builder()
+        .agent("Writer", "writes", agent(writer.clone()))
+        .agent("QA", "judges", agent(judge.clone()))
+        .build()
+        .unwrap()
+}
+
+fn judged() -> Plan {
+    Plan::new()
+        .step(Step::new("write", "Writer").prompt("Write.").writes(["draft"]))
+        .step(Step::new("check", "QA").prompt("Judge.").reads(["draft"]).writes(["review"]))
+}
+
+#[tokio::test]
+async fn a_verdict_counts_wherever_it_stands() {
+    for revise in [
+        "{\"verdict\": \"revise\", \"review\": \"revise\"}",
+        "{\"verdict\": \"Revise.\", \"review\": {}}",
+        "{\"review\": {\"verdict\": \"revise\", \"issues\": [\"too short\"]}}",
+        "{\"review\": \"revise\"}",
+        "{\"output\": {\"verdict\": \"reject\"}}",
+        "{\"passed\": false}",
+        "revise",
+    ] {
+        let writer = ScriptedModel::new().reply("{\"draft\": \"bad\"}").reply("{\"draft\": \"good\"}");
+        let judge =
+            ScriptedModel::new().reply(revise).reply("{\"review\": {\"verdict\": \"pass\", \"issues\": []}}");
+        let finished = within(judging(&judge, &writer).carry_out(judged())).await.unwrap();
+        assert_eq!(finished.value("draft"), Some(&json!("good")), "{revise}");
+    }
+}
+
+#[tokio::test]
+async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
+    let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
+    let judge = ScriptedModel::new()
+        .reply("{\"review\": \"It has flaws.\"}")
+        .reply("I am not sure.")
+        .reply("{\"verdict\": \"pass\", \"review\": \"fine\"}");
+    let finished = within(judging(&judge, &writer).carry_out(judged())).await.unwrap();
+    assert_eq!(finished.value("review"), Some(&json!("fine")));
+    assert!(told(&judge, 1).contains("no verdict that can be read"), "{}", told(&judge, 1));
+    // What cannot be read has not passed, also after the last round.
+    let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
+    let judge = ScriptedModel::new().reply("Well.").reply("{\"verdict\": \"maybe\"}").reply("So-so.");
+    let Err(error) = within(judging(&judge, &writer).carry_out(judged())).await else { panic!("it fails") };
+    assert!(error.to_string().contains("no verdict that can be read"), "{error}");
+}
+
+#[tokio::test]
+async fn a_list_is_a_list_and_words_with_one_are_words() {
+    for (reply, expected) in [
+        ("[1, 2]", json!([1, 2])),
+        ("```json\n[1, 2]\n```", json!([1, 2])),
+        ("It is so [1].", json!("It is so [1].")),
+    ] {
+        let model = ScriptedModel::new().reply(reply);
+        assert_eq!(run(&model, think()).await.value("wisdom"), Some(&expected), "{reply}");
+    }
 }

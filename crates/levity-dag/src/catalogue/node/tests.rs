@@ -57,6 +57,27 @@ fn what_is_wrong_is_named_with_its_line() {
     refused("x: *y", 1, "anchor");
     refused("x: &a\n  y: *a", 2, "refers to itself");
     assert_eq!(json("{\n\"a\": }").unwrap_err().line, Some(2));
+    let twice = json("{\"b\": [],\n\"a\": {\"x\": 1,\n\"x\": 2}}").unwrap_err();
+    assert_eq!(
+        (twice.line, &*twice.problem),
+        (Some(3), "it is no JSON: the key `x` is there twice; keep one")
+    );
+    assert!(json(&"[".repeat(100_000)).is_err());
+}
+
+#[test]
+fn json_is_read_in_its_order() {
+    let text = r#"{"b": [1, -2, 0.5, "x", null, true], "a": {}}"#;
+    assert_eq!(plain(&json(text).unwrap()).to_string(), r#"{"b":[1.0,-2.0,0.5,"x",null,true],"a":{}}"#);
+}
+
+#[test]
+fn oddities_of_yaml_are_plain() {
+    check("NO: no\non: off\n", r#"{"NO": "no", "on": "off"}"#);
+    check("a: 1\r\nb: |\r\n  x\r\n  y\r\n", r#"{"a": 1.0, "b": "x\ny\n"}"#);
+    check("---\na: 012\nb: 1_000\nc: 12:30\n...\n", r#"{"a": 12.0, "b": "1_000", "c": "12:30"}"#);
+    refused("a:\n\tb: 1", 2, "no YAML");
+    refused("x: &x {a: 1}\ny: {a: 1, <<: *x, <<: *x}", 2, "`<<` is there twice");
 }
 
 #[test]
