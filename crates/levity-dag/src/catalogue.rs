@@ -9,8 +9,7 @@ mod defaults;
 mod entry;
 mod error;
 mod files;
-pub(crate) mod near;
-mod node;
+pub(crate) mod node;
 mod read;
 
 pub use entry::{Entry, Named, Need};
@@ -174,7 +173,7 @@ impl Catalogue {
             (Some(entry), None) => entry.clone(),
             (None, Some(prompt)) => Entry::new(patch.name.clone(), prompt),
             (None, None) => {
-                let near = near::nearest(&patch.name, self.entries().map(|entry| &*entry.name));
+                let near = crate::names::near(&patch.name, self.entries().map(|entry| &*entry.name));
                 let near = near.first().map_or_else(String::new, |near| format!(", or is `{near}` meant?"));
                 let problem =
                     format!("it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`{near}");

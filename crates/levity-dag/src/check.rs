@@ -7,17 +7,16 @@ use serde_json::Value;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::graph::StandIns;
 use crate::known::Known;
+use crate::names::short;
 use crate::plan::Plan;
 use crate::step::StepId;
 
 mod budget;
-mod near;
 mod reads;
 mod step;
 mod values;
 mod writers;
 
-pub(crate) use near::{did_you_mean as near_hint, head, short};
 pub(crate) use reads::Reads;
 pub(crate) use writers::Writers;
 

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use petgraph::graph::DiGraph;
@@ -43,14 +43,19 @@ use settled::Settled;
 /// assert!(faults.to_string().contains("did you mean `Retriever`"));
 /// # Ok::<(), levity_dag::Faults>(())
 /// ```
+///
+/// Cloning costs nothing.
 #[derive(Clone, Debug)]
 pub struct Graph {
     plan: Arc<Plan>,
+    found: Arc<FoundOut>,
+}
+
+/// What was found out about a plan.
+#[derive(Debug)]
+struct FoundOut {
     index: HashMap<StepId, u32>,
-    dag: Dag,
-    rank: Vec<u32>,
-    weight: Vec<u32>,
-    writers: BTreeMap<Arc<str>, Vec<u32>>,
+    topology: edges::Topology,
 }
 
 pub(crate) type Dag = DiGraph<(), Edge, u32>;
@@ -107,13 +112,12 @@ impl Graph {
         check::parts(&plan, known, &index, &settled.is, &mut found);
         let topology = Build::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
         found.none()?;
-        let edges::Topology { dag, rank, weight, writers } = topology;
-        Ok(Self { plan, index, dag, rank, weight, writers })
+        Ok(Self { plan, found: Arc::new(FoundOut { index, topology }) })
     }
 
     /// The same graph of a plan in which nothing but what is given from the start differs.
-    pub(crate) fn with_plan(mut self, plan: Plan) -> Self {
-        self.plan = Arc::new(plan);
+    pub(crate) fn with_plan(mut self, plan: Arc<Plan>) -> Self {
+        self.plan = plan;
         self
     }
 
@@ -139,48 +143,53 @@ impl Graph {
 
     /// The number of a step.
     pub fn find(&self, id: &str) -> Option<u32> {
-        self.index.get(id).copied()
+        self.found.index.get(id).copied()
     }
 
     /// All edges, those that follow from variables included: which step comes before which.
     pub fn edges(&self) -> impl Iterator<Item = (&StepId, &StepId)> {
         let id = |at: petgraph::graph::NodeIndex<u32>| self.plan.steps.get(at.index()).map(|step| &step.id);
-        self.dag.raw_edges().iter().filter_map(move |edge| Some((id(edge.source())?, id(edge.target())?)))
+        self.found
+            .topology
+            .dag
+            .raw_edges()
+            .iter()
+            .filter_map(move |edge| Some((id(edge.source())?, id(edge.target())?)))
     }
 
     /// The edges that lead to a step: where they come from, and what they say.
     pub(crate) fn before(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
-        let edges = self.dag.edges_directed(at.into(), petgraph::Direction::Incoming);
+        let edges = self.found.topology.dag.edges_directed(at.into(), petgraph::Direction::Incoming);
         edges.map(|edge| (edge.source().index() as u32, *edge.weight()))
     }
 
     /// The edges that lead away from a step.
     pub(crate) fn behind(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
-        let edges = self.dag.edges_directed(at.into(), petgraph::Direction::Outgoing);
+        let edges = self.found.topology.dag.edges_directed(at.into(), petgraph::Direction::Outgoing);
         edges.map(|edge| (edge.target().index() as u32, *edge.weight()))
     }
 
     /// The pairs of a step and one that stands in for it.
     pub(crate) fn stand_ins(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let edges = self.dag.raw_edges().iter().filter(|edge| edge.weight.stands_in);
+        let edges = self.found.topology.dag.raw_edges().iter().filter(|edge| edge.weight.stands_in);
         edges.map(|edge| (edge.source().index() as u32, edge.target().index() as u32))
     }
 
     /// The place of a step in an order in which every step comes after those before it.
     pub(crate) fn rank(&self, at: u32) -> u32 {
-        self.rank.get(at as usize).copied().unwrap_or_default()
+        self.found.topology.rank.get(at as usize).copied().unwrap_or_default()
     }
 
     /// How many steps the longest way from this one to an end has: what is on the longest way goes first.
     pub(crate) fn weight(&self, at: u32) -> u32 {
-        self.weight.get(at as usize).copied().unwrap_or_default()
+        self.found.topology.weight.get(at as usize).copied().unwrap_or_default()
     }
 
     /// The steps that write a variable, by rank.
     pub(crate) fn writers(&self, variable: &str) -> &[u32] {
-        self.writers.get(variable).map_or(&[], Vec::as_slice)
+        self.found.topology.writers.get(variable).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -52,6 +52,7 @@ mod function;
 mod graph;
 mod known;
 mod machine;
+mod names;
 mod notice;
 mod parts;
 mod plan;

@@ -7,7 +7,7 @@ use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Registry};
 
-use crate::catalogue::{CatalogueError, Entry, near};
+use crate::catalogue::{CatalogueError, Entry};
 
 mod shared;
 
@@ -203,7 +203,7 @@ impl Parts {
         for name in &entry.models {
             match self.find_model(name) {
                 Ok(model) => return Ok(model),
-                Err(problem) => why.push(format!("`{}`: {problem}", near::short(name))),
+                Err(problem) => why.push(format!("`{}`: {problem}", crate::names::short(name))),
             }
         }
         let problem = format!("{}; name another, or leave `model` out for the default one", why.join("; "));

@@ -6,8 +6,9 @@ use levity_core::ToolError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::names::head;
 use crate::step::StepId;
-use crate::task::{as_json, clipped, fenced, head, one_line};
+use crate::task::{as_json, clipped, fenced, one_line};
 
 /// Makes plans, in place of a model.
 ///

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use crate::names::head;
 use crate::step::Step;
 
 /// How much of the inputs of a step is put into its prompt, in bytes.
@@ -108,15 +109,6 @@ pub(crate) fn fenced(text: &str) -> String {
 /// A text on one line, no longer than so many bytes.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     head(text, most).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The beginning of a text, no longer than so many bytes.
-pub(crate) fn head(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// A value as text, no longer than so many bytes.

@@ -290,6 +290,9 @@ impl<M: Machine> State<M> {
     /// The effects that may begin now. A call that runs alone waits for all calls before it in line, and
     /// all behind it wait for it. What is not allowed need not wait to be told so.
     pub(crate) fn startable(&self) -> Vec<EffectId> {
+        if self.line.is_empty() {
+            return self.queue.iter().map(|wanted| wanted.id).collect();
+        }
         // All before the first that runs alone, or that one when it is the first of all.
         let free = self.line.iter().position(|place| place.alone).unwrap_or(self.line.len()).max(1);
         let waiting: HashSet<&CallId> = self.line.iter().skip(free).map(|place| &place.call).collect();

@@ -6,9 +6,9 @@ use levity_core::{Limits, Model, ToolSpec};
 use levity_llm::layers::{Dialect, TextTools};
 use levity_loop::{Agent, AgentBuilder};
 
+use super::Catalogue;
 use super::entry::{Entry, Need};
 use super::error::{AgentPart, CatalogueError, Missing};
-use super::{Catalogue, near};
 use crate::parts::{Parts, Shared};
 
 impl Catalogue {
@@ -55,8 +55,8 @@ impl Catalogue {
 
     fn able(&self, name: &str) -> Result<&Entry, CatalogueError> {
         let Some(entry) = self.find(name) else {
-            let near = near::hint(name, self.entries().map(|entry| &*entry.name));
-            return Err(CatalogueError::Unknown { name: near::short(name), near });
+            let near = crate::names::hint(name, self.entries().map(|entry| &*entry.name));
+            return Err(CatalogueError::Unknown { name: crate::names::short(name).into_owned(), near });
         };
         if !entry.enabled {
             return Err(CatalogueError::Disabled { name: entry.name.clone() });
@@ -91,11 +91,11 @@ fn models(entry: &Entry, parts: &Parts) -> Vec<Missing> {
 fn needed(missing: &Missing, parts: &Parts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
-            let hint = near::hint(name, parts.servers.keys().map(|name| &**name));
+            let hint = crate::names::hint(name, parts.servers.keys().map(|name| &**name));
             format!("{hint}; add it, or write `{name}?` to do without it")
         }
         AgentPart::Tool(name) => {
-            let hint = near::hint(name, parts.tools.keys().map(|name| &**name));
+            let hint = crate::names::hint(name, parts.tools.keys().map(|name| &**name));
             format!("{hint}; add it, or write `{name}?` to do without it")
         }
         _ => "; add it, or write `code: optional` to do without it".to_owned(),

@@ -8,8 +8,8 @@ use levity_core::Money;
 
 use super::entry::{Entry, Named, Need};
 use super::error::{CatalogueError, Place};
-use super::near::{nearest, short};
 use super::node::{Key, Node, Value, Wrong};
+use crate::names::{near, short};
 use crate::step::Budget;
 
 const KEYS: [&str; 14] = [
@@ -182,7 +182,7 @@ impl Patch {
 }
 
 fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> Wrong {
-    let near = nearest(key, keys.iter().copied());
+    let near = near(key, keys.iter().copied());
     let hint = match near.first() {
         Some(near) => format!("is `{near}` meant?"),
         None => format!("there is `{}`", keys.join("`, `")),

@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
-use super::near::{did_you_mean, short};
 use crate::fault::{Fault, FaultKind, Found};
 use crate::graph::Variables;
+use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 
 /// Everything that is read is written before, or given.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::near::{did_you_mean, short};
 use super::{MAX_NAME, name_flaw, values};
 use crate::fault::{Fault, FaultKind, Found};
 use crate::known::Known;
+use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{FanOut, More, OnFailure, Retry, Step, StepId};
 

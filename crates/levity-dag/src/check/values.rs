@@ -1,9 +1,9 @@
 use levity_tools::Schema;
 use serde_json::Value;
 
-use super::near::short;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::known::Known;
+use crate::names::short;
 use crate::plan::Plan;
 
 /// How deep a value in a plan may be nested: a plan is written down and read back within others.

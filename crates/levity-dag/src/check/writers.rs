@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::near::short;
 use crate::fault::{Fault, FaultKind, Found};
+use crate::names::short;
 use crate::plan::Plan;
 
 /// Of two steps that write a variable, one comes before the other, or a reducer puts their values together.

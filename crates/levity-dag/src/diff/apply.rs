@@ -2,8 +2,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Diff;
-use crate::check::{near_hint, short};
 use crate::fault::{Fault, FaultKind, Faults, Found};
+use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{OnFailure, Step, StepId};
 
@@ -47,7 +47,7 @@ impl Check<'_> {
     fn touched(&self, id: &StepId, what: &str, found: &mut Found) {
         if !self.old.contains_key(id) {
             found.push_with(|| {
-                let hint = near_hint(id.as_str(), self.plan.steps.iter().map(|step| step.id.as_str()));
+                let hint = did_you_mean(id.as_str(), self.plan.steps.iter().map(|step| step.id.as_str()));
                 let message =
                     format!("step `{}` cannot be {what}, since it is not there{hint}", short(id.as_str()));
                 Fault::at(FaultKind::Reference, id, message)

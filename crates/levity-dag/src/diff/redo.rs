@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Diff;
-use crate::check::head;
 use crate::graph::Graph;
+use crate::names::head;
 use crate::step::{After, OnFailure, Step, StepId};
 
 /// How many issues are told, and how many bytes of each.

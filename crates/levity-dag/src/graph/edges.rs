@@ -14,7 +14,7 @@ use crate::step::{Step, StepId};
 const PAIRS_PER_EDGE: usize = 4;
 
 /// What a graph knows beside its plan.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Topology {
     pub(super) dag: Dag,
     pub(super) rank: Vec<u32>,

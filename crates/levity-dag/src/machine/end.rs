@@ -6,11 +6,12 @@ use levity_core::{Ending, Status};
 use serde_json::{Map, Value};
 
 use super::{GraphMachine, unreached};
+use crate::names::head;
 use crate::notice::{StepSpent, StepStatus};
 use crate::plan::Plan;
 use crate::schedule::{Scheduler, Skip};
 use crate::step::{OnFailure, StepId};
-use crate::task::{clipped, head};
+use crate::task::clipped;
 
 /// How many steps that were not done are named.
 const MOST_NAMED: usize = 20;

@@ -15,13 +15,14 @@ use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
 use crate::known::Known;
+use crate::names::head;
 use crate::notice::{Notice, StepStatus};
 use crate::plan::Plan;
 use crate::planner::{Brief, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::seed;
 use crate::step::StepId;
-use crate::task::{fenced, head};
+use crate::task::fenced;
 
 /// The variable that holds what is known of the files.
 pub(crate) const FILES: &str = "file_manifest";
@@ -87,19 +88,19 @@ impl GraphMachine {
         let Some(plan) = &self.start.plan else { return Ok(()) };
         // What is given beside the plan may not fit what the plan says of it.
         if let Some(graph) = checked.filter(|_| !files && self.start.given.is_empty()) {
-            self.checked = Some(graph.with_plan(self.with_given((**plan).clone())));
+            self.checked = Some(graph.with_plan(self.with_given(plan)));
             return Ok(());
         }
-        let mut plan = self.with_given((**plan).clone());
+        let mut plan = self.with_given(plan);
         if files {
-            plan.given.entry(FILES.into()).or_default();
+            Arc::make_mut(&mut plan).given.entry(FILES.into()).or_default();
         }
         self.checked = Some(Graph::check(plan, &self.known())?);
         Ok(())
     }
 
-    fn check(&self, plan: &Plan) -> Result<Graph, Faults> {
-        Graph::check(self.with_given(plan.clone()), &self.known())
+    fn check(&self, plan: &Arc<Plan>) -> Result<Graph, Faults> {
+        Graph::check(self.with_given(plan), &self.known())
     }
 
     /// What plans may go by, within the limits of this run.
@@ -108,19 +109,23 @@ impl GraphMachine {
     }
 
     /// The plan with what is given to every run.
-    fn with_given(&self, mut plan: Plan) -> Plan {
+    fn with_given(&self, plan: &Arc<Plan>) -> Arc<Plan> {
+        let goal = Some(&self.start.goal).filter(|goal| !goal.is_empty());
         let own = [
-            (QUERY, Some(Value::String(self.start.goal.clone()))),
+            (QUERY, goal.map(|goal| Value::String(goal.clone()))),
             (FILES, self.start.files.as_ref().and_then(|files| serde_json::to_value(files).ok())),
             (PROFILES, self.profiles.clone()),
         ];
+        let own: Vec<_> = own.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        if own.is_empty() && self.start.given.is_empty() {
+            return plan.clone();
+        }
+        let mut plan = Plan::clone(plan);
         for (name, value) in own {
-            if let Some(value) = value {
-                plan.given.entry(name.into()).or_insert(value);
-            }
+            plan.given.entry(name.into()).or_insert(value);
         }
         plan.given.extend(self.start.given.clone());
-        plan
+        Arc::new(plan)
     }
 
     fn ask_planner(&mut self, planning: Planning, wants: &mut Wants) {
@@ -144,7 +149,7 @@ impl GraphMachine {
     fn brief(&self, planning: &Planning) -> Brief {
         let known = &self.rules.known;
         let agents = known.performers.iter();
-        let given = self.with_given(Plan::new()).given;
+        let given = self.with_given(&Arc::default()).given.clone();
         let given = given.iter().filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
         Brief {
             goal: self.start.goal.clone(),
@@ -219,9 +224,9 @@ impl GraphMachine {
                     Err(faults) => Err(faults),
                 }
             }
-            _ => {
-                Plan::parse(&text).and_then(|plan| self.check(&plan)).map(|graph| Draft { diff: None, graph })
-            }
+            _ => Plan::parse(&text)
+                .and_then(|plan| self.check(&Arc::new(plan)))
+                .map(|graph| Draft { diff: None, graph }),
         };
         match draft.and_then(|draft| self.better(draft)) {
             Ok(draft) => self.consider(draft, wants),
@@ -384,7 +389,7 @@ impl GraphMachine {
         let read = match (&draft.diff, &self.steps) {
             (Some(_), Some(steps)) => self.read_diff(steps, &failed, &text),
             _ => {
-                let graph = Plan::parse(&text).and_then(|plan| self.check(&plan));
+                let graph = Plan::parse(&text).and_then(|plan| self.check(&Arc::new(plan)));
                 graph.map(|graph| Read::Draft(Box::new(Draft { diff: None, graph })))
             }
         };

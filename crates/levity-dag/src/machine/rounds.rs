@@ -9,10 +9,11 @@ use super::perform::names;
 use super::{Doing, GraphMachine, Place};
 use crate::extract::{EXECUTION, extract};
 use crate::known::{Performer, PerformerKind};
+use crate::names::head;
 use crate::notice::{Notice, StepStatus};
 use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
-use crate::task::{clipped, fenced, head};
+use crate::task::{clipped, fenced};
 
 /// How often an agent is told that something is missing in what it gave.
 const MOST_COMPLAINTS: u32 = 2;

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::check::short;
 use crate::condition::Condition;
 use crate::fault::{Fault, FaultKind, Found};
+use crate::names::short;
 use crate::step::{Reducer, StepId};
 
 /// The fields of an object, read one by one; what does not fit is told with its place.

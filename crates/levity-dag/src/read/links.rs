@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use super::fields::{Fields, id_of, kind_of};
 use super::{each_once, numbers};
-use crate::check::{ROOT, near_hint, short};
+use crate::check::ROOT;
 use crate::fault::{Fault, FaultKind, Found};
+use crate::names::{did_you_mean, short};
 use crate::step::{After, Step, StepId};
 
 /// Makes the edges of a node-link graph the `after` of their targets. Edges of `ROOT` mean nothing.
@@ -28,7 +29,7 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
         match numbers.get(target.as_str()) {
             Some(step) => added.entry(*step).or_default().push(after),
             None => found.push_with(|| {
-                let hint = near_hint(target.as_str(), steps.iter().map(|step| step.id.as_str()));
+                let hint = did_you_mean(target.as_str(), steps.iter().map(|step| step.id.as_str()));
                 let target = short(target.as_str());
                 let message = format!("link {} leads to `{target}`, which is no node{hint}", at + 1);
                 Fault::new(FaultKind::Reference, message)

@@ -3,8 +3,9 @@ use serde_json::{Map, Value};
 
 use super::each_once;
 use super::fields::{Fields, id_of, kind_of, plain};
-use crate::check::{ROOT, short};
+use crate::check::ROOT;
 use crate::fault::{Fault, FaultKind, Found};
+use crate::names::short;
 use crate::step::{After, Budget, FanOut, Join, More, OnFailure, Retry, Step, StepId};
 
 /// What sessions say about a node, and what a plan does not.

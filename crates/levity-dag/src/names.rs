@@ -1,3 +1,5 @@
+//! Names: which was meant, and how one is shown.
+
 use std::borrow::Cow;
 
 /// Longer names are not compared: nobody mistypes them, and comparing takes the square of their length.
@@ -9,12 +11,12 @@ const LOOKED_AT: usize = 2_000;
 /// How many bytes of a name are shown.
 const SHOWN: usize = 80;
 
-/// The names that may have been meant, the likeliest first; at most three.
+/// The names that may have been meant, the likeliest first; at most three. Case and the marks between words do not count.
 pub(crate) fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > COMPARED {
         return Vec::new();
     }
-    let lower = name.to_lowercase();
+    let lower = squeezed(name);
     let mut near: Vec<(usize, &str)> = names
         .into_iter()
         .take(LOOKED_AT)
@@ -30,7 +32,7 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
     if other.is_empty() || other.len() > COMPARED {
         return None;
     }
-    let other = other.to_lowercase();
+    let other = squeezed(other);
     let longer = lower.len().max(other.len());
     let part = lower.len().min(other.len()) >= 3 && (lower.starts_with(&other) || other.starts_with(lower));
     if !part && lower.len().abs_diff(other.len()) > longer / 3 {
@@ -40,18 +42,37 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
     (part || distance <= (longer / 3).max(1)).then_some(distance)
 }
 
+/// A name without case and without `_`, `-` and spaces.
+fn squeezed(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
 /// `; did you mean ..` for a fault, or nothing.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near: Vec<_> = near(name, names).into_iter().map(|name| format!("`{name}`")).collect();
     if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
 }
 
-/// A name as it is shown: not longer than a line.
+/// A name as it is shown: not longer than a line, and on one line.
 pub(crate) fn short(name: &str) -> Cow<'_, str> {
-    if name.len() <= SHOWN {
+    if name.len() <= SHOWN && !name.contains(char::is_control) {
         return Cow::Borrowed(name);
     }
-    Cow::Owned(format!("{}…", head(name, SHOWN)))
+    let clean = head(name, SHOWN).replace(char::is_control, "\u{fffd}");
+    Cow::Owned(if name.len() > SHOWN { format!("{clean}…") } else { clean })
+}
+
+/// A clause that names what was probably meant, or all there is; empty when there is nothing.
+pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 20;
+    let names: Vec<&str> = names.into_iter().collect();
+    let near = did_you_mean(wanted, names.iter().copied());
+    match names.len() {
+        _ if !near.is_empty() => near,
+        0 => String::new(),
+        1..=MOST => format!("; there is `{}`", names.join("`, `")),
+        more => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
+    }
 }
 
 /// The first bytes of a text, cut between letters.
@@ -82,6 +103,23 @@ mod tests {
         check("Painter", &[]);
         check("", &[]);
         check(&"Retriever".repeat(100), &[]);
+    }
+
+    #[test]
+    fn case_and_marks_do_not_count() {
+        let keys = ["prompt", "prompt_file", "max_turns", "model"];
+        assert_eq!(near("promt_file", keys), ["prompt_file"]);
+        assert_eq!(near("MaxTurns", keys), ["max_turns"]);
+        assert_eq!(near("modle", keys), ["model"]);
+        assert!(near("colour", keys).is_empty());
+    }
+
+    #[test]
+    fn hints_name_what_there_is() {
+        assert_eq!(hint("brwser", ["browser", "rag"]), "; did you mean `browser`?");
+        assert_eq!(hint("zzz", ["browser", "rag"]), "; there is `browser`, `rag`");
+        assert_eq!(hint("zzz", []), "");
+        assert_eq!(short("a\nb"), "a\u{fffd}b");
     }
 
     #[test]
