@@ -312,7 +312,8 @@ impl TeamBuilder {
         self
     }
 
-    /// How many turns an attempt at a step may take, all rounds together; 15 by default.
+    /// How many turns an attempt at a step may take, all rounds together, before it gets no other round; 15 by default.
+    /// Within a round an agent has the turns that it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;
         self

@@ -383,3 +383,21 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
     let finished = within(team.carry_out(Plan::new().step(step))).await.unwrap();
     assert_eq!(finished.value("sent"), Some(&json!("sent")));
 }
+
+#[tokio::test]
+async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
+    let team = simple(&Log::default()).build().unwrap();
+    let faulty = |step: Step| {
+        let plan = Plan::new().given("$timeout", 1).given("all", json!([1])).step(step);
+        team.check(plan).unwrap_err().to_string()
+    };
+    let steps = [
+        give("a", 1).input("$timeout", 1),
+        give("a", 1).reads(["$timeout"]),
+        give("a", 1).map(FanOut::over("all").named("$timeout")),
+    ];
+    for step in steps {
+        let error = faulty(step);
+        assert!(error.contains("step `a` is given something as `$timeout`"), "{error}");
+    }
+}
