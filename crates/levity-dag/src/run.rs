@@ -337,9 +337,20 @@ impl Fork {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(self) -> TeamHandle {
+    pub async fn start(mut self) -> TeamHandle {
+        self.catch_up().await;
         let job = self.job();
         self.way.start(job)
+    }
+
+    /// Brings the session file up to where the new run begins: what the old one told until then is not told again.
+    async fn catch_up(&mut self) {
+        self.way.keep_session();
+        if let (Some(writer), Some(run)) = (&self.way.writer, &self.way.id) {
+            // Whatever is wrong with the journal is told when the run begins.
+            let told = self.way.team.told_until(&self.from, self.after, run).await.unwrap_or_default();
+            told.iter().for_each(|event| writer.apply(event));
+        }
     }
 
     fn job(&self) -> Job<GraphMachine> {
@@ -355,9 +366,12 @@ impl IntoFuture for Fork {
     type Output = Result<Finished>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        let job = self.job();
-        self.way.finish(job)
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            self.catch_up().await;
+            let job = self.job();
+            self.way.finish(job).await
+        })
     }
 }
 

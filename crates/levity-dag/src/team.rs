@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Approver, Ask, ChildRun, Effect, Event, Limits, Machine as _, Model, Program, RunId, Tool, ToolSource,
-    Toolbox,
+    Approver, Ask, ChildRun, Effect, Entry, Event, Limits, Machine as _, Model, Program, Record, RunId, Tool,
+    ToolSource, Toolbox,
 };
 use levity_loop::Agent;
 use levity_runtime::{Replay, Runtime, replay};
@@ -137,14 +137,31 @@ impl Team {
         }
     }
 
+    /// What a run has told up to a record, as if `new` had told it.
+    pub(crate) async fn told_until(&self, run: &RunId, last: Option<u64>, new: &RunId) -> Result<Vec<Event>> {
+        let mut records = self.records(run).await?;
+        match last {
+            Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
+            None => records.retain(|record| !matches!(record.entry, Entry::Ended(_))),
+        }
+        Ok(self.fold(new, &records)?.events)
+    }
+
     async fn replay(&self, run: &RunId) -> Result<Replay<GraphMachine>> {
-        let failed = |source| Error::Runtime { source, partial: None };
-        let records = self.inner.runtime.journal().read(run).await.map_err(|error| failed(error.into()))?;
-        let folded = replay(run, &records, |kind, state| {
+        self.fold(run, &self.records(run).await?)
+    }
+
+    async fn records(&self, run: &RunId) -> Result<Vec<Record>> {
+        let read = self.inner.runtime.journal().read(run).await;
+        read.map_err(|error| Error::Runtime { source: error.into(), partial: None })
+    }
+
+    fn fold(&self, run: &RunId, records: &[Record]) -> Result<Replay<GraphMachine>> {
+        let folded = replay(run, records, |kind, state| {
             GraphMachine::check_kind(kind)?;
             self.restore(state)
         });
-        folded.map_err(failed)
+        folded.map_err(|source| Error::Runtime { source, partial: None })
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
