@@ -66,9 +66,9 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
 pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 20;
     let names: Vec<&str> = names.into_iter().collect();
-    let near = did_you_mean(wanted, names.iter().copied());
+    let near = near(wanted, names.iter().copied());
     match names.len() {
-        _ if !near.is_empty() => near,
+        _ if !near.is_empty() => format!("; perhaps `{}` is meant", near.join("` or `")),
         0 => String::new(),
         1..=MOST => format!("; there is `{}`", names.join("`, `")),
         more => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn hints_name_what_there_is() {
-        assert_eq!(hint("brwser", ["browser", "rag"]), "; did you mean `browser`?");
+        assert_eq!(hint("brwser", ["browser", "rag"]), "; perhaps `browser` is meant");
         assert_eq!(hint("zzz", ["browser", "rag"]), "; there is `browser`, `rag`");
         assert_eq!(hint("zzz", []), "");
         assert_eq!(short("a\nb"), "a\u{fffd}b");

@@ -334,6 +334,12 @@ impl Fork {
         self
     }
 
+    /// Leaves the run in its journal when all it does is wait.
+    pub fn park(mut self) -> Self {
+        self.way.park = true;
+        self
+    }
+
     /// Works on a task of its own, and returns a handle on it at once.
     ///
     /// # Panics

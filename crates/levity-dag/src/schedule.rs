@@ -1,5 +1,6 @@
 //! Which step may begin: a pure account of what is settled.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -379,16 +380,21 @@ impl Scheduler {
     }
 
     fn holds(&self, condition: &Condition, at: u32) -> bool {
-        let values: Vec<(&Arc<str>, Option<Value>)> =
-            condition.variables().iter().map(|name| (name, self.read(name, Some(at)))).collect();
+        let values: Vec<(&Arc<str>, Option<Cow<'_, Value>>)> =
+            condition.variables().iter().map(|name| (name, self.look(name, Some(at)))).collect();
         condition.holds(&|name| {
-            values.iter().find(|(known, _)| ***known == *name).and_then(|(_, value)| value.as_ref())
+            values.iter().find(|(known, _)| ***known == *name).and_then(|(_, value)| value.as_deref())
         })
     }
 
     /// The value of a variable: that of the last step that wrote it or, with a reducer, those of all. What a step reads is
     /// what those before it wrote: one that a change of the plan adds does not change what a step that has begun is given.
     pub(crate) fn read(&self, name: &str, reader: Option<u32>) -> Option<Value> {
+        self.look(name, reader).map(Cow::into_owned)
+    }
+
+    /// The same, without a copy where there need be none.
+    fn look(&self, name: &str, reader: Option<u32>) -> Option<Cow<'_, Value>> {
         let plan = self.graph.plan();
         let given = plan.given.get(name);
         let writers = self.graph.writers(name);
@@ -399,11 +405,11 @@ impl Scheduler {
                 let mut before: Vec<u32> = before.collect();
                 before.sort_unstable();
                 let written = before.iter().filter_map(|writer| self.written(*writer, name));
-                Some(reducer.reduce(given.into_iter().chain(written)))
+                Some(Cow::Owned(reducer.reduce(given.into_iter().chain(written))))
             }
             _ => {
                 let last = before.rev().find_map(|writer| self.written(writer, name));
-                last.or(given).cloned()
+                last.or(given).map(Cow::Borrowed)
             }
         }
     }

@@ -171,7 +171,7 @@ pub struct More {
     /// How often it is tried.
     #[serde(skip_serializing_if = "is_default")]
     pub retry: Retry,
-    /// How long one attempt may take, in seconds.
+    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its function or tool. in seconds.
     #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
     pub timeout: Option<Duration>,
     /// What one attempt may use.
@@ -293,7 +293,7 @@ impl Step {
         self
     }
 
-    /// How long one attempt may take.
+    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its function or tool.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.more().timeout = Some(time);

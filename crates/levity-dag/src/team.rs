@@ -166,12 +166,11 @@ impl Team {
     }
 
     fn fold(&self, run: &RunId, records: &[Record]) -> Result<Replay<GraphMachine>> {
-        let failed = |source| Error::Runtime { source, partial: None };
         let folded = replay(run, records, |kind, state| {
             GraphMachine::check_kind(kind)?;
             self.restore(state)
         });
-        folded.map_err(failed)
+        folded.map_err(|source| Error::Runtime { source, partial: None })
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
@@ -339,7 +338,8 @@ impl TeamBuilder {
         self
     }
 
-    /// How many turns an attempt at a step may take, all rounds together; 15 by default.
+    /// How many turns an attempt at a step may take, all rounds together, before it gets no other round; 15 by default.
+    /// Within a round an agent has the turns that it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;
         self

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{MAX_NAME, name_flaw, values};
 use crate::fault::{Fault, FaultKind, Found};
 use crate::known::Known;
+use crate::machine::TIMEOUT;
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{FanOut, More, OnFailure, Retry, Step, StepId};
@@ -148,6 +149,14 @@ impl Check<'_> {
             for flaw in names.iter().filter_map(|name| name_flaw(name)) {
                 self.fault(FaultKind::Variable, || format!("has a name in `{field}` that {flaw}"), found);
             }
+        }
+        let inputs = self.step.more.iter().flat_map(|more| more.inputs.keys().map(String::as_str));
+        let element = self.step.fan_out().map(|map| &*map.name);
+        if self.step.reads.iter().map(AsRef::as_ref).chain(inputs).chain(element).any(|name| name == TIMEOUT)
+        {
+            let flaw =
+                || format!("is given something as `{TIMEOUT}`, which has a meaning of its own; rename it");
+            self.fault(FaultKind::Variable, flaw, found);
         }
     }
 

@@ -83,6 +83,29 @@ fn a_whole_plan_is_a_change_too() {
 }
 
 #[test]
+fn a_whole_step_that_is_to_be_changed_and_is_not_there_is_new() {
+    let steps =
+        applied(r#"{"change": [{"id": "tell", "agent": "a"}, {"id": "sum", "agent": "a", "prompt": "?"}]}"#);
+    assert_eq!(steps[3], json!({"id": "tell", "agent": "a"}));
+    assert_eq!(steps[1]["prompt"], json!("?"));
+    refused(
+        r#"{"change": [{"id": "sun", "prompt": "?"}]}"#,
+        &[(FaultKind::Reference, "step `sun` cannot be changed, since it is not there; did you mean `sum`?")],
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_order_in_which_it_was_said() {
+    let ids: Vec<String> = (0..12).map(|n| format!("gone {n}")).collect();
+    let text = json!({"remove": ids}).to_string();
+    let diff = Diff::parse(&text, &plan(), &settled).unwrap();
+    let faults = diff.apply(&plan(), &settled).unwrap_err().faults;
+    let told: Vec<_> = faults.iter().filter_map(|fault| fault.step.as_ref()).map(StepId::as_str).collect();
+    assert_eq!(told, ids[..told.len()]);
+    assert!(told.len() > 5, "{told:?}");
+}
+
+#[test]
 fn giving_up_is_said_in_words_or_not() {
     let parse = |text| Diff::parse(text, &plan(), &settled).unwrap().give_up;
     assert_eq!(parse(r#"{"give_up": "no way"}"#).as_deref(), Some("no way"));

@@ -9,10 +9,11 @@ use levity_core::{
     Approver, Ask, Child, Decision, EventKind, Executor, Limits, Program, ToolError, ToolOutput, ToolSpec,
 };
 use levity_dag::{
-    Brief, Budget, Error, FanOut, Notice, Performer, PerformerKind, Plan, Planner, Step, StepStatus, Team,
+    Brief, Budget, Error, FanOut, Notice, Performer, PerformerKind, Plan, Planner, Sessions, Step,
+    StepStatus, Team,
 };
 use levity_loop::Agent;
-use levity_runtime::Runtime;
+use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -283,7 +284,7 @@ async fn a_verdict_that_is_none_does_not_let_work_pass() {
     let team = simple(&Log::default()).performer("Judge", card, second).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(Step::new("check", "Judge").reads(["a"]));
     within(team.carry_out(plan)).await.unwrap();
-    assert!(told(&judges, 1).contains("`revise`"), "{}", told(&judges, 1));
+    assert!(told(&judges, 1).contains("no verdict that can be read"), "{}", told(&judges, 1));
 }
 
 #[tokio::test]
@@ -382,4 +383,36 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
         Step::new("s", "sendAgent").input("to", "all").writes(["sent"]).timeout(Duration::from_secs(60));
     let finished = within(team.carry_out(Plan::new().step(step))).await.unwrap();
     assert_eq!(finished.value("sent"), Some(&json!("sent")));
+}
+
+#[tokio::test]
+async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
+    let team = simple(&Log::default()).build().unwrap();
+    let faulty = |step: Step| {
+        let plan = Plan::new().given("$timeout", 1).given("all", json!([1])).step(step);
+        team.check(plan).unwrap_err().to_string()
+    };
+    let steps = [
+        give("a", 1).input("$timeout", 1),
+        give("a", 1).reads(["$timeout"]),
+        give("a", 1).map(FanOut::over("all").named("$timeout")),
+    ];
+    for step in steps {
+        let error = faulty(step);
+        assert!(error.contains("step `a` is given something as `$timeout`"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_session_of_a_fork_has_what_it_began_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(folder.path());
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let team = simple(&Log::default()).runtime(runtime).sessions(sessions.clone()).build().unwrap();
+    let plan = Plan::new().step(give("a", 1)).step(give("b", 2).after("a"));
+    within(team.carry_out(plan).id("one")).await.unwrap();
+    within(team.fork("one").after(2).id("two")).await.unwrap();
+    let session = sessions.load("two").await.unwrap();
+    assert_eq!(session.finished().map(|step| step.step.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(session.globals["b"], json!(2));
 }
