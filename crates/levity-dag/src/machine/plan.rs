@@ -335,7 +335,7 @@ impl GraphMachine {
         match self.changed(steps, failed, diff) {
             Ok(graph) => self.adopt(Draft { graph, ..draft }, wants),
             Err(faults) if self.rules.planner.is_some() => {
-                self.reject(&faults, &json!(diff).to_string(), wants)
+                self.reject(&faults, &json!(diff).to_string(), wants);
             }
             Err(faults) => self.no_plan(&faults.to_string(), wants),
         }
