@@ -62,7 +62,12 @@ pub(super) async fn drive(mut run: TeamHandle, told: Arc<Told>, runtime: &Runtim
                     return watch.leave();
                 }
                 interrupted.set(tokio::signal::ctrl_c());
-                watch.cancel().await;
+                // Whoever presses twice does not wait for the run to hear it.
+                tokio::select! {
+                    biased;
+                    _ = &mut interrupted => return watch.leave(),
+                    () = watch.cancel() => {}
+                }
             }
             () = &mut ended => return watch.leave(),
             () = world.sleep(wait), if may_show => {

@@ -69,7 +69,11 @@ impl Live {
     pub(super) fn new() -> Option<Self> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let size = size()?;
-        if dumb || !io::stdin().is_terminal() || size.width < SMALLEST.width || size.height < SMALLEST.height
+        if dumb
+            || !io::stdin().is_terminal()
+            || in_background()
+            || size.width < SMALLEST.width
+            || size.height < SMALLEST.height
         {
             return None;
         }
@@ -140,6 +144,18 @@ impl Drawn {
         backend.set_cursor_position(end)?;
         backend.flush()
     }
+}
+
+/// Whether the terminal is somebody else's just now: who changes its settings then is stopped.
+#[cfg(unix)]
+fn in_background() -> bool {
+    let front = rustix::termios::tcgetpgrp(io::stdin());
+    front.is_ok_and(|front| front != rustix::process::getpgrp())
+}
+
+#[cfg(not(unix))]
+fn in_background() -> bool {
+    false
 }
 
 #[cfg(unix)]
