@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use levity::agent::AgentBuilder;
 use levity::core::{Delta, EventKind, MemoryStore as _, Options, Status, ToolChoice};
+use levity::dag::{Catalogue, Parts, Plan, Step, StepStatus, Team};
 use levity::llm::{ModelExt as _, Models};
 use levity::memory::{InMemory, Window};
 use levity::prelude::*;
@@ -147,4 +148,45 @@ async fn a_real_model_sums_up_what_has_left_its_window() {
     let summary = kept.summary.unwrap();
     assert!((3..=120).contains(&summary.text.split_whitespace().count()), "{summary:?}");
     assert!(kept.end == 8 && kept.messages.len() as u64 == 8 - summary.upto, "{}", summary.upto);
+}
+
+fn team(url: &str, model: &str) -> Team {
+    let [name, ..] = names(url, model);
+    let model = Models::new().model(&name).unwrap();
+    let parts = Parts::new(model).finish(|_, agent| {
+        let mut options = Options::new();
+        (options.temperature, options.max_tokens) = (Some(0.0), Some(700));
+        agent.options(options)
+    });
+    Team::builder().agents(Catalogue::defaults(), parts).build().unwrap()
+}
+
+/// What agents make of it is theirs; that it comes out typed, under its names, is ours.
+#[tokio::test]
+async fn a_real_model_carries_out_a_plan() {
+    let Some((url, model)) = server() else { return };
+    let notes = "Heron is a red boat and 9 metres long. Kestrel is a green boat and 7 metres long.";
+    let plan = Plan::new()
+        .given("notes", notes)
+        .step(
+            Step::new("read", "Thinker")
+                .prompt("Which boat is longer, and how long is it, in metres?")
+                .reads(["notes"])
+                .writes(["boat", "metres"]),
+        )
+        .step(
+            Step::new("format", "Formatter")
+                .prompt("Write one sentence that names the boat and its length.")
+                .reads(["boat", "metres"])
+                .writes(["report"]),
+        );
+    let finished = team(&url, &model).carry_out(plan).await.unwrap_or_else(|error| panic!("{error:?}"));
+    for step in finished.steps() {
+        assert_eq!(step.status, StepStatus::Completed, "{finished:?}");
+    }
+    for name in ["boat", "metres", "report"] {
+        let value = finished.value(name).unwrap_or_else(|| panic!("{name} in {finished:?}"));
+        assert!(!value.is_null() && value != "", "{name}: {value}");
+    }
+    assert!(finished.usage().total() > 0 && finished.stats().model_calls >= 2, "{:?}", finished.stats());
 }
