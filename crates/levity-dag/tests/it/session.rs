@@ -279,7 +279,7 @@ async fn a_team_keeps_sessions_of_its_runs() {
     let items = session.step("each").unwrap().items.unwrap();
     assert_eq!((items.done, items.of), (3, 3));
     assert_eq!(session.seed().done.len(), 2);
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().unwrap().clone();
     assert_eq!(session.to_view().tree(TreeOptions::new()), seen.tree(TreeOptions::new()));
     assert_eq!(session.to_view().summary(), seen.summary());
 
