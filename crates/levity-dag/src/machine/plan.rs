@@ -230,8 +230,8 @@ impl GraphMachine {
         let over = over.filter(|(_, name)| plan.given.contains_key(*name));
         let told = over.take(Faults::MOST).map(|(id, name)| {
             let message = format!(
-                "step `{id}` writes `{name}`, which is there from the start; steps that need it just read it: leave `{id}` out if \
-                 it only fetches `{name}`, or let it write another name"
+                "step `{id}` writes `{name}`, which is there from the start: let it write something new, such as `answer`, or \
+                 leave it out if it only fetches `{name}`"
             );
             Fault::new(FaultKind::Write, message)
         });
@@ -358,7 +358,7 @@ impl GraphMachine {
         match self.changed(steps, failed, diff) {
             Ok(graph) => self.adopt(Draft { graph, ..draft }, wants),
             Err(faults) if self.rules.planner.is_some() => {
-                self.reject(&faults, &json!(diff).to_string(), wants)
+                self.reject(&faults, &json!(diff).to_string(), wants);
             }
             Err(faults) => self.no_plan(&faults.to_string(), wants),
         }
