@@ -248,8 +248,8 @@ impl GraphMachine {
         let over = over.filter(|(_, name)| plan.given.contains_key(*name));
         let told = over.take(Faults::MOST).map(|(id, name)| {
             let message = format!(
-                "step `{id}` writes `{name}`, which is there from the start; steps that need it just read it: leave `{id}` out if \
-                 it only fetches `{name}`, or let it write another name"
+                "step `{id}` writes `{name}`, which is there from the start: let it write something new, such as `answer`, or \
+                 leave it out if it only fetches `{name}`"
             );
             Fault::new(FaultKind::Write, message)
         });
