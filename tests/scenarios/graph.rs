@@ -115,10 +115,12 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     assert_eq!(finished.stats().model_calls, 6);
     assert_eq!(finished.usage().total(), 720);
 
-    let view = view.lock().unwrap();
-    assert_eq!(view.steps().len(), 4);
-    assert!(view.steps().iter().all(|step| step.status == StepStatus::Completed));
-    assert!(view.summary().contains("report"), "{}", view.summary());
+    {
+        let view = view.lock().unwrap();
+        assert_eq!(view.steps().len(), 4);
+        assert!(view.steps().iter().all(|step| step.status == StepStatus::Completed));
+        assert!(view.summary().contains("report"), "{}", view.summary());
+    }
 
     let listed = sessions.list(&SessionFilter::new()).await.unwrap();
     assert_eq!(listed.len(), 1);
@@ -222,6 +224,7 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
 fn tides() -> ServerConfig {
     ServerConfig::in_process("tides", || {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
+        #[expect(clippy::disallowed_methods, reason = "it ends with the pipe")]
         tokio::spawn(async move {
             let (read, mut write) = tokio::io::split(theirs);
             let mut lines = BufReader::new(read).lines();

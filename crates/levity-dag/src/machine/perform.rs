@@ -15,11 +15,14 @@ use super::{Doing, GraphMachine, Place, add_stats};
 use crate::known::PerformerKind;
 use crate::notice::{Notice, StepSpent, StepStatus, Written};
 use crate::schedule::Scheduler;
-use crate::step::{Budget, OnFailure, Retry, Step};
+use crate::step::{Budget, OnFailure, Retry, Step, StepId};
 use crate::task::Task;
 
 /// The key by which an executor is told how long a function or a tool may take, in seconds. It is taken out of the arguments.
 pub(crate) const TIMEOUT: &str = "$timeout";
+
+/// How many steps a judge is told of.
+const MOST_JUDGED: usize = 50;
 
 /// A step under way.
 #[derive(Debug, Default)]
@@ -181,6 +184,8 @@ impl GraphMachine {
     ) -> Result<Effect, Failed> {
         let turns = self.start.settings.turns;
         let (goal, said) = (self.start.goal.clone(), self.said.clone());
+        let judges = self.rules.known.performer(name).is_some_and(|(_, who)| who.judges);
+        let judged = if judges { self.judged(step) } else { Vec::new() };
         let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
         let task = Task {
             goal: &goal,
@@ -189,10 +194,22 @@ impl GraphMachine {
             said: &said,
             before: attempt.before.as_deref().map(|(output, next)| (output, next.as_str())),
             failed: attempt.failed.as_deref(),
+            judged: judged.iter().map(|(id, name)| (id, &**name)).collect(),
         };
         let input = json!({"task": task.text()});
         let budget = left(budget_of(step), attempt, turns)?;
         Ok(Effect::Child(ChildRun::new(name.clone(), bounded(input, step, budget))))
+    }
+
+    /// The steps whose work a judge looks at, with what each wrote.
+    fn judged(&self, step: &Step) -> Vec<(StepId, Arc<str>)> {
+        let Some(steps) = &self.steps else { return Vec::new() };
+        let is_done = |at: &u32| steps.node(*at).is_some_and(|node| node.status == StepStatus::Completed);
+        let writers = step.reads.iter().flat_map(|name| {
+            let writers = steps.graph().writers(name).iter().copied().filter(is_done);
+            writers.map(move |at| (self.id(at), name.clone()))
+        });
+        writers.take(MOST_JUDGED).collect()
     }
 
     /// Takes in what came of a step's effect.

@@ -61,13 +61,12 @@ impl Failed {
 
 /// Why a run below has no answer, with what it came from.
 pub(super) fn why_of(status: &Status) -> String {
-    let mut why = status.to_string();
-    if let Status::Failed(failure) = status {
-        let mut source = failure.source();
-        while let Some(next) = source {
-            why = format!("{why}: {next}");
-            source = next.source();
-        }
+    let Status::Failed(failure) = status else { return status.to_string() };
+    let mut why = failure.to_string();
+    let mut source = failure.source();
+    while let Some(next) = source {
+        why = format!("{why}: {next}");
+        source = next.source();
     }
     why
 }

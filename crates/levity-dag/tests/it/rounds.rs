@@ -164,7 +164,7 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
     card.judges = true;
     let team = Team::builder()
         .agent("Writer", "writes", agent(writer.clone()))
-        .performer("Judge", card, agent(judge))
+        .performer("Judge", card, agent(judge.clone()))
         .agent("Formatter", "formats", agent(last.clone()))
         .build()
         .unwrap();
@@ -183,6 +183,7 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
     assert_eq!(finished.value("report"), Some(&json!("done")));
     assert_eq!(finished.replans(), 1);
     assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
+    assert!(told(&judge, 0).contains("`draft` is the work of step `write`"), "{}", told(&judge, 0));
     assert!(told(&last, 0).contains("good"), "{}", told(&last, 0));
     assert_eq!(finished.step("write~2").unwrap().status, StepStatus::Completed);
 }
