@@ -103,7 +103,9 @@ type Built = DiGraph<(), (), u32>;
 
 fn build(shape: &Shape) -> Built {
     let mut graph = Built::with_capacity(shape.steps, shape.edges.len());
-    (0..shape.steps).for_each(|_| drop(graph.add_node(())));
+    for _ in 0..shape.steps {
+        graph.add_node(());
+    }
     for (from, to) in &shape.edges {
         graph.add_edge(NodeIndex::new(*from), NodeIndex::new(*to), ());
     }
@@ -167,24 +169,27 @@ fn shapes(scale: usize) -> [Shape; 3] {
 fn steps(effort: Effort, scale: usize) {
     println!("Steps that do nothing, 16 at a time, without a journal, of a plan that was checked.");
     println!("Goal: {GOAL} times a task for each in a `JoinSet`, over a petgraph that was built.\n");
-    let heads = ["floor ns", "levity ns", "ratio", "", "with the check"];
-    println!(
-        "{:8} {:>6} {:>10} {:>10} {:>7} {:>7}  {:>14}",
-        "", "steps", heads[0], heads[1], heads[2], heads[3], heads[4]
-    );
+    println!("{:8} {:24} {:>9} {:>9} {:>12} {:>9}", "", "", "ns", "least", "allocations", "bytes");
     for shape in shapes(scale) {
-        let (name, count) = (shape.name, shape.steps);
-        let works = vec![by_team(&shape), by_team_from_plan(&shape), by_floor(&shape)];
-        let [levity, whole, floor] = compare(effort, works).try_into().unwrap_or_else(|_| unreachable!());
-        let ratio = levity.nanos / floor.nanos;
-        let (goal, all) = (verdict(ratio, GOAL), whole.nanos);
-        println!(
-            "{name:8} {count:>6} {:>10.0} {:>10.0} {ratio:>7.2} {goal:>7}  {all:>14.0}",
-            floor.nanos, levity.nanos
-        );
-        println!("{:8} {:>6} {:>10.1} {:>10.1}  allocations", "", "", floor.allocations, levity.allocations);
+        let works = vec![by_floor(&shape), by_team(&shape), by_team_from_plan(&shape)];
+        let costs = compare(effort, works);
+        for cost in &costs {
+            let (nanos, least, bytes) = (cost.nanos, cost.least, cost.bytes);
+            println!(
+                "{:8} {:24} {nanos:>9.0} {least:>9.0} {:>12.1} {bytes:>9.0}",
+                shape.name, cost.name, cost.allocations
+            );
+        }
+        if let [floor, levity, ..] = &*costs {
+            let ratio = levity.nanos / floor.nanos;
+            println!(
+                "{:8} {} steps: {ratio:.2} times the floor  {}\n",
+                "",
+                shape.steps,
+                verdict(ratio, GOAL)
+            );
+        }
     }
-    println!();
 }
 
 /// The most memory at once while a plan is carried out, that of the plan itself included.
@@ -204,7 +209,8 @@ fn memory(scale: usize) {
             verdict(peak, GOAL_BYTES)
         );
     }
-    println!();
+    let resident = clock::resident().unwrap_or_default() >> 20;
+    println!("The process holds {resident} MiB.\n");
 }
 
 fn checks(effort: Effort, scale: usize) {
