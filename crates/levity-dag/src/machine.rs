@@ -29,10 +29,10 @@ mod rounds;
 mod slots;
 
 pub(crate) use perform::TIMEOUT;
-use perform::Work;
+
 pub(crate) use plan::FILES;
 use rounds::Rejection;
-use slots::Slots;
+use slots::{Slots, Works};
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
@@ -50,7 +50,7 @@ pub struct GraphMachine {
     checked: Option<Graph>,
     steps: Option<Scheduler>,
     schemas: BTreeMap<Arc<str>, Schema>,
-    works: BTreeMap<u32, Box<Work>>,
+    works: Works,
     doing: Slots<Doing>,
     /// Steps whose pause is over, and that wait for their turn.
     again: VecDeque<Place>,
@@ -194,7 +194,7 @@ impl GraphMachine {
             checked: None,
             steps: None,
             schemas: BTreeMap::new(),
-            works: BTreeMap::new(),
+            works: Works::default(),
             doing: Slots::default(),
             again: VecDeque::new(),
             running: 0,

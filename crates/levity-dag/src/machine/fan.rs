@@ -83,10 +83,10 @@ impl Fan {
 impl GraphMachine {
     /// Begins the next element of a step's list.
     pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut Wants) {
-        if !self.works.contains_key(&at) && !self.open_list(at, fan_out, wants) {
+        if self.works.get(at).is_none() && !self.open_list(at, fan_out, wants) {
             return;
         }
-        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
         match fan.and_then(|fan| fan.take()) {
             Some((item, more)) => {
                 if more && let Some(steps) = &mut self.steps {
@@ -102,7 +102,7 @@ impl GraphMachine {
     pub(super) fn go_on_with_lists(&mut self) {
         let Some(steps) = &mut self.steps else { return };
         let lists = self.works.iter().filter(|(_, work)| work.fan.as_ref().is_some_and(|fan| fan.has_more()));
-        lists.for_each(|(at, _)| steps.push(*at));
+        lists.for_each(|(at, _)| steps.push(at));
     }
 
     /// Reads the list; whether it is one.
@@ -125,7 +125,7 @@ impl GraphMachine {
         let Some(Value::Array(items)) = list else { return false };
         let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
         Self::tell(wants, || Notice::FannedOut { step: self.id(at), items: many });
-        if let Some(work) = self.works.get_mut(&at) {
+        if let Some(work) = self.works.get_mut(at) {
             work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
         }
         true
@@ -141,7 +141,7 @@ impl GraphMachine {
 
     fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, Failed>, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
-        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         fan.under_way.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.why.clone());
@@ -168,7 +168,7 @@ impl GraphMachine {
 
     /// Every element is settled, or left out.
     fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut Wants) {
-        let fan = self.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         if !fan.is_over() {
             return;

@@ -72,7 +72,7 @@ impl GraphMachine {
     }
 
     pub(super) fn attempt(&mut self, place: Place) -> Option<&mut Attempt> {
-        let work = self.works.get_mut(&place.at)?;
+        let work = self.works.get_mut(place.at)?;
         match (place.item, &mut work.fan) {
             (Some(item), Some(fan)) => Some(fan.attempt(item)),
             _ => Some(&mut work.solo),
@@ -112,7 +112,7 @@ impl GraphMachine {
         for name in &step.reads {
             inputs.insert(name.to_string(), steps.read(name, Some(place.at)).unwrap_or_default());
         }
-        let fan = self.works.get(&place.at).and_then(|work| work.fan.as_deref());
+        let fan = self.works.get(place.at).and_then(|work| work.fan.as_deref());
         if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {
             inputs.insert(fan_out.name.to_string(), fan.element(item));
         }
@@ -263,7 +263,7 @@ impl GraphMachine {
             attempt.usage += usage;
             add_stats(&mut attempt.stats, stats);
         }
-        if let Some(work) = self.works.get_mut(&place.at) {
+        if let Some(work) = self.works.get_mut(place.at) {
             work.spent.usage += usage;
             add_stats(&mut work.spent.stats, stats);
         }
@@ -329,14 +329,14 @@ impl GraphMachine {
 
     fn count_attempts(&mut self, place: Place) {
         let number = self.attempt(place).map_or(0, |attempt| attempt.number);
-        if let Some(work) = self.works.get_mut(&place.at) {
+        if let Some(work) = self.works.get_mut(place.at) {
             work.spent.attempts += number;
         }
     }
 
     /// A step has failed for good.
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut Wants) {
-        let spent = self.works.remove(&at).map(|work| work.spent).unwrap_or_default();
+        let spent = self.works.remove(at).map(|work| work.spent).unwrap_or_default();
         let id = self.id(at);
         Self::tell(wants, || Notice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
         let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
@@ -370,7 +370,7 @@ impl GraphMachine {
 
     /// A step is done.
     pub(super) fn step_done(&mut self, at: u32, written: Vec<Written>, output: Value, wants: &mut Wants) {
-        let spent = self.works.remove(&at).map(|work| work.spent).unwrap_or_default();
+        let spent = self.works.remove(at).map(|work| work.spent).unwrap_or_default();
         let Some(steps) = &mut self.steps else { return };
         if wants.is_watched()
             && let Some(step) = steps.step(at)

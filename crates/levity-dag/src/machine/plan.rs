@@ -451,8 +451,7 @@ impl GraphMachine {
 
     fn renumber(&mut self, places: &[Option<u32>]) {
         let new = |at: u32| places.get(at as usize).copied().flatten().unwrap_or(u32::MAX);
-        let works = std::mem::take(&mut self.works);
-        self.works = works.into_iter().map(|(at, work)| (new(at), work)).collect();
+        self.works.renumber(|at| places.get(at as usize).copied().flatten());
         for doing in self.doing.values_mut() {
             match doing {
                 Doing::Perform(place)

@@ -99,7 +99,10 @@ impl GraphMachine {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
         let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
-        let runs_code = self.rules.code.is_some() && who.is_some_and(|who| is_agent(who) && who.code);
+        let Some(who) = who.filter(|who| is_agent(who)) else {
+            return self.extract(place, &step, output, wants);
+        };
+        let runs_code = self.rules.code.is_some() && who.code;
         if runs_code && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step)) {
             return self.run_code(place, &step, &variants, output, wants);
         }
