@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::future::{Future, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, FutureExt, select};
+use futures_util::future::{BoxFuture, Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, Limits,
     Outcome, Permit, Prepared, Program, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
@@ -36,47 +37,45 @@ pub(crate) struct TeamExecutor {
 }
 
 impl TeamExecutor {
-    async fn tool(&self, mut run: ToolRun, cx: EffectCx) -> Outcome {
+    fn tool(&self, mut run: ToolRun, cx: EffectCx) -> BoxFuture<'_, Outcome> {
         let time = take_timeout(&mut run.call.args);
         if let Some(function) = self.functions.get(&run.call.name) {
-            return self.function(function, run.call, time, cx).await;
+            return self.function(function, run.call, time, cx);
         }
         if run.call.name == PLAN && self.planner.is_some() {
-            return Box::pin(self.plan(&run.call)).await;
+            return Box::pin(async move { self.plan(&run.call).await });
         }
-        Box::pin(self.dispatch(run, time, cx)).await
+        Box::pin(self.dispatch(run, time, cx))
     }
 
-    async fn function(
+    /// A function is called here, and what it returns is awaited: the future is small, since there is one for each step.
+    fn function(
         &self,
         function: &Function,
         mut call: ToolCall,
         time: Option<Duration>,
         cx: EffectCx,
-    ) -> Outcome {
+    ) -> BoxFuture<'_, Outcome> {
         let values = match call.args.take() {
             Value::Object(values) => values,
             _ => Map::new(),
         };
         let input = StepInput::new(values, cx);
         // Making the future is the program's code already.
-        let work = AssertUnwindSafe(async { function.call(input).await }).catch_unwind();
-        let done = match time {
-            None => work.await,
-            // In a box: most steps have all the time there is, and need no room for it.
-            Some(time) => {
-                Box::pin(async move {
-                    match select(pin!(work), pin!(self.world.sleep(time))).await {
-                        Either::Left((done, _)) => done,
-                        Either::Right(_) => Ok(Err(too_long(time))),
-                    }
-                })
-                .await
-            }
+        let work = match catch_unwind(AssertUnwindSafe(|| function.call(input))) {
+            Ok(work) => AssertUnwindSafe(work).catch_unwind(),
+            Err(_) => return Box::pin(ready(answer(call, Err(panicked())))),
         };
-        let done =
-            done.unwrap_or_else(|_| Err(ToolError::failed("the function panicked: a fault in its code")));
-        Outcome::Tool(ToolResult::answering(call, done.map(ToolOutput::value)))
+        let Some(time) = time else {
+            return Box::pin(async move { answer(call, work.await.unwrap_or_else(|_| Err(panicked()))) });
+        };
+        Box::pin(async move {
+            let done = match select(pin!(work), pin!(self.world.sleep(time))).await {
+                Either::Left((done, _)) => done.unwrap_or_else(|_| Err(panicked())),
+                Either::Right(_) => Err(too_long(time)),
+            };
+            answer(call, done)
+        })
     }
 
     async fn plan(&self, call: &ToolCall) -> Outcome {
@@ -171,6 +170,14 @@ fn take_timeout(args: &mut Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
+fn answer(call: ToolCall, done: Result<Value, ToolError>) -> Outcome {
+    Outcome::Tool(ToolResult::answering(call, done.map(ToolOutput::value)))
+}
+
+fn panicked() -> ToolError {
+    ToolError::failed("the function panicked: a fault in its code")
+}
+
 fn too_long(time: Duration) -> ToolError {
     ToolError::new(ToolErrorKind::Timeout, format!("it took longer than {time:?}"))
 }
@@ -184,11 +191,20 @@ impl Executor for TeamExecutor {
         }
     }
 
-    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+    // Written out, so that a step has one future in one box.
+    fn execute<'life0, 'async_trait>(
+        &'life0 self,
+        effect: Effect,
+        cx: EffectCx,
+    ) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
         match effect {
-            Effect::Tool(run) => self.tool(run, cx).await,
-            Effect::Ask(ask) => self.ask(&ask).await,
-            _ => Outcome::Unknown,
+            Effect::Tool(run) => self.tool(run, cx),
+            Effect::Ask(ask) => Box::pin(async move { self.ask(&ask).await }),
+            _ => Box::pin(ready(Outcome::Unknown)),
         }
     }
 
