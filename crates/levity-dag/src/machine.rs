@@ -20,6 +20,8 @@ use crate::schedule::{Scheduler, Skip, Skipped};
 use crate::seed::Sown;
 use crate::step::StepId;
 
+mod approve;
+mod brief;
 mod end;
 mod fan;
 mod perform;

@@ -1,16 +1,13 @@
 //! How plans are made, and changed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::{
-    Ask, ChildRun, Decision, Effect, EffectId, Outcome, Status, Step as Wants, ToolCall, ToolRun,
-};
+use levity_core::{ChildRun, Effect, EffectId, Outcome, Step as Wants, ToolCall, ToolRun};
 use levity_tools::Schema;
 use serde_json::{Value, json};
 
 use super::rescue::check_rescued;
-use super::{CARRY_OUT, Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, unreached};
+use super::{Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, unreached};
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
@@ -18,7 +15,6 @@ use crate::known::Known;
 use crate::names::head;
 use crate::notice::{Notice, StepStatus};
 use crate::plan::Plan;
-use crate::planner::{Brief, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::seed;
 use crate::step::StepId;
@@ -32,12 +28,9 @@ pub(crate) const PROFILES: &str = "file_profiles";
 pub(crate) const QUERY: &str = "original_query";
 
 /// How much is said of files, in tokens.
-const MOST_FILES: u64 = 8_000;
+pub(super) const MOST_FILES: u64 = 8_000;
 /// How much of what a planner gave it is shown again, in bytes.
 const MOST_PREVIOUS: usize = 20_000;
-/// How often a person may put something in the place of a plan that cannot be carried out. A program that answers for one
-/// could do so for ever.
-const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
     /// Looks at the files first, then makes the plan, then carries it out.
@@ -99,7 +92,7 @@ impl GraphMachine {
         Ok(())
     }
 
-    fn check(&self, plan: &Arc<Plan>) -> Result<Graph, Faults> {
+    pub(super) fn check(&self, plan: &Arc<Plan>) -> Result<Graph, Faults> {
         Graph::check(self.with_given(plan), &self.known())
     }
 
@@ -109,7 +102,7 @@ impl GraphMachine {
     }
 
     /// The plan with what is given to every run.
-    fn with_given(&self, plan: &Arc<Plan>) -> Arc<Plan> {
+    pub(super) fn with_given(&self, plan: &Arc<Plan>) -> Arc<Plan> {
         let goal = Some(&self.start.goal).filter(|goal| !goal.is_empty());
         let own = [
             (QUERY, goal.map(|goal| Value::String(goal.clone()))),
@@ -128,7 +121,7 @@ impl GraphMachine {
         Arc::new(plan)
     }
 
-    fn ask_planner(&mut self, planning: Planning, wants: &mut Wants) {
+    pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut Wants) {
         let (again, replan) = (planning.again, planning.replan);
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
@@ -144,71 +137,6 @@ impl GraphMachine {
         self.planning = Some(planning);
         let effect = self.want(effect, Doing::Plan, wants);
         Self::tell(wants, || Notice::Planning { effect, again, replan });
-    }
-
-    fn brief(&self, planning: &Planning) -> Brief {
-        let known = &self.rules.known;
-        let agents = known.performers.iter();
-        let given = self.with_given(&Arc::default()).given.clone();
-        let given = given.iter().filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
-        Brief {
-            goal: self.start.goal.clone(),
-            said: self.said.clone(),
-            agents: agents.map(|(name, who)| (name.clone(), who.description.clone())).collect(),
-            code: known.code,
-            given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
-            files: self.known_files(),
-            replan: (planning.replan > 0).then(|| self.replan(planning)),
-            complaints: planning.complaints.clone(),
-            previous: planning.previous.clone(),
-        }
-    }
-
-    /// What is known of the files, as the planner is shown it.
-    fn known_files(&self) -> Option<Value> {
-        let facts = self.start.files.as_ref()?.as_text(MOST_FILES);
-        Some(match &self.profiles {
-            Some(profiles) => json!({"facts": facts, "what they hold": profiles}),
-            None => Value::String(facts),
-        })
-    }
-
-    fn replan(&self, planning: &Planning) -> Replan {
-        let Some(steps) = &self.steps else { return Replan::default() };
-        let why = |id: &StepId| {
-            let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
-            node.and_then(|node| node.error.as_deref()).unwrap_or("it failed").to_owned()
-        };
-        Replan {
-            plan: self.plan_with_status(steps),
-            results: shortened(self.values().iter().map(|(name, value)| (&**name, value.clone()))),
-            failed: planning.failed.iter().map(|id| (id.clone(), why(id))).collect(),
-            left: self.start.settings.replans.saturating_sub(planning.replan),
-        }
-    }
-
-    fn plan_with_status(&self, steps: &Scheduler) -> Value {
-        let each = steps.nodes().filter_map(|(at, node)| {
-            let mut step = serde_json::to_value(&**steps.step(at)?).ok()?;
-            let object = step.as_object_mut()?;
-            object.insert("status".to_owned(), node.status.as_str().into());
-            if let Some(error) = &node.error {
-                object.insert("error".to_owned(), head(error, 500).into());
-            }
-            Some(step)
-        });
-        json!({"steps": each.collect::<Vec<_>>()})
-    }
-
-    /// All variables that have a value by now.
-    pub(crate) fn values(&self) -> BTreeMap<Arc<str>, Value> {
-        let Some(steps) = &self.steps else { return self.start.given.clone() };
-        let plan = steps.graph().plan();
-        let written = plan.steps.iter().flat_map(|step| &step.writes);
-        // Each once: what many steps write is put together once.
-        let names: BTreeSet<&Arc<str>> = plan.given.keys().chain(written).collect();
-        let named = names.into_iter().filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
-        named.filter_map(|name| Some((name.clone(), steps.read(name, None)?))).collect()
     }
 
     pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut Wants) {
@@ -276,7 +204,7 @@ impl GraphMachine {
         }
     }
 
-    fn read_diff(&self, steps: &Scheduler, failed: &[StepId], text: &str) -> Result<Read, Faults> {
+    pub(super) fn read_diff(&self, steps: &Scheduler, failed: &[StepId], text: &str) -> Result<Read, Faults> {
         let diff = Diff::parse(text, steps.graph().plan(), &has_begun(steps))?;
         if let Some(why) = diff.give_up {
             return Ok(Read::GiveUp(why));
@@ -286,7 +214,7 @@ impl GraphMachine {
     }
 
     /// The graph after a change, checked.
-    fn changed(&self, steps: &Scheduler, failed: &[StepId], diff: &Diff) -> Result<Graph, Faults> {
+    pub(super) fn changed(&self, steps: &Scheduler, failed: &[StepId], diff: &Diff) -> Result<Graph, Faults> {
         let settled = has_begun(steps);
         let plan = diff.apply(steps.graph().plan(), &settled)?;
         let graph = Graph::check_changed(plan, &self.known_left(), steps.graph(), &settled)?;
@@ -308,7 +236,7 @@ impl GraphMachine {
     }
 
     /// Tells the planner what is wrong, as often as it may be told.
-    fn reject(&mut self, faults: &Faults, text: &str, wants: &mut Wants) {
+    pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut Wants) {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
         Self::tell(wants, || Notice::Rejected { faults: complaints.clone() });
         let mut planning = self.planning.take().unwrap_or_default();
@@ -324,7 +252,7 @@ impl GraphMachine {
     }
 
     /// No plan, or no change of it, is to be had.
-    fn no_plan(&mut self, why: &str, wants: &mut Wants) {
+    pub(super) fn no_plan(&mut self, why: &str, wants: &mut Wants) {
         let planning = self.planning.take().unwrap_or_default();
         if planning.replan == 0 {
             return self.stop(unreached(why));
@@ -336,89 +264,8 @@ impl GraphMachine {
         self.tell_skipped(&skipped, wants);
     }
 
-    /// Takes a plan on, or asks a person first.
-    fn consider(&mut self, draft: Draft, wants: &mut Wants) {
-        if !self.start.settings.approve {
-            return self.adopt(draft, wants);
-        }
-        let (reason, args) = match &draft.diff {
-            Some(diff) => ("a step failed, and the plan is to be changed", serde_json::to_value(diff)),
-            None => ("this plan is to be carried out", serde_json::to_value(draft.graph.plan())),
-        };
-        let effect = EffectId::new(self.next);
-        let call = ToolCall::new(effect.to_string(), CARRY_OUT, args.unwrap_or_default());
-        let ask = Ask::new(self.run.clone(), effect, call, reason);
-        self.planning.get_or_insert_default().draft = Some(draft);
-        self.want(Effect::Ask(ask), Doing::Approve, wants);
-    }
-
-    pub(super) fn approved(&mut self, outcome: Outcome, wants: &mut Wants) {
-        let Some(draft) = self.planning.as_mut().and_then(|planning| planning.draft.take()) else { return };
-        match outcome {
-            Outcome::Decision(Decision::Allow) => self.allowed(draft, wants),
-            Outcome::Decision(Decision::Edit { args }) => self.edited(draft, &args, wants),
-            Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
-                let what = draft.diff.map_or_else(|| json!(draft.graph.plan()), |diff| json!(diff));
-                let message = format!("the user says: {text}");
-                let faults = Faults { faults: vec![Fault::new(FaultKind::Malformed, message)], more: 0 };
-                self.reject(&faults, &what.to_string(), wants);
-            }
-            Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
-            Outcome::Decision(Decision::Deny { reason }) => self.refused(&reason, wants),
-            other => self.refused(&super::rounds::why_not(&other), wants),
-        }
-    }
-
-    /// A person agrees. Steps may have begun in the meantime, so a change is checked once more.
-    fn allowed(&mut self, draft: Draft, wants: &mut Wants) {
-        let (Some(diff), Some(steps)) = (&draft.diff, &self.steps) else { return self.adopt(draft, wants) };
-        let failed = self.planning.as_ref().map(|planning| planning.failed.as_slice()).unwrap_or_default();
-        match self.changed(steps, failed, diff) {
-            Ok(graph) => self.adopt(Draft { graph, ..draft }, wants),
-            Err(faults) if self.rules.planner.is_some() => {
-                self.reject(&faults, &json!(diff).to_string(), wants);
-            }
-            Err(faults) => self.no_plan(&faults.to_string(), wants),
-        }
-    }
-
-    /// A person has put another plan, or another change, in the place of the planner's.
-    fn edited(&mut self, draft: Draft, args: &Value, wants: &mut Wants) {
-        let text = args.to_string();
-        let failed = self.planning.as_ref().map(|planning| planning.failed.clone()).unwrap_or_default();
-        let read = match (&draft.diff, &self.steps) {
-            (Some(_), Some(steps)) => self.read_diff(steps, &failed, &text),
-            _ => {
-                let graph = Plan::parse(&text).and_then(|plan| self.check(&Arc::new(plan)));
-                graph.map(|graph| Read::Draft(Box::new(Draft { diff: None, graph })))
-            }
-        };
-        match read {
-            Ok(Read::Draft(draft)) => self.adopt(*draft, wants),
-            Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
-            // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
-            Err(faults) => {
-                Self::tell(wants, || Notice::Rejected { faults: vec![faults.to_string()] });
-                let planning = self.planning.get_or_insert_default();
-                planning.edits += 1;
-                if planning.edits >= MOST_EDITS {
-                    return self.refused(&format!("what was put in its place is no better: {faults}"), wants);
-                }
-                self.consider(draft, wants);
-            }
-        }
-    }
-
-    fn refused(&mut self, reason: &str, wants: &mut Wants) {
-        let replan = self.planning.as_ref().map_or(0, |planning| planning.replan);
-        match replan {
-            0 => self.stop(Status::Cancelled { reason: format!("the plan was refused: {reason}") }),
-            _ => self.no_plan(&format!("the change was refused: {reason}"), wants),
-        }
-    }
-
     /// Goes by a plan from now on.
-    fn adopt(&mut self, draft: Draft, wants: &mut Wants) {
+    pub(super) fn adopt(&mut self, draft: Draft, wants: &mut Wants) {
         let planning = self.planning.take().unwrap_or_default();
         self.learn_schemas(draft.graph.plan());
         let skipped = match (draft.diff, self.steps.take()) {
@@ -535,7 +382,7 @@ impl GraphMachine {
 }
 
 /// What a planner's change comes to.
-enum Read {
+pub(super) enum Read {
     Draft(Box<Draft>),
     GiveUp(String),
 }

@@ -1,0 +1,80 @@
+//! What a planner is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plan::{FILES, MOST_FILES, PROFILES, QUERY};
+use super::{GraphMachine, Planning};
+use crate::names::head;
+use crate::planner::{Brief, Replan, shortened};
+use crate::schedule::Scheduler;
+use crate::step::StepId;
+
+impl GraphMachine {
+    pub(super) fn brief(&self, planning: &Planning) -> Brief {
+        let known = &self.rules.known;
+        let agents = known.performers.iter();
+        let given = self.with_given(&Arc::default()).given.clone();
+        let given = given.iter().filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
+        Brief {
+            goal: self.start.goal.clone(),
+            said: self.said.clone(),
+            agents: agents.map(|(name, who)| (name.clone(), who.description.clone())).collect(),
+            code: known.code,
+            given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
+            files: self.known_files(),
+            replan: (planning.replan > 0).then(|| self.replan(planning)),
+            complaints: planning.complaints.clone(),
+            previous: planning.previous.clone(),
+        }
+    }
+
+    /// What is known of the files, as the planner is shown it.
+    fn known_files(&self) -> Option<Value> {
+        let facts = self.start.files.as_ref()?.as_text(MOST_FILES);
+        Some(match &self.profiles {
+            Some(profiles) => json!({"facts": facts, "what they hold": profiles}),
+            None => Value::String(facts),
+        })
+    }
+
+    fn replan(&self, planning: &Planning) -> Replan {
+        let Some(steps) = &self.steps else { return Replan::default() };
+        let why = |id: &StepId| {
+            let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
+            node.and_then(|node| node.error.as_deref()).unwrap_or("it failed").to_owned()
+        };
+        Replan {
+            plan: self.plan_with_status(steps),
+            results: shortened(self.values().iter().map(|(name, value)| (&**name, value.clone()))),
+            failed: planning.failed.iter().map(|id| (id.clone(), why(id))).collect(),
+            left: self.start.settings.replans.saturating_sub(planning.replan),
+        }
+    }
+
+    fn plan_with_status(&self, steps: &Scheduler) -> Value {
+        let each = steps.nodes().filter_map(|(at, node)| {
+            let mut step = serde_json::to_value(&**steps.step(at)?).ok()?;
+            let object = step.as_object_mut()?;
+            object.insert("status".to_owned(), node.status.as_str().into());
+            if let Some(error) = &node.error {
+                object.insert("error".to_owned(), head(error, 500).into());
+            }
+            Some(step)
+        });
+        json!({"steps": each.collect::<Vec<_>>()})
+    }
+
+    /// All variables that have a value by now.
+    pub(crate) fn values(&self) -> BTreeMap<Arc<str>, Value> {
+        let Some(steps) = &self.steps else { return self.start.given.clone() };
+        let plan = steps.graph().plan();
+        let written = plan.steps.iter().flat_map(|step| &step.writes);
+        // Each once: what many steps write is put together once.
+        let names: BTreeSet<&Arc<str>> = plan.given.keys().chain(written).collect();
+        let named = names.into_iter().filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
+        named.filter_map(|name| Some((name.clone(), steps.read(name, None)?))).collect()
+    }
+}

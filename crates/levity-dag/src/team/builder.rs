@@ -1,0 +1,312 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Approver, Limits, Model, Program, Tool, ToolSource, Toolbox};
+use levity_loop::Agent;
+use levity_runtime::Runtime;
+use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
+
+use super::{DISTILLER, Inner, PLANNER, QA, Team};
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result};
+use crate::executor::TeamExecutor;
+use crate::function::Function;
+use crate::known::{Known, Performer, PerformerKind};
+use crate::machine::{PLAN, PlannedBy, Rules, Settings};
+use crate::parts::{Parts, Shared};
+use crate::planner::Planner;
+use crate::session::Sessions;
+
+/// Puts a [`Team`] together.
+#[must_use = "a builder does nothing until `build`"]
+#[derive(Default)]
+pub struct TeamBuilder {
+    agents: Vec<(Arc<str>, Performer, Agent)>,
+    functions: Vec<(Arc<str>, Function)>,
+    tools: RegistryBuilder,
+    policy: Policy,
+    code: Option<Arc<dyn Program>>,
+    planner: Option<Arc<dyn Planner>>,
+    approver: Option<Arc<dyn Approver>>,
+    settings: Settings,
+    limits: Option<Limits>,
+    max_steps: Option<usize>,
+    runtime: Option<Runtime>,
+    catalogue: Option<(Catalogue, Parts)>,
+    sessions: Option<Sessions>,
+}
+
+impl TeamBuilder {
+    /// The ten agents that come with levity, on this model; see [`Catalogue::defaults`].
+    pub fn model(self, model: impl Model + 'static) -> Self {
+        self.agents(Catalogue::defaults(), Parts::new(model))
+    }
+
+    /// Agents of a catalogue, and what they are built of. What runs code for them, who is asked and what drives runs is the
+    /// same for the team, unless it is told otherwise.
+    pub fn agents(mut self, catalogue: Catalogue, parts: Parts) -> Self {
+        self.catalogue = Some((catalogue, parts));
+        self
+    }
+
+    /// Keeps a session file of each run.
+    pub fn sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = Some(sessions);
+        self
+    }
+
+    /// Adds an agent. One named `Planner` makes the plans and does no steps; one named `Distiller` looks at files before a
+    /// plan is made; what one named `QA` says are verdicts.
+    pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+        let name = name.into();
+        let mut card = Performer::new(PerformerKind::Agent, description);
+        card.judges = &*name == QA;
+        self.performer(name, card, agent)
+    }
+
+    /// Adds an agent, with all that plans are to know of it.
+    pub fn performer(mut self, name: impl Into<Arc<str>>, card: Performer, agent: Agent) -> Self {
+        self.agents.push((name.into(), Performer { kind: PerformerKind::Agent, ..card }, agent));
+        self
+    }
+
+    /// Adds a function of the program.
+    pub fn function(mut self, name: impl Into<Arc<str>>, function: impl Into<Function>) -> Self {
+        self.functions.push((name.into(), function.into()));
+        self
+    }
+
+    /// Adds a tool, for steps and for code.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools = self.tools.tool(tool);
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.tools = self.tools.tools(tools);
+        self
+    }
+
+    /// Adds a changing set of tools.
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.tools = self.tools.source(Arc::new(source));
+        self
+    }
+
+    /// Says which tools steps may call, and which are asked about. Agents have policies of their own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Runs code of steps and of agents, such as `levity_python::RunPython`. The tools that code calls are the team's.
+    pub fn code(mut self, program: impl Program + 'static) -> Self {
+        self.code = Some(Arc::new(program));
+        self
+    }
+
+    /// Makes plans in place of an agent.
+    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
+        self.planner = Some(Arc::new(planner));
+        self
+    }
+
+    /// Answers questions about plans and about tools of steps.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Asks a person about every plan, and every change of one, before it is carried out.
+    pub fn approve_plans(mut self) -> Self {
+        self.settings.approve = true;
+        self
+    }
+
+    /// How many steps may run at a time; 16 by default.
+    pub fn max_parallel(mut self, steps: usize) -> Self {
+        self.settings.parallel = steps;
+        self
+    }
+
+    /// How many times a plan may be changed when steps fail; 3 by default.
+    pub fn max_replans(mut self, times: u32) -> Self {
+        self.settings.replans = times;
+        self
+    }
+
+    /// How often the planner is asked for the same thing, before what it gives can be used; 3 by default.
+    pub fn max_drafts(mut self, times: u32) -> Self {
+        self.settings.drafts = times;
+        self
+    }
+
+    /// How many turns an attempt at a step may take, all rounds together, before it gets no other round; 15 by default.
+    /// Within a round an agent has the turns that it was built with.
+    pub fn max_turns(mut self, turns: u64) -> Self {
+        self.settings.turns = turns;
+        self
+    }
+
+    /// How many steps a plan may have; [`Known::MAX_STEPS`] by default.
+    pub fn max_steps(mut self, steps: usize) -> Self {
+        self.max_steps = Some(steps);
+        self
+    }
+
+    /// What a run may use, all its steps together; by default [`Limits::new`] with [`Team::DEFAULT_TOOL_CALLS`], since
+    /// functions count as tools.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// What drives its runs; by default one that keeps no journal.
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Builds the team.
+    ///
+    /// # Errors
+    /// When two of its members have one name, or a setting makes no sense.
+    pub fn build(mut self) -> Result<Team> {
+        self.check_settings()?;
+        if let Some((catalogue, parts)) = self.catalogue.take() {
+            self.take_on(&catalogue, parts)?;
+        }
+        let runtime = self.runtime.unwrap_or_default();
+        let registry = self.tools.build()?;
+        let mut known = Known::new();
+        let limits = self.limits.unwrap_or(Limits::new().tool_calls(Team::DEFAULT_TOOL_CALLS));
+        known.limits = limits;
+        known.max_steps = self.max_steps.unwrap_or(known.max_steps);
+        known.code = self.code.is_some();
+        let agents = join_agents(&mut known, self.agents)?;
+        let functions = join_functions(&mut known, self.functions)?;
+        join_tools(&mut known, &registry)?;
+        let planner = match &self.planner {
+            Some(_) => Some(PlannedBy::Program),
+            None => agents.contains_key(PLANNER).then(|| PlannedBy::Agent(PLANNER.into())),
+        };
+        let code: Option<Arc<str>> = self.code.as_ref().map(|code| code.spec().name.as_str().into());
+        let is_taken = |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
+        if let Some(name) = code.as_ref().filter(is_taken) {
+            return Err(taken(name));
+        }
+        let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());
+        let world = runtime.world().clone();
+        let tools = Dispatcher::builder(registry, world.clone()).policy(self.policy).build()?;
+        let executor = Arc::new_cyclic(|me| TeamExecutor {
+            agents,
+            functions,
+            tools,
+            code: self.code,
+            planner: self.planner,
+            approver: self.approver,
+            world,
+            me: me.clone(),
+        });
+        let rules = Arc::new(Rules { known, planner, profiler, code });
+        let (settings, sessions) = (self.settings, self.sessions);
+        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, sessions }) })
+    }
+
+    /// Builds the agents of a catalogue.
+    fn take_on(&mut self, catalogue: &Catalogue, parts: Parts) -> Result<()> {
+        let parts = match &self.code {
+            Some(code) if !parts.has_code() => parts.code(Shared(code.clone())),
+            _ => parts,
+        };
+        let mut cards: BTreeMap<Arc<str>, Performer> = catalogue.performers().collect();
+        for entry in catalogue.entries().filter(|entry| entry.enabled) {
+            let agent = catalogue.build(&entry.name, &parts)?;
+            let card = cards.remove(&entry.name);
+            let card =
+                card.unwrap_or_else(|| Performer::new(PerformerKind::Agent, entry.description.clone()));
+            self.agents.push((short(&entry.name), card, agent));
+        }
+        self.code = self.code.take().or_else(|| parts.program(&[]));
+        self.approver = self.approver.take().or(parts.approver);
+        self.runtime.get_or_insert(parts.runtime);
+        Ok(())
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        let zero = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        match self.settings {
+            Settings { parallel: 0, .. } => {
+                zero("max_parallel", "is 0, so no step could begin; 1 runs one at a time")
+            }
+            Settings { drafts: 0, .. } => zero("max_drafts", "is 0, so no plan could be made; 1 asks once"),
+            Settings { turns: 0, .. } => {
+                zero("max_turns", "is 0, so no agent could answer; 1 lets it answer at once")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The names that a team goes by, also where a catalogue has them as `PlannerAgent`.
+fn short(name: &Arc<str>) -> Arc<str> {
+    let special =
+        [PLANNER, DISTILLER, QA].into_iter().find(|special| name.strip_suffix("Agent") == Some(*special));
+    special.map_or_else(|| name.clone(), Into::into)
+}
+
+fn taken(name: &str) -> Error {
+    let problem = format!("is used twice: `{name}` is an agent, a function or a tool already; rename one");
+    Error::Setting { setting: "name", problem }
+}
+
+fn join(known: &mut Known, name: Arc<str>, card: Performer) -> Result<()> {
+    if &*name == PLAN || known.performers.contains_key(&name) {
+        return Err(taken(&name));
+    }
+    known.performers.insert(name, card);
+    Ok(())
+}
+
+fn join_agents(
+    known: &mut Known,
+    agents: Vec<(Arc<str>, Performer, Agent)>,
+) -> Result<BTreeMap<Arc<str>, Agent>> {
+    let mut all = BTreeMap::new();
+    for (name, card, agent) in agents {
+        if &*name != PLANNER {
+            join(known, name.clone(), card)?;
+        }
+        if all.insert(name.clone(), agent).is_some() {
+            return Err(taken(&name));
+        }
+    }
+    Ok(all)
+}
+
+fn join_functions(
+    known: &mut Known,
+    functions: Vec<(Arc<str>, Function)>,
+) -> Result<BTreeMap<String, Function>> {
+    let mut all = BTreeMap::new();
+    for (name, function) in functions {
+        join(known, name.clone(), Performer::new(PerformerKind::Function, function.description.clone()))?;
+        all.insert(name.to_string(), function);
+    }
+    Ok(all)
+}
+
+fn join_tools(known: &mut Known, registry: &Registry) -> Result<()> {
+    registry.specs().iter().try_for_each(|spec| {
+        let card = Performer::new(PerformerKind::Tool, spec.description.as_str());
+        join(known, spec.name.as_str().into(), card)
+    })
+}
+
+impl fmt::Debug for TeamBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeamBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
