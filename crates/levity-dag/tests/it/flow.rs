@@ -297,3 +297,25 @@ async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
     assert!(faults.to_string().contains("nobody") && faults.to_string().contains("zzz"), "{faults}");
     assert!(log.take().is_empty());
 }
+
+#[tokio::test]
+async fn what_is_on_the_longest_way_goes_first() {
+    let log = Log::default();
+    let names = log.clone();
+    let named = Function::new(move |input: StepInput| {
+        names.add(input.get("name").as_str().unwrap_or_default());
+        async { Ok(Value::Null) }
+    });
+    let team = Team::builder().function("named", named).max_parallel(1).build().unwrap();
+    let step = |id: &str| Step::new(id, "named").input("name", id);
+    // All three may begin at once; two steps wait for the last of them.
+    let plan = Plan::new()
+        .step(step("alone"))
+        .step(step("pair"))
+        .step(step("long"))
+        .step(step("after_pair").after("pair"))
+        .step(step("middle").after("long"))
+        .step(step("end").after("middle"));
+    within(team.carry_out(plan)).await.unwrap();
+    assert_eq!(log.take(), ["long", "pair", "middle", "alone", "after_pair", "end"]);
+}
