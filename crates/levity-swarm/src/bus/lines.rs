@@ -1,0 +1,133 @@
+use std::io::{self, BufRead, Read};
+
+use super::Bus;
+use super::message::BusMessage;
+
+/// How long a line may be. A message of the longest content, each letter of it escaped, is shorter.
+const MAX_LINE: usize = 1024 * 1024;
+/// The highest id that every reader of JSON takes as the same number.
+const MAX_ID: u64 = (1 << 53) - 1;
+
+/// Why a log could not be read. It names no content.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The reader failed.
+    #[error("line {line} of the bus log could not be read")]
+    Io {
+        /// Which line, from 1.
+        line: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is longer than 1 MiB.
+    #[error("line {line} of the bus log is longer than {MAX_LINE} bytes")]
+    TooLong {
+        /// Which line, from 1.
+        line: u64,
+    },
+    /// A line is no message.
+    #[error("line {line} of the bus log is no message (column {column})")]
+    NoMessage {
+        /// Which line, from 1.
+        line: u64,
+        /// Where in the line that shows, from 1; 0 when it shows at its end only.
+        column: usize,
+    },
+    /// An id is not higher than the one before, or is no number that a bus gives.
+    #[error("line {line} of the bus log has the id `{id}`, which does not follow `{last}`")]
+    Order {
+        /// Which line, from 1.
+        line: u64,
+        /// The id.
+        id: u64,
+        /// The id before it; 0 at the first message.
+        last: u64,
+    },
+}
+
+impl ReadError {
+    /// Which line, from 1.
+    pub fn line(&self) -> u64 {
+        match self {
+            Self::Io { line, .. }
+            | Self::TooLong { line }
+            | Self::NoMessage { line, .. }
+            | Self::Order { line, .. } => *line,
+        }
+    }
+}
+
+impl Bus {
+    /// Writes the messages that are there as JSON, one on a line, oldest first.
+    ///
+    /// ```
+    /// # use levity_core::{RunId, Timestamp};
+    /// # use levity_swarm::{Bus, Draft, MessageKind};
+    /// let mut bus = Bus::new();
+    /// let draft = Draft::new("coder", "*", MessageKind::Note, "Done.");
+    /// bus.post(draft, Timestamp::from_millis(5), &RunId::new("r1"));
+    /// let mut lines = Vec::new();
+    /// bus.write_json_lines(&mut lines)?;
+    /// let line = r#"{"id":1,"from":"coder","to":"*","type":"note","content":"Done.","timestamp":5,"run":"r1"}"#;
+    /// assert_eq!(lines, format!("{line}\n").as_bytes());
+    /// assert!(Bus::read_json_lines(&*lines)?.messages().eq(bus.messages()));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the writer fails.
+    pub fn write_json_lines(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut line = Vec::new();
+        for message in self.messages() {
+            line.clear();
+            serde_json::to_writer(&mut line, message)?;
+            line.push(b'\n');
+            out.write_all(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`write_json_lines`](Self::write_json_lines) wrote, within the usual limits: of a longer log the
+    /// newest messages stay. Empty lines are passed over, and ids may leave gaps.
+    ///
+    /// # Errors
+    /// When the reader fails, or a line is too long, is no message, or has an id that is not higher than the last.
+    pub fn read_json_lines(mut lines: impl BufRead) -> Result<Self, ReadError> {
+        let (mut bus, mut text, mut line) = (Self::new(), Vec::new(), 0);
+        loop {
+            line += 1;
+            if !read_line(&mut lines, &mut text, line)? {
+                return Ok(bus);
+            }
+            if !text.trim_ascii().is_empty() {
+                bus.push_line(&text, line)?;
+            }
+        }
+    }
+
+    fn push_line(&mut self, text: &[u8], line: u64) -> Result<(), ReadError> {
+        // What serde says quotes the text, so only the place is kept.
+        let read = serde_json::from_slice(text);
+        let message: BusMessage =
+            read.map_err(|error| ReadError::NoMessage { line, column: error.column() })?;
+        let (id, last) = (message.id, self.last_id());
+        if id <= last || id > MAX_ID {
+            return Err(ReadError::Order { line, id, last });
+        }
+        self.push(message);
+        Ok(())
+    }
+}
+
+/// Reads one line; false at the end.
+fn read_line(lines: &mut impl BufRead, text: &mut Vec<u8>, line: u64) -> Result<bool, ReadError> {
+    text.clear();
+    let most = MAX_LINE as u64 + 1;
+    let read = lines.by_ref().take(most).read_until(b'\n', text);
+    read.map_err(|source| ReadError::Io { line, source })?;
+    if text.len() > MAX_LINE {
+        return Err(ReadError::TooLong { line });
+    }
+    Ok(!text.is_empty())
+}

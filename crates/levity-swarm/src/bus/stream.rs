@@ -1,0 +1,88 @@
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::{Stream, StreamExt};
+use levity_core::EventKind;
+use levity_runtime::Events;
+use serde::Deserialize;
+
+use super::message::BusMessage;
+
+/// The name of the events a swarm tells beside those that every run tells.
+const NAME: &str = "swarm";
+/// Under which key a message stands in such an event.
+const KEY: &str = "message";
+
+/// What is said on the bus of a run, as it is said.
+///
+/// Made of the events of a run; the other events are passed over. A listener that is too slow misses events, and
+/// is told so by [`Lagged`] in their place: the ids of the messages around it show whether messages were among them.
+///
+/// ```
+/// # use levity_runtime::Events;
+/// # use levity_swarm::{Lagged, Messages};
+/// # async fn listen(events: Events) -> Result<(), Lagged> {
+/// let mut messages = Messages::from(events);
+/// while let Some(message) = messages.next().await {
+///     let message = message?;
+///     println!("{} to {}: {}", message.from, message.to, message.content);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Messages {
+    events: Events,
+}
+
+/// A listener was too slow, and missed events of any kind; messages may be among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the listener was too slow and missed {missed} events")]
+#[non_exhaustive]
+pub struct Lagged {
+    /// How many events.
+    pub missed: u64,
+}
+
+impl Messages {
+    /// The next message, or `None` after the last one of the run.
+    pub async fn next(&mut self) -> Option<Result<BusMessage, Lagged>> {
+        StreamExt::next(self).await
+    }
+}
+
+impl From<Events> for Messages {
+    fn from(events: Events) -> Self {
+        Self { events }
+    }
+}
+
+impl Stream for Messages {
+    type Item = Result<BusMessage, Lagged>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let Some(event) = ready!(self.events.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            if let EventKind::Lagged { missed } = event.kind {
+                return Poll::Ready(Some(Err(Lagged { missed })));
+            }
+            if let Some(message) = of_event(&event.kind) {
+                return Poll::Ready(Some(Ok(message)));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages").field("events", &self.events).finish()
+    }
+}
+
+/// The message in an event, if it tells of one.
+pub(crate) fn of_event(kind: &EventKind) -> Option<BusMessage> {
+    match kind {
+        EventKind::Custom { name, data } if name == NAME => BusMessage::deserialize(data.get(KEY)?).ok(),
+        _ => None,
+    }
+}
