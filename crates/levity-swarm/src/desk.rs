@@ -1,0 +1,259 @@
+//! What the patterns share: work under way, the bus, what was used, the ending.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::text::{clipped, head};
+use levity_core::{
+    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome, RunId,
+    Signal, Stats, Status, Step as Wants, Usage,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::bus::{Bus, Draft};
+use crate::notice::Notice;
+use crate::report::Report;
+use crate::rules::{Rules, Start};
+
+/// What a swarm's patterns work with.
+pub(crate) struct Desk {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) start: Arc<Start>,
+    pub(crate) run: RunId,
+    pub(crate) bus: Bus,
+    /// What was done, in the order of the plans.
+    pub(crate) reports: Vec<Report>,
+    /// What the host has said since the run began.
+    pub(crate) said: Vec<Arc<str>>,
+    /// A limit is near: nothing new is begun but what the answer needs.
+    pub(crate) near: Option<Limit>,
+    pub(crate) usage: Usage,
+    pub(crate) stats: Stats,
+    pub(crate) ending: Option<Ending>,
+    next: u64,
+    under_way: BTreeMap<EffectId, Duty>,
+}
+
+/// What a piece of work under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// The router plans, or the judge judges between rounds.
+    Lead,
+    /// A worker works; the pattern knows by the number on what.
+    Work(u32),
+    /// The answer is made.
+    Close,
+}
+
+/// A piece of work for a worker, the router or the judge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Work {
+    pub(crate) task: String,
+    /// What was said before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) history: Vec<Arc<Message>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) conversation: Option<ConversationId>,
+    /// What it may use at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<Limits>,
+    /// Whether the worker has none of the tools that the pattern adds.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) plain: bool,
+    /// Whether what was said in it is wanted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) said: bool,
+}
+
+impl Work {
+    pub(crate) fn new(task: String) -> Self {
+        Self { task, ..Self::default() }
+    }
+}
+
+/// What came of a piece of work.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) result: Result<(), Why>,
+    /// What was said last, cut to what is kept.
+    pub(crate) text: Arc<str>,
+    pub(crate) signals: Vec<Signal>,
+    pub(crate) said: Vec<Arc<Message>>,
+    pub(crate) usage: Usage,
+    pub(crate) stats: Stats,
+    pub(crate) run: RunId,
+}
+
+/// Why a piece of work is not done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Why {
+    pub(crate) error: String,
+    pub(crate) kind: WhyKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhyKind {
+    /// It failed, and may go better another time.
+    Failed,
+    /// A limit of its own was reached: the same worker would reach it again.
+    Limit,
+    /// The host stopped it.
+    Stopped,
+}
+
+/// How much of an error is kept.
+const MOST_ERROR: usize = 2_000;
+
+impl Desk {
+    pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
+        let bus = Bus::with_limits(rules.bus.0, rules.bus.1);
+        Self {
+            rules,
+            start: Arc::new(start),
+            run: RunId::new(""),
+            bus,
+            reports: Vec::new(),
+            said: Vec::new(),
+            near: None,
+            usage: Usage::default(),
+            stats: Stats::default(),
+            ending: None,
+            next: 0,
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// Has somebody work.
+    pub(crate) fn want(&mut self, who: &Arc<str>, work: &Work, duty: Duty, wants: &mut Wants) -> EffectId {
+        let id = EffectId::new(self.next);
+        self.next += 1;
+        self.under_way.insert(id, duty);
+        let input = serde_json::to_value(work).unwrap_or_default();
+        wants.want(id, Effect::Child(ChildRun::new(who.clone(), input)));
+        id
+    }
+
+    pub(crate) fn tell(&self, wants: &mut Wants, notice: impl FnOnce() -> Notice) {
+        if wants.is_watched() {
+            wants.tell(notice().into_event());
+        }
+    }
+
+    /// Puts a message on the bus. `run` is where it comes from; the swarm's own, if nothing is said.
+    pub(crate) fn post(&mut self, draft: Draft, run: Option<&RunId>, wants: &mut Wants) {
+        let at = wants.at();
+        let message = self.bus.post(draft, at, run.unwrap_or(&self.run));
+        if wants.is_watched() {
+            wants.tell(Notice::Message(message.clone()).into_event());
+        }
+    }
+
+    /// What came of an effect, if it is one that was wanted.
+    pub(crate) fn take(&mut self, effect: EffectId, outcome: Outcome) -> Option<(Duty, Came)> {
+        let duty = self.under_way.remove(&effect)?;
+        let came = Came::of(self.run.child(effect), outcome);
+        self.usage += came.usage;
+        add_stats(&mut self.stats, &came.stats);
+        Some((duty, came))
+    }
+
+    /// How many pieces of work are under way.
+    pub(crate) fn busy(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Ends the run.
+    pub(crate) fn end(&mut self, status: Status, text: String, value: Option<Value>) {
+        let mut ending = self.so_far(status, text);
+        ending.value = value;
+        self.under_way.clear();
+        self.ending = Some(ending);
+    }
+
+    pub(crate) fn so_far(&self, status: Status, text: String) -> Ending {
+        let mut ending = Ending::new(status);
+        ending.text = text;
+        (ending.usage, ending.stats) = (self.usage, self.stats);
+        ending
+    }
+
+    /// An answer is there: whole, or made since a limit was near.
+    pub(crate) fn answered(&self) -> Status {
+        self.near.map_or(Status::Complete, Status::BestEffort)
+    }
+}
+
+impl Came {
+    fn of(run: RunId, outcome: Outcome) -> Self {
+        let mut came = Self {
+            result: Ok(()),
+            text: Arc::default(),
+            signals: Vec::new(),
+            said: Vec::new(),
+            usage: Usage::default(),
+            stats: Stats::default(),
+            run,
+        };
+        match outcome {
+            Outcome::Child(ending) => came.ended(*ending),
+            other => came.result = Err(not_run(&other)),
+        }
+        came
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        let Ending { status, text, value, usage, stats, signals, said, .. } = ending;
+        let text = match value {
+            Some(value) if text.is_empty() => value.to_string(),
+            _ => text,
+        };
+        self.text = clipped(&text, Report::MAX_TEXT).into();
+        (self.usage, self.stats, self.signals, self.said) = (usage, stats, signals, said);
+        self.result = match status {
+            status if status.is_answer() => Ok(()),
+            Status::Cancelled { reason } => Err(Why::new(WhyKind::Stopped, format!("it was stopped: {reason}"))),
+            status @ Status::Partial(_) => Err(Why::new(WhyKind::Limit, status.to_string())),
+            Status::Failed(failure) => Err(Why::new(WhyKind::Failed, explain(&failure))),
+            status => Err(Why::new(WhyKind::Failed, status.to_string())),
+        };
+    }
+}
+
+impl Why {
+    pub(crate) fn new(kind: WhyKind, error: impl Into<String>) -> Self {
+        let error = error.into();
+        Self { kind, error: head(&error, MOST_ERROR).to_owned() }
+    }
+}
+
+fn not_run(outcome: &Outcome) -> Why {
+    match outcome {
+        Outcome::Refused(limit) => {
+            Why::new(WhyKind::Limit, format!("it was not begun: the limit on {limit} was reached"))
+        }
+        Outcome::Denied { reason } => Why::new(WhyKind::Stopped, format!("it was not allowed: {reason}")),
+        _ => Why::new(WhyKind::Failed, "nobody knows what came of it"),
+    }
+}
+
+/// A failure with what caused it.
+fn explain(failure: &Failure) -> String {
+    let mut text = failure.to_string();
+    let mut source = std::error::Error::source(failure);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+pub(crate) fn add_stats(total: &mut Stats, more: &Stats) {
+    total.turns += more.turns;
+    total.model_calls += more.model_calls;
+    total.tool_calls += more.tool_calls;
+    total.failed_calls += more.failed_calls;
+    total.reasoning_steps += more.reasoning_steps;
+}

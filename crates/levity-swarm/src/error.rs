@@ -1,0 +1,139 @@
+use levity_core::{Limit, RunId, Waiting};
+
+use crate::finished::Finished;
+use crate::plan::PlanFaults;
+
+/// What the methods of a swarm return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a swarm could not be made, or gave no answer.
+///
+/// [`partial`](Self::partial) has what a run had reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting makes no sense.
+    #[error("`{setting}` {problem}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// The plan that the host gave cannot be carried out; nothing was begun.
+    #[error("the plan cannot be carried out: {0}")]
+    Plan(PlanFaults),
+    /// There is no answer.
+    #[error("the swarm gave no answer: {why}")]
+    NoAnswer {
+        /// Why.
+        why: String,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// A limit was passed before there was an answer.
+    #[error("the limit on {limit} was reached before there was an answer; raise it, or ask for less")]
+    Limit {
+        /// Which.
+        limit: Limit,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// The run was cancelled.
+    #[error("the run was cancelled: {reason}")]
+    Cancelled {
+        /// Why.
+        reason: String,
+        /// What was reached.
+        partial: Box<Finished>,
+    },
+    /// All that the run does is wait, and it was left in its journal.
+    #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
+    Parked {
+        /// The run.
+        run: RunId,
+        /// What it waits for; empty when only runs below it wait.
+        waiting: Vec<Waiting>,
+    },
+    /// The run could not be driven on.
+    #[error("the run could not be driven on")]
+    Runtime {
+        /// Why.
+        #[source]
+        source: levity_runtime::Error,
+        /// What was reached, where that is known.
+        partial: Option<Box<Finished>>,
+    },
+    /// What an agent's own methods say.
+    #[error(transparent)]
+    Agent(Box<levity_loop::Error>),
+    /// A command did not reach its run.
+    #[error(transparent)]
+    Control(#[from] levity_runtime::ControlError),
+    /// No worker of this name is at work.
+    #[error("worker `{0}` is not at work now")]
+    NotAtWork(String),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The swarm was put together wrongly.
+    Config,
+    /// The plan cannot be carried out.
+    Plan,
+    /// There is no answer.
+    NoAnswer,
+    /// A limit was passed.
+    Limit,
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It waits.
+    Parked,
+    /// A command did not reach anybody.
+    Control,
+    /// The run could not be driven on.
+    Runtime,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Setting { .. } => ErrorKind::Config,
+            Self::Plan(_) => ErrorKind::Plan,
+            Self::NoAnswer { .. } => ErrorKind::NoAnswer,
+            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Cancelled { .. } => ErrorKind::Cancelled,
+            Self::Parked { .. } => ErrorKind::Parked,
+            Self::Control(_) | Self::NotAtWork(_) => ErrorKind::Control,
+            Self::Runtime { .. } | Self::Agent(_) => ErrorKind::Runtime,
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Runtime { source, .. } => source.is_retryable(),
+            Self::Agent(source) => source.is_retryable(),
+            Self::NoAnswer { .. } | Self::Parked { .. } | Self::NotAtWork(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What a run had reached, where it had begun.
+    pub fn partial(&self) -> Option<&Finished> {
+        match self {
+            Self::NoAnswer { partial, .. } | Self::Limit { partial, .. } | Self::Cancelled { partial, .. } => {
+                Some(partial)
+            }
+            Self::Runtime { partial, .. } => partial.as_deref(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
+        Self::Setting { setting, problem: problem.into() }
+    }
+}

@@ -1,0 +1,105 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{
+    Ask, Child, ChildRun, Digest, Effect, EffectClass, EffectCx, Executor, History, Limits, Outcome,
+    Prepared, ToolError, ToolErrorKind,
+};
+use levity_loop::{Agent, Errand};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::desk::Work;
+use crate::worker::Does;
+
+/// Makes the runs of a swarm's workers.
+pub(crate) struct SwarmExecutor {
+    pub(crate) members: BTreeMap<Arc<str>, Member>,
+}
+
+/// Somebody who works: a worker, the router, the judge.
+pub(crate) struct Member {
+    /// With the tools that the pattern gives.
+    pub(crate) equipped: Does,
+    /// As it was given, where that is something else.
+    pub(crate) plain: Option<Agent>,
+}
+
+impl Member {
+    async fn child(&self, work: Work, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let agent = match (&self.equipped, &self.plain) {
+            (Does::Swarm(swarm), _) => return swarm.child(&work.task, saved),
+            (_, Some(plain)) if work.plain => plain,
+            (Does::Agent(agent), _) => agent,
+        };
+        agent.child(errand(work)?, saved).await
+    }
+}
+
+fn errand(work: Work) -> Result<Errand, ToolError> {
+    let mut errand = Errand::new(work.task);
+    if let Some(conversation) = work.conversation {
+        errand = errand.conversation(conversation);
+    } else if !work.history.is_empty() {
+        let history = History::renamed(work.history);
+        let wrong = |error| ToolError::failed("what was said before makes no conversation").with_source(error);
+        errand = errand.history(history.map_err(wrong)?);
+    }
+    Ok(if work.said { errand.with_said() } else { errand })
+}
+
+#[async_trait]
+impl Executor for SwarmExecutor {
+    fn prepare(&self, _: &Effect) -> Prepared {
+        Prepared::new(EffectClass::ReadOnly)
+    }
+
+    async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
+        // All that a swarm wants is runs below it.
+        Outcome::Unknown
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let Some(member) = self.members.get(&child.agent) else {
+            let message = format!("there is no worker `{}`", child.agent);
+            return Err(ToolError::new(ToolErrorKind::NotFound, message));
+        };
+        let work =
+            Work::deserialize(&child.input).map_err(|_| ToolError::failed("the task cannot be read"))?;
+        let limits = work.limits;
+        let mut made = member.child(work, saved).await?;
+        made.limits = limits.map_or(made.limits, |limits| made.limits.within(&limits));
+        Ok(made)
+    }
+
+    fn setup(&self) -> Vec<(String, Digest)> {
+        let mut setup = Vec::new();
+        for (name, member) in &self.members {
+            let parts = match &member.equipped {
+                Does::Agent(agent) => agent.executor().setup(),
+                Does::Swarm(swarm) => swarm.executor().setup(),
+            };
+            setup.extend(parts.into_iter().map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)));
+        }
+        setup
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for SwarmExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwarmExecutor").field("members", &self.members.keys()).finish()
+    }
+}
+
+/// The limits of a whole that do not apply to one who works for it.
+pub(crate) fn unlimited() -> Limits {
+    let mut limits = Limits::new();
+    (limits.model_calls, limits.tool_calls, limits.depth) = (None, None, usize::MAX);
+    limits
+}

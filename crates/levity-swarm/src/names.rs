@@ -1,0 +1,41 @@
+//! Names: which was meant, and how one is shown.
+
+use std::borrow::Cow;
+
+/// How many bytes of a name are shown.
+const SHOWN: usize = 80;
+
+/// The names that stand for others than workers.
+pub(crate) const ROUTER: &str = "router";
+pub(crate) const JUDGE: &str = "judge";
+pub(crate) const USER: &str = "user";
+pub(crate) const EVERYBODY: &str = "*";
+
+/// Whether a worker cannot have this name.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    [ROUTER, JUDGE, USER, EVERYBODY].contains(&name)
+}
+
+/// `; did you mean ..` or all there is.
+pub(crate) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 2_000;
+    const LONGEST: usize = 64;
+    let wanted = name.to_lowercase();
+    let best = names
+        .take(MOST)
+        .filter(|other| other.len() <= LONGEST && wanted.len() <= LONGEST)
+        .map(|other| (strsim::osa_distance(&wanted, &other.to_lowercase()), other))
+        .filter(|(distance, other)| *distance <= (other.len().max(wanted.len()) / 3).max(1))
+        .min();
+    best.map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
+}
+
+/// A name as it is shown: not longer than a line, and on one line.
+pub(crate) fn short(name: &str) -> Cow<'_, str> {
+    if name.len() <= SHOWN && !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let end = (0..=SHOWN.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    let clean = name[..end].replace(char::is_control, "\u{fffd}");
+    Cow::Owned(if name.len() > SHOWN { format!("{clean}…") } else { clean })
+}

@@ -1,0 +1,112 @@
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::ToolSpec;
+use levity_loop::Agent;
+
+use crate::blackboard::{Blackboard, Boarding};
+use crate::debate::{Debate, Debating};
+use crate::error::Result;
+use crate::handoff::{Handing, Handoff};
+use crate::machine::Play;
+use crate::router::{Routed, Router};
+use crate::rules::{Rules, Start};
+
+/// How the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`] or a [`Blackboard`].
+#[derive(Clone)]
+pub struct Pattern(pub(crate) Kind);
+
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Router(Router),
+    Handoff(Handoff),
+    Debate(Debate),
+    Blackboard(Blackboard),
+}
+
+/// A tool that a pattern gives to each worker, and whether calling it ends the worker's run.
+pub(crate) enum Given {
+    Signal(ToolSpec),
+    Last(ToolSpec),
+}
+
+impl Pattern {
+    /// What it is called in a journal.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.0 {
+            Kind::Router(_) => "router",
+            Kind::Handoff(_) => "handoff",
+            Kind::Debate(_) => "debate",
+            Kind::Blackboard(_) => "blackboard",
+        }
+    }
+
+    /// The agents that are no workers, by the names under which they are run.
+    pub(crate) fn leads(&self) -> Vec<(&'static str, Agent)> {
+        match &self.0 {
+            Kind::Router(router) => router.leads(),
+            Kind::Handoff(_) => Vec::new(),
+            Kind::Debate(debate) => debate.leads(),
+            Kind::Blackboard(board) => board.leads(),
+        }
+    }
+
+    /// The tools that it gives to a worker.
+    pub(crate) fn given(&self, worker: &str, rules: &Rules) -> Vec<Given> {
+        match &self.0 {
+            Kind::Router(_) | Kind::Debate(_) => Vec::new(),
+            Kind::Handoff(handoff) => handoff.given(worker, rules),
+            Kind::Blackboard(board) => board.given(),
+        }
+    }
+
+    /// Whether it fits these workers.
+    pub(crate) fn check(&self, workers: &[Arc<str>]) -> Result<()> {
+        match &self.0 {
+            Kind::Router(router) => router.check(),
+            Kind::Handoff(handoff) => handoff.check(workers),
+            Kind::Debate(debate) => debate.check(workers),
+            Kind::Blackboard(board) => board.check(),
+        }
+    }
+}
+
+/// The machine of a pattern, at its beginning.
+pub(crate) fn play(rules: &Rules, start: &Start) -> Box<dyn Play> {
+    match &rules.pattern.0 {
+        Kind::Router(router) => Box::new(Routed::new(router, start)),
+        Kind::Handoff(handoff) => Box::new(Handing::new(handoff, start)),
+        Kind::Debate(debate) => Box::new(Debating::new(debate)),
+        Kind::Blackboard(board) => Box::new(Boarding::new(board)),
+    }
+}
+
+impl From<Router> for Pattern {
+    fn from(router: Router) -> Self {
+        Self(Kind::Router(router))
+    }
+}
+
+impl From<Handoff> for Pattern {
+    fn from(handoff: Handoff) -> Self {
+        Self(Kind::Handoff(handoff))
+    }
+}
+
+impl From<Debate> for Pattern {
+    fn from(debate: Debate) -> Self {
+        Self(Kind::Debate(debate))
+    }
+}
+
+impl From<Blackboard> for Pattern {
+    fn from(board: Blackboard) -> Self {
+        Self(Kind::Blackboard(board))
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.name()).finish()
+    }
+}

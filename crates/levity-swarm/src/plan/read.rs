@@ -1,0 +1,123 @@
+//! Plans as models write them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use levity_llm::json::{Mends, repair};
+use serde_json::{Map, Value};
+
+use super::{Delegation, PlanFault};
+use crate::names::short;
+
+/// What a router answered.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// A plan, and whether its JSON had to be mended.
+    Plan(Vec<Delegation>, Mends),
+    /// The answer itself: there is nothing to delegate.
+    Answer(String),
+}
+
+/// Longer plans are not read: nobody carries them out, and they would only take up room.
+const MOST: usize = 10_000;
+
+const LISTS: [&str; 5] = ["delegations", "plan", "tasks", "steps", "assignments"];
+const IDS: [&str; 3] = ["id", "name", "step"];
+const WORKERS: [&str; 4] = ["worker", "agent", "to", "assignee"];
+const TASKS: [&str; 5] = ["task", "instruction", "instructions", "prompt", "description"];
+const NEEDS: [&str; 6] = ["depends_on", "depends-on", "dependsOn", "dependencies", "after", "needs"];
+const EXPECTED: [&str; 5] =
+    ["expected", "expected_result", "expectedResult", "expected-result", "expected_output"];
+
+/// Reads a plan.
+///
+/// # Errors
+/// When there is none in the text.
+pub(crate) fn read(text: &str) -> Result<Answered, PlanFault> {
+    let repaired = repair(text).map_err(|error| unreadable(format!("it is no JSON: {error}")))?;
+    let list = match repaired.value {
+        Value::Array(list) => list,
+        Value::Object(mut object) => match take(&mut object, &LISTS) {
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(unreadable("`delegations` is no list")),
+            None => return lone(object, repaired.mends),
+        },
+        _ => return Err(unreadable("it is no JSON object with `delegations`")),
+    };
+    if list.len() > MOST {
+        return Err(PlanFault::TooMany { count: list.len(), most: MOST });
+    }
+    delegations(list).map(|plan| Answered::Plan(plan, repaired.mends))
+}
+
+/// An object without a list: one delegation, or the answer.
+fn lone(mut object: Map<String, Value>, mends: Mends) -> Result<Answered, PlanFault> {
+    if WORKERS.iter().any(|key| object.contains_key(*key)) {
+        return delegations(vec![Value::Object(object)]).map(|plan| Answered::Plan(plan, mends));
+    }
+    match object.remove("answer") {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(Answered::Answer(text)),
+        _ => Err(unreadable("it has no `delegations`")),
+    }
+}
+
+fn delegations(list: Vec<Value>) -> Result<Vec<Delegation>, PlanFault> {
+    let mut plan: Vec<(Delegation, Vec<Value>)> = Vec::with_capacity(list.len());
+    for (at, one) in list.into_iter().enumerate() {
+        plan.push(delegation(at, one)?);
+    }
+    let ids: Vec<Arc<str>> = plan.iter().map(|(one, _)| one.id.clone()).collect();
+    let known: BTreeSet<&str> = ids.iter().map(|id| &**id).collect();
+    let mut read = Vec::with_capacity(plan.len());
+    for (mut one, needs) in plan {
+        one.depends_on = needs.iter().filter_map(|need| dependency(need, &ids, &known)).collect();
+        read.push(one);
+    }
+    Ok(read)
+}
+
+fn delegation(at: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFault> {
+    let Value::Object(mut fields) = one else {
+        return Err(unreadable(format!("delegation {} is no object", at + 1)));
+    };
+    let needs = match take(&mut fields, &NEEDS) {
+        Some(Value::Array(needs)) => needs,
+        Some(Value::Null) | None => Vec::new(),
+        Some(one) => vec![one],
+    };
+    let id = text(take(&mut fields, &IDS)).unwrap_or_else(|| format!("d{}", at + 1));
+    let Some(worker) = text(take(&mut fields, &WORKERS)) else {
+        return Err(unreadable(format!("`{}` has no `worker`", short(&id))));
+    };
+    let task = text(take(&mut fields, &TASKS)).unwrap_or_default();
+    let mut one = Delegation::new(id, worker.trim(), task);
+    one.expected = text(take(&mut fields, &EXPECTED)).filter(|text| !text.trim().is_empty()).map(Into::into);
+    Ok((one, needs))
+}
+
+/// What a delegation depends on, by its id or by its number from 1.
+fn dependency(need: &Value, ids: &[Arc<str>], known: &BTreeSet<&str>) -> Option<Arc<str>> {
+    let name = text(Some(need.clone()))?;
+    if known.contains(&*name) {
+        return Some(name.into());
+    }
+    let number = name.parse::<usize>().ok().and_then(|number| ids.get(number.checked_sub(1)?));
+    number.cloned().or_else(|| Some(name.into()))
+}
+
+fn take(fields: &mut Map<String, Value>, keys: &[&str]) -> Option<Value> {
+    keys.iter().find_map(|key| fields.remove(*key))
+}
+
+fn text(value: Option<Value>) -> Option<String> {
+    match value? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        value @ (Value::Object(_) | Value::Array(_)) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+fn unreadable(what: impl Into<String>) -> PlanFault {
+    PlanFault::Unreadable { what: what.into() }
+}

@@ -1,0 +1,200 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::Limits;
+use levity_loop::Agent;
+use levity_runtime::Runtime;
+
+use super::{Inner, Swarm};
+use crate::bus::Bus;
+use crate::error::{Error, Result};
+use crate::executor::{Member, SwarmExecutor};
+use crate::names::{is_reserved, short};
+use crate::pattern::{Given, Pattern};
+use crate::rules::Rules;
+use crate::talk;
+use crate::worker::{Card, Does, Worker};
+
+/// Puts a [`Swarm`] together.
+#[must_use = "a builder does nothing until `build`"]
+pub struct SwarmBuilder {
+    pattern: Pattern,
+    workers: Vec<Worker>,
+    parallel: usize,
+    context: usize,
+    bus: (usize, usize),
+    talk: bool,
+    limits: Limits,
+    runtime: Runtime,
+}
+
+impl SwarmBuilder {
+    /// 16 workers at a time.
+    pub const DEFAULT_PARALLEL: usize = 16;
+    /// 2,000 tokens of messages for each task.
+    pub const DEFAULT_CONTEXT: usize = 2_000;
+
+    pub(super) fn new(pattern: Pattern) -> Self {
+        let limits =
+            Limits::new().model_calls(Swarm::DEFAULT_MODEL_CALLS).tool_calls(Swarm::DEFAULT_TOOL_CALLS);
+        Self {
+            pattern,
+            workers: Vec::new(),
+            parallel: Self::DEFAULT_PARALLEL,
+            context: Self::DEFAULT_CONTEXT,
+            bus: (Bus::MAX_MESSAGES, Bus::MAX_BYTES),
+            talk: false,
+            limits,
+            runtime: Runtime::new(),
+        }
+    }
+
+    /// Adds a worker.
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.workers.push(worker);
+        self
+    }
+
+    /// Adds workers.
+    pub fn workers(mut self, workers: impl IntoIterator<Item = Worker>) -> Self {
+        self.workers.extend(workers);
+        self
+    }
+
+    /// Adds an agent as a worker; see [`Worker::new`].
+    pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+        self.worker(Worker::new(name, description, agent))
+    }
+
+    /// How many may work at a time; [`DEFAULT_PARALLEL`](Self::DEFAULT_PARALLEL) by default.
+    pub fn max_parallel(mut self, workers: usize) -> Self {
+        self.parallel = workers;
+        self
+    }
+
+    /// How many tokens of messages on the bus a worker is shown with its task; [`DEFAULT_CONTEXT`](Self::DEFAULT_CONTEXT) by
+    /// default.
+    pub fn context_tokens(mut self, tokens: usize) -> Self {
+        self.context = tokens;
+        self
+    }
+
+    /// How many messages, and how many bytes of them, the bus keeps; [`Bus::MAX_MESSAGES`] and [`Bus::MAX_BYTES`] by default.
+    pub fn bus_limits(mut self, messages: usize, bytes: usize) -> Self {
+        self.bus = (messages, bytes);
+        self
+    }
+
+    /// Lets workers leave messages for each other, by a tool `send_message`. Who works after them, or in a later round, finds
+    /// them with the task.
+    pub fn talk(mut self) -> Self {
+        self.talk = true;
+        self
+    }
+
+    /// What a run may use, all workers together; by default [`Limits::new`] with [`Swarm::DEFAULT_MODEL_CALLS`] and
+    /// [`Swarm::DEFAULT_TOOL_CALLS`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What drives its runs, those of the workers included; by default one that keeps no journal.
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = runtime;
+        self
+    }
+
+    /// Builds the swarm.
+    ///
+    /// # Errors
+    /// When two workers have one name, when there are none, or when a setting makes no sense.
+    pub fn build(self) -> Result<Swarm> {
+        if self.parallel == 0 {
+            return Err(Error::setting("max_parallel", "is 0, so nobody could work; 1 has one work at a time"));
+        }
+        let cards = cards(&self.workers)?;
+        let order: Vec<Arc<str>> = self.workers.iter().map(|worker| worker.card.name.clone()).collect();
+        self.pattern.check(&order)?;
+        let rules = Rules {
+            pattern: self.pattern,
+            names: cards.keys().cloned().collect(),
+            cards,
+            order,
+            parallel: self.parallel,
+            context: self.context,
+            bus: self.bus,
+            talk: self.talk,
+        };
+        let members = members(self.workers, &rules)?;
+        let executor = Arc::new(SwarmExecutor { members });
+        let (runtime, limits) = (self.runtime, self.limits);
+        Ok(Swarm { inner: Arc::new(Inner { rules: Arc::new(rules), executor, runtime, limits }) })
+    }
+}
+
+/// The workers by name, as far as they can be together.
+fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
+    if workers.is_empty() {
+        return Err(Error::setting("worker", "is missing: a swarm has one or more; add one with `.worker(..)`"));
+    }
+    let mut cards = BTreeMap::new();
+    for worker in workers {
+        let name = &worker.card.name;
+        let wrong = |problem: &str| Err(Error::setting("worker", format!("`{}` {problem}", short(name))));
+        if name.trim().is_empty() || is_reserved(name) {
+            return wrong("cannot be the name of a worker: it is empty, or it stands for somebody else; choose another");
+        }
+        if cards.insert(name.clone(), worker.card.clone()).is_some() {
+            return wrong("is there twice; rename one");
+        }
+    }
+    for card in cards.values() {
+        if let Some(other) = card.stand_in.as_ref().filter(|other| !cards.contains_key(*other)) {
+            let problem = format!("of `{}` is `{}`, who is not there", short(&card.name), short(other));
+            return Err(Error::setting("stand_in", problem));
+        }
+    }
+    Ok(cards)
+}
+
+/// All who work, with the tools that the pattern gives them.
+fn members(workers: Vec<Worker>, rules: &Rules) -> Result<BTreeMap<Arc<str>, Member>> {
+    let mut members = BTreeMap::new();
+    for worker in workers {
+        let name = worker.card.name.clone();
+        members.insert(name.clone(), equip(&name, worker.does, rules)?);
+    }
+    for (name, agent) in rules.pattern.leads() {
+        members.insert(name.into(), Member { equipped: Does::Agent(agent), plain: None });
+    }
+    Ok(members)
+}
+
+fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
+    let mut given = rules.pattern.given(name, rules);
+    given.extend(rules.talk.then(|| Given::Signal(talk::spec(name, &rules.order))));
+    let agent = match does {
+        Does::Agent(agent) if !given.is_empty() => agent,
+        does => return Ok(Member { equipped: does, plain: None }),
+    };
+    let mut builder = agent.to_builder();
+    for tool in given {
+        builder = match tool {
+            Given::Signal(spec) => builder.signal(spec),
+            Given::Last(spec) => builder.last_signal(spec),
+        };
+    }
+    let equipped = builder.build().map_err(|error| Error::Agent(Box::new(error)))?;
+    Ok(Member { equipped: Does::Agent(equipped), plain: Some(agent) })
+}
+
+impl fmt::Debug for SwarmBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwarmBuilder")
+            .field("pattern", &self.pattern)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! Messages that workers leave for each other.
+
+use std::sync::Arc;
+
+use levity_core::{Hints, Signal, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::bus::{Draft, MessageKind, Recipient};
+use crate::names::{EVERYBODY, ROUTER};
+
+/// The tool that leaves a message.
+pub(crate) const SEND: &str = "send_message";
+
+/// How many names of colleagues stand in the tool's description.
+const NAMED: usize = 50;
+
+/// The tool for a worker, with the names of the others.
+pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
+    let others: Vec<&str> = all.iter().map(|name| &**name).filter(|name| *name != worker).take(NAMED).collect();
+    let to = format!("Who it is for: one of `{}`, `{ROUTER}`, or `{EVERYBODY}` for everybody.", others.join("`, `"));
+    ToolSpec::new(
+        SEND,
+        "Leaves a message for a colleague, who finds it with a later task. There is no answer: go on with your work.",
+    )
+    .with_hints(Hints::new().parallel())
+    .with_input(json!({
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "description": to},
+            "content": {"type": "string", "description": "What the colleague must know."},
+        },
+        "required": ["to", "content"],
+        "additionalProperties": false,
+    }))
+}
+
+/// The messages among what a worker has signalled. One for somebody who is not there is for the router.
+pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) -> Vec<Draft> {
+    let sent = signals.iter().filter(|signal| &*signal.name == SEND);
+    sent.filter_map(|signal| {
+        let text = |key| signal.args.get(key).and_then(Value::as_str);
+        let (to, content) = (text("to")?.trim(), text("content")?);
+        let to = match all.binary_search_by(|name| (**name).cmp(to)) {
+            Ok(at) => Recipient::One(all.get(at)?.clone()),
+            Err(_) if to == EVERYBODY => Recipient::Everybody,
+            Err(_) => Recipient::One(ROUTER.into()),
+        };
+        Some(Draft::new(worker.clone(), to, MessageKind::Note, content))
+    })
+    .collect()
+}

@@ -1,0 +1,54 @@
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use levity_core::{Child, Executor, Hints, Program, ToolError, ToolErrorKind, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::swarm::Swarm;
+
+/// A swarm as a tool: an agent hands it a task and gets its answer. Made by [`Swarm::as_tool`].
+pub struct SwarmTool {
+    swarm: Swarm,
+    spec: ToolSpec,
+}
+
+impl SwarmTool {
+    pub(crate) fn new(swarm: Swarm, name: String, description: String) -> Self {
+        let spec = ToolSpec::new(name, description).with_hints(Hints::new().parallel()).with_input(json!({
+            "type": "object",
+            "properties": {"task": {
+                "type": "string",
+                "description": "What to do, with everything needed to do it: nothing else is known there.",
+            }},
+            "required": ["task"],
+            "additionalProperties": false,
+        }));
+        Self { swarm, spec }
+    }
+}
+
+#[async_trait]
+impl Program for SwarmTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn child(
+        &self,
+        args: &Value,
+        saved: Option<&Value>,
+        _: Arc<dyn Executor>,
+    ) -> Result<Child, ToolError> {
+        let Some(task) = args.get("task").and_then(Value::as_str) else {
+            return Err(ToolError::new(ToolErrorKind::InvalidArgs, "`task` must be a text"));
+        };
+        self.swarm.child(task, saved)
+    }
+}
+
+impl fmt::Debug for SwarmTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwarmTool").field("name", &self.spec.name).field("swarm", &self.swarm).finish()
+    }
+}

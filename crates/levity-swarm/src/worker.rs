@@ -1,0 +1,161 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{ConversationId, Limits};
+use levity_loop::Agent;
+
+use crate::swarm::Swarm;
+
+/// Somebody who does work in a swarm: an agent, or a swarm of its own, with a name and a description that others go by.
+///
+/// ```
+/// use std::time::Duration;
+/// use levity_loop::Agent;
+/// use levity_swarm::{Scope, Worker};
+/// use levity_test::ScriptedModel;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new()).build()?;
+/// let worker = Worker::new("surveyor", "Measures land and draws maps.", agent)
+///     .keywords(["map", "measure", "survey"])
+///     .memory(Scope::Run)
+///     .timeout(Duration::from_secs(60))
+///     .retries(2);
+/// assert_eq!(worker.name(), "surveyor");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Worker {
+    pub(crate) card: Card,
+    pub(crate) does: Does,
+}
+
+/// What is known of a worker beside what does its work.
+#[derive(Clone, Debug)]
+pub(crate) struct Card {
+    pub(crate) name: Arc<str>,
+    pub(crate) description: Arc<str>,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) timeout: Duration,
+    pub(crate) retries: u32,
+    pub(crate) stand_in: Option<Arc<str>>,
+    pub(crate) scope: Scope,
+}
+
+/// What does the work.
+#[derive(Clone)]
+pub(crate) enum Does {
+    Agent(Agent),
+    Swarm(Swarm),
+}
+
+/// What a worker remembers from one task to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scope {
+    /// Nothing: each task stands for itself.
+    #[default]
+    Task,
+    /// Its earlier tasks of the run: those of earlier rounds, and those that the task depends on.
+    Run,
+    /// All its tasks of a conversation, over many runs, in the memory of its agent: the conversation of the run
+    /// ([`SwarmRun::conversation`](crate::SwarmRun::conversation)) and the worker's name. Its tasks are done one after the other.
+    /// In a run without a conversation it is as [`Run`](Self::Run).
+    Conversation,
+    /// The same, in a conversation of this name, whatever the run's is.
+    Named(ConversationId),
+}
+
+impl Worker {
+    /// How long a worker may take for a task: 10 minutes.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+    /// An agent that does work under this name. The description says what it is good for.
+    pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+        Self::of(name.into(), description.into(), Does::Agent(agent))
+    }
+
+    /// A swarm that does work under this name.
+    pub fn swarm(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, swarm: Swarm) -> Self {
+        Self::of(name.into(), description.into(), Does::Swarm(swarm))
+    }
+
+    fn of(name: Arc<str>, description: Arc<str>, does: Does) -> Self {
+        let card = Card {
+            name,
+            description,
+            keywords: Vec::new(),
+            limits: None,
+            timeout: Self::DEFAULT_TIMEOUT,
+            retries: 1,
+            stand_in: None,
+            scope: Scope::Task,
+        };
+        Self { card, does }
+    }
+
+    /// Words by which a task is known to be for this worker, when no router can say; beside them the words of its name and
+    /// its description count.
+    pub fn keywords<W: Into<String>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.card.keywords.extend(words.into_iter().map(Into::into));
+        self
+    }
+
+    /// What it may use for a task, all attempts together; by default its share of what the swarm may, and what its agent was
+    /// built with.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.card.limits = Some(limits);
+        self
+    }
+
+    /// How long it may take for a task; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.card.timeout = time;
+        self
+    }
+
+    /// How often it tries a task again that it failed at; once by default.
+    pub fn retries(mut self, times: u32) -> Self {
+        self.card.retries = times;
+        self
+    }
+
+    /// Who takes its task when it has failed; nobody by default.
+    pub fn stand_in(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.card.stand_in = Some(name.into());
+        self
+    }
+
+    /// What it remembers from one task to the next; nothing by default.
+    pub fn memory(mut self, scope: Scope) -> Self {
+        self.card.scope = scope;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.card.name
+    }
+
+    /// What it is good for.
+    pub fn description(&self) -> &str {
+        &self.card.description
+    }
+
+    /// The agent that does its work, if it is one.
+    pub fn agent(&self) -> Option<&Agent> {
+        match &self.does {
+            Does::Agent(agent) => Some(agent),
+            Does::Swarm(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("name", &self.card.name).finish_non_exhaustive()
+    }
+}
