@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    Ask, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome, Resolution,
-    RunId, ToolError, Worst,
+    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome,
+    Resolution, RunId, ToolError, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -226,13 +226,40 @@ pub struct Child {
     pub executor: Arc<dyn Executor>,
     /// What it may use, within what its parent may.
     pub limits: Limits,
+    /// Does what else is to be done for it, if anything is.
+    pub escort: Option<Box<dyn Escort>>,
 }
 
 impl Child {
     /// A child run.
     pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
-        Self { machine: Box::new(machine), executor, limits }
+        Self { machine: Box::new(machine), executor, limits, escort: None }
     }
+
+    /// Says who does what else is to be done for it.
+    #[must_use]
+    pub fn with_escort(mut self, escort: impl Escort + 'static) -> Self {
+        self.escort = Some(Box::new(escort));
+        self
+    }
+}
+
+/// Goes with a child run, for what is no business of its machine's: the hold on a conversation, and what is left to save
+/// when the run was ended at once.
+///
+/// It lives for as long as the run is driven. A run that had ended before, or is only looked over, is not escorted.
+#[async_trait]
+pub trait Escort: Send {
+    /// Before a run goes on that an earlier process left: takes again what cannot be saved. A new run's machine is made
+    /// with it.
+    ///
+    /// # Errors
+    /// When the run cannot go on.
+    async fn join(&mut self) -> Result<(), Cause>;
+
+    /// Once the run has ended, with the last state of its machine. There is nobody to tell when it fails: the run's own
+    /// end says more.
+    async fn ended(&mut self, state: Value);
 }
 
 impl fmt::Debug for Child {

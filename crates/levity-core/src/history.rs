@@ -228,6 +228,27 @@ impl History {
         Ok(())
     }
 
+    /// Adds what another run has said; messages are shared, not copied. A call whose id is there already gets another,
+    /// and so does its answer.
+    ///
+    /// ```
+    /// # use levity_core::{History, Message};
+    /// let mut history = History::new();
+    /// history.say(Message::user("Hello"))?;
+    /// history.append([Message::user("Are you there?").into()])?;
+    /// assert_eq!(history.len(), 2);
+    /// # Ok::<(), levity_core::HistoryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the messages make no history by themselves; nothing is added then.
+    pub fn append(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) -> Result<(), HistoryError> {
+        let mut longer = self.clone();
+        longer.take_in(messages, false)?;
+        *self = longer;
+        Ok(())
+    }
+
     /// The last thing the model said in words, if it ever did.
     pub fn last_text(&self) -> Option<String> {
         let replies = self.messages().iter().rev().filter(|message| message.role == Role::Assistant);
@@ -422,21 +443,30 @@ impl History {
 
     fn of(messages: Vec<Arc<Message>>, strict: bool) -> Result<Self, HistoryError> {
         let mut history = Self::new();
+        history.take_in(messages, strict)?;
+        Ok(history)
+    }
+
+    fn take_in(
+        &mut self,
+        messages: impl IntoIterator<Item = Arc<Message>>,
+        strict: bool,
+    ) -> Result<(), HistoryError> {
         let mut messages = messages.into_iter().peekable();
         while let Some(message) = messages.next() {
             if message.calls().next().is_none() {
-                history.say(message)?;
+                self.say(message)?;
                 continue;
             }
-            let at = history.len();
-            if let Some(answer) = messages.next_if(|next| history.follows(&message, next)) {
-                let inner = Arc::make_mut(&mut history.inner);
+            let at = self.len();
+            if let Some(answer) = messages.next_if(|next| self.follows(&message, next)) {
+                let inner = Arc::make_mut(&mut self.inner);
                 inner.ids.extend(message.calls().map(|call| call.id.clone()));
                 inner.push(message);
                 inner.push(answer);
                 continue;
             }
-            let mut exchange = history.open(message.clone())?;
+            let mut exchange = self.open(message.clone())?;
             // A call that `open` had to rename has an id that is empty or used twice.
             let renamed =
                 message.calls().zip(exchange.reply.calls()).find(|(call, taken)| call.id != taken.id);
@@ -453,9 +483,9 @@ impl History {
             if !exchange.is_complete() {
                 return Err(HistoryError::Unanswered { at });
             }
-            history.close(exchange, &ToolError::failed("unreachable: every call is answered"));
+            self.close(exchange, &ToolError::failed("unreachable: every call is answered"));
         }
-        Ok(history)
+        Ok(())
     }
 }
 

@@ -61,7 +61,7 @@ pub use effect::{
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
-pub use executor::{Child, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
+pub use executor::{Child, EffectCx, Escort, Executor, Live, LiveSink, Permit, Prepared};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
@@ -69,7 +69,7 @@ pub use journal::{
 };
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};
-pub use machine::{Ending, Failure, Input, Machine, MachineKind, Stats, Status, Step};
+pub use machine::{Ending, Failure, Input, Machine, MachineKind, Signal, Stats, Status, Step};
 pub use memory::{
     Change, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind, MemoryStore, Remembered,
     Summary,

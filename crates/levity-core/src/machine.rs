@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Effect, EffectId, EventKind, Finish, Limit, MemoryError, Message, ModelError, Outcome, RunId, ToolError,
-    Usage,
+    Effect, EffectId, EventKind, Finish, Limit, MemoryError, Message, ModelError, Outcome, RunId, Timestamp,
+    ToolError, Usage,
 };
 
 /// Decides what a run does next, and does nothing itself.
@@ -15,8 +15,8 @@ use crate::{
 /// swarm and a graph are machines.
 ///
 /// # Contract
-/// - The same inputs in the same order give the same effects, events and ending: no clock, no
-///   randomness, no environment, no order that a hash decides.
+/// - The same inputs in the same order give the same effects, events and ending: no clock but
+///   [`Step::at`], no randomness, no environment, no order that a hash decides.
 /// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense is
 ///   left aside.
 /// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
@@ -121,6 +121,7 @@ pub struct Step {
     /// What to tell.
     pub events: Vec<EventKind>,
     quiet: bool,
+    at: Timestamp,
 }
 
 impl Step {
@@ -137,6 +138,25 @@ impl Step {
     /// Whether somebody is there to listen; if not, there is no need to make events at all.
     pub fn is_watched(&self) -> bool {
         !self.quiet
+    }
+
+    /// When what is taken in was written to the journal: the only clock that a machine may go by, since it is the same
+    /// whenever the run is resumed or replayed. Zero unless whoever drives the machine has set it.
+    ///
+    /// ```
+    /// # use levity_core::{Step, Timestamp};
+    /// let mut step = Step::new();
+    /// assert_eq!(step.at(), Timestamp::default());
+    /// step.set_at(Timestamp::from_millis(1_000));
+    /// assert_eq!(step.at(), Timestamp::from_millis(1_000));
+    /// ```
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Sets the time of the record that is taken in next.
+    pub fn set_at(&mut self, at: Timestamp) {
+        self.at = at;
     }
 
     /// Wants an effect.
@@ -170,6 +190,15 @@ pub struct Ending {
     pub usage: Usage,
     /// What it did.
     pub stats: Stats,
+    /// What the model told whoever runs it, by tools that are signals, in that order; also when the run ended without
+    /// an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
+    /// What was said in the run, when that was asked for: its goal first, and calls of tools with their results. What
+    /// the model was told on the side is left out. It can be added to a history with
+    /// [`History::append`](crate::History::append).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Arc<Message>>,
 }
 
 impl Ending {
@@ -182,7 +211,33 @@ impl Ending {
             finish: None,
             usage: Usage::default(),
             stats: Stats::default(),
+            signals: Vec::new(),
+            said: Vec::new(),
         }
+    }
+}
+
+/// Something a model told whoever runs it, by a tool that is taken in by the loop itself.
+///
+/// ```
+/// # use levity_core::Signal;
+/// # use serde_json::json;
+/// let signal = Signal::new("transfer_to", json!({"agent": "billing"}));
+/// assert_eq!(signal.args["agent"], "billing");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Signal {
+    /// The tool.
+    pub name: Arc<str>,
+    /// What it was called with, as its schema wants it.
+    pub args: Value,
+}
+
+impl Signal {
+    /// A signal.
+    pub fn new(name: impl Into<Arc<str>>, args: Value) -> Self {
+        Self { name: name.into(), args }
     }
 }
 

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Child, ContextSource, ConversationId, Executor, History, Limits, Message, RunId, ToolError,
+    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, RunId, ToolError,
 };
 use levity_runtime::{Job, Runtime};
 use schemars::JsonSchema;
@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::builder::AgentBuilder;
+use crate::errand::Errand;
 use crate::executor::AgentExecutor;
 use crate::fork::Fork;
 use crate::gather::Gathered;
@@ -45,12 +46,33 @@ pub(crate) struct Inner {
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
     pub(crate) context_budget: usize,
     pub(crate) audit: bool,
+    pub(crate) made_of: Arc<AgentBuilder>,
 }
 
 impl Agent {
     /// Begins an agent on this model.
     pub fn builder(model: impl levity_core::Model + 'static) -> AgentBuilder {
         AgentBuilder::new(Arc::new(model))
+    }
+
+    /// The same agent, to be changed: another tool, another instruction. What is built of it shares models, tools,
+    /// memory, journal and approver with this one, and counts its own
+    /// [concurrent calls](AgentBuilder::max_concurrent_tools).
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Yes.").reply("No.")).build()?;
+    /// let strict = agent.to_builder().instructions("Trust nobody.").build()?;
+    /// assert_eq!(agent.run("Is it so?").await?.text(), "Yes.");
+    /// assert_eq!(strict.run("Is it so?").await?.text(), "No.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn to_builder(&self) -> AgentBuilder {
+        AgentBuilder::clone(&self.inner.made_of)
     }
 
     pub(crate) fn new(inner: Inner) -> Self {
@@ -118,7 +140,7 @@ impl Agent {
         self.begin(goal.into(), Past::default(), gathered, None)
     }
 
-    fn begin(
+    pub(crate) fn begin(
         &self,
         goal: Message,
         past: Past,
@@ -168,21 +190,38 @@ impl Agent {
     }
 
     /// A run of this agent below another, for an executor of your own: a new one, or one from the state that its machine
-    /// saved before its first input. What its context sources said at first is in what was saved.
+    /// saved before its first input. What its context sources said at first is in what was saved, and so is all that
+    /// the errand says.
+    ///
+    /// ```
+    /// # use levity_core::Machine;
+    /// # use levity_loop::{Agent, Errand};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = Agent::builder(ScriptedModel::new()).build()?;
+    /// let new = agent.child(Errand::new("Do it").with_said(), None).await?;
+    /// let saved = new.machine.save();
+    /// // In another process, from the journal:
+    /// let same = agent.child("Do it", Some(&saved)).await?;
+    /// assert_eq!(same.machine.save(), saved);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// When a context source fails, or the state is not one of an agent.
-    pub async fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
+    /// When a context source fails, the conversation cannot be had, or the state is not one of an agent.
+    pub async fn child(&self, errand: impl Into<Errand>, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
-            None => {
-                let gathered = self.gather(task, None).await.map_err(|error| {
-                    ToolError::failed("the agent's context could not be had").with_source(error)
-                })?;
-                self.begin(task.into(), Past::default(), gathered, None)
-            }
+            None => self.set_out(errand.into()).await?,
         };
-        Ok(Child::new(machine, self.executor(), self.inner.limits))
+        let escort = machine.conversation().map(|id| self.escort(id.clone()));
+        let child = Child::new(machine, self.executor(), self.inner.limits);
+        Ok(match escort {
+            Some(escort) => child.with_escort(escort),
+            None => child,
+        })
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -207,14 +246,19 @@ impl Agent {
         };
         let agent = self.clone();
         let machine = async move {
-            let past = match before {
-                Before::History(history) => Past { history, ..Past::default() },
-                Before::Conversation(id) => agent.past(&id).await?,
-            };
+            let past = agent.before(before).await?;
             let gathered = agent.gather(&goal.text(), past.talk.as_ref().map(Talk::id)).await?;
             Ok(agent.begin(goal, past, gathered, output))
         };
         Job::deferred(machine, self.executor())
+    }
+
+    /// What was before a run.
+    pub(crate) async fn before(&self, before: Before) -> Result<Past, Cause> {
+        match before {
+            Before::History(history) => Ok(Past { history, ..Past::default() }),
+            Before::Conversation(id) => self.past(&id).await,
+        }
     }
 
     /// A job that is looked over at its end, if the agent's are.

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Context, Ending, Finish, History, Message, RunId, Stats, Status, Usage, WorkspaceView};
+use levity_core::{
+    Context, Ending, Finish, History, Message, RunId, Signal, Stats, Status, Usage, WorkspaceView,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -70,6 +72,11 @@ impl Answer {
     /// What was done.
     pub fn stats(&self) -> Stats {
         self.ending.stats
+    }
+
+    /// What the model told whoever runs it, by tools that are [signals](crate::AgentBuilder::signal), in that order.
+    pub fn signals(&self) -> &[Signal] {
+        &self.ending.signals
     }
 
     /// The whole conversation; give it to the next run to go on from here.

@@ -12,8 +12,18 @@ pub(crate) const FINISH: &str = "finish";
 /// What the model is told when nobody answers.
 pub(crate) const UNANSWERED: &str = "go on with what you know, and say what you assumed";
 
+/// What the model is told when its signal is taken.
+pub(crate) const NOTED: &str = "noted";
+
+/// What the model is told when somebody spoke before a signal that would have ended the run.
+pub(crate) const SPOKEN: &str = "this was not taken, since something was said meanwhile; look at that first, then call it again if it still holds";
+
 /// What the model is told when it wants to end the run and call tools at once.
-pub(crate) const NOT_ALONE: &str = "`finish` was called beside other tools, so it was left out; look at their results first, then call it alone";
+pub(crate) fn not_alone(name: &str) -> String {
+    format!(
+        "`{name}` was called beside other tools, so it was left out; look at their results first, then call it alone"
+    )
+}
 
 pub(crate) fn ask_spec() -> ToolSpec {
     ToolSpec::new(

@@ -9,7 +9,7 @@ use levity_core::{
 };
 use levity_memory::{Conversations, Window};
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
+use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Inner};
@@ -17,11 +17,15 @@ use crate::asked;
 use crate::error::{Error, Result};
 use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
 use crate::reads;
-use crate::spec::AgentSpec;
+use crate::spec::{AgentSpec, SignalTool};
 use crate::strategy::{Low, Planner, Reflector};
 use crate::wait;
 
 /// Puts an [`Agent`] together. Everything but the model has a default.
+///
+/// What is built of a clone shares models, tools, memory and approver with what is built of the original; each agent
+/// counts its own [concurrent calls](Self::max_concurrent_tools).
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct AgentBuilder {
     model: Arc<dyn Model>,
@@ -31,6 +35,8 @@ pub struct AgentBuilder {
     tool_count: usize,
     delegates: BTreeMap<String, Agent>,
     programs: BTreeMap<String, Arc<dyn Program>>,
+    /// The tools that are signals, and whether a run ends with them.
+    signals: Vec<(Arc<ToolSpec>, bool)>,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
     resolver: Option<Arc<dyn Resolver>>,
@@ -49,6 +55,7 @@ pub struct AgentBuilder {
 }
 
 /// Where conversations are kept.
+#[derive(Clone)]
 enum Keeps {
     Store(Arc<dyn MemoryStore>),
     Conversations(Conversations),
@@ -71,6 +78,7 @@ impl AgentBuilder {
             tool_count: 0,
             delegates: BTreeMap::new(),
             programs: BTreeMap::new(),
+            signals: Vec::new(),
             policy: Policy::new(),
             approver: None,
             resolver: None,
@@ -247,6 +255,63 @@ impl AgentBuilder {
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
         self.tool(Loops::new(asked::finish_spec()))
+    }
+
+    /// Lets the model tell something to whoever runs it, by a tool of this spec: what it is called with is noted in
+    /// [`Ending::signals`](levity_core::Ending::signals), the model is told so, and the run goes on. Nothing is
+    /// performed, so no policy and no approver is asked.
+    ///
+    /// The arguments are checked against the schema, as for any tool. A run takes in 256 signals and 256 KiB of their
+    /// arguments; beyond that the model is told that no more are taken.
+    ///
+    /// ```
+    /// use levity_core::ToolSpec;
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let rate = ToolSpec::new("rate", "Says how sure you are.").with_input(json!({
+    ///     "type": "object",
+    ///     "properties": {"sure": {"type": "number"}},
+    ///     "required": ["sure"],
+    /// }));
+    /// let model = ScriptedModel::new().call("rate", json!({"sure": 0.9})).reply("Paris.");
+    /// let answer = Agent::builder(model).signal(rate).build()?.run("The capital of France?").await?;
+    /// assert_eq!(answer.text(), "Paris.");
+    /// assert_eq!(answer.signals()[0].args["sure"], 0.9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal(self, spec: ToolSpec) -> Self {
+        self.add_signal(spec, false)
+    }
+
+    /// As [`signal`](Self::signal), and the run ends with it: its answer is the text that stood beside the call, which
+    /// may be empty, and is not held against a schema. It must be called alone; otherwise the model is told so.
+    ///
+    /// ```
+    /// # use levity_core::ToolSpec;
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # use serde_json::json;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let pass = ToolSpec::new("pass_on", "Hands the work to a colleague.");
+    /// let model = ScriptedModel::new().call("pass_on", json!({}));
+    /// let answer = Agent::builder(model).last_signal(pass).build()?.run("Cancel my order").await?;
+    /// assert_eq!(&*answer.signals()[0].name, "pass_on");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn last_signal(self, spec: ToolSpec) -> Self {
+        self.add_signal(spec, true)
+    }
+
+    fn add_signal(mut self, spec: ToolSpec, is_last: bool) -> Self {
+        self.signals.push((Arc::new(spec.clone()), is_last));
+        self.tool(Loops::new(spec))
     }
 
     /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives
@@ -429,12 +494,14 @@ impl AgentBuilder {
         if self.audit && !self.runtime.journal().keeps() {
             self.runtime = self.runtime.with_journal(MemoryJournal::new());
         }
-        self.set_window();
         let world = self.runtime.world().clone();
         let conversations = self.memory.take().map(|memory| match memory {
             Keeps::Store(store) => Conversations::shared(store, world.clone()),
             Keeps::Conversations(conversations) => conversations,
         });
+        self.memory = conversations.clone().map(Keeps::Conversations);
+        let made_of = Arc::new(self.clone());
+        self.set_window();
         let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
         if let Some(time) = self.tool_timeout {
             tools = tools.timeout(time);
@@ -449,6 +516,7 @@ impl AgentBuilder {
             tools = tools.tool_search(above);
         }
         let tools = tools.build()?;
+        self.spec.signals = signals(self.signals)?;
         self.spec.finder = tools.finder();
         self.spec.tool_tokens =
             tools.offer(&[]).iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
@@ -479,6 +547,7 @@ impl AgentBuilder {
             context: self.context,
             context_budget: self.context_budget,
             audit: self.audit,
+            made_of,
         }))
     }
 
@@ -534,6 +603,15 @@ impl std::fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentBuilder").field("model", &self.model.card().id).finish_non_exhaustive()
     }
+}
+
+/// The tools that are signals, with what checks their arguments.
+fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalTool>> {
+    let tool = |(spec, is_last): (Arc<ToolSpec>, bool)| {
+        let name = spec.name.clone();
+        Ok((name, SignalTool { arguments: Arguments::new(spec)?, is_last }))
+    };
+    specs.into_iter().map(tool).collect()
 }
 
 /// What a model has room for in a request, with something to spare: counts are estimates until the provider has

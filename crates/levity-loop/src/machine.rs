@@ -18,6 +18,7 @@ mod observe;
 mod plan;
 mod read;
 mod save;
+mod signal;
 mod window;
 
 use crate::gather::Gathered;
@@ -28,6 +29,7 @@ use crate::spec::AgentSpec;
 use crate::strategy::steps;
 
 pub(crate) use save::Talk;
+use signal::Noted;
 use window::Shown;
 
 /// How often an empty reply is answered with a reminder before the run fails.
@@ -115,6 +117,12 @@ struct State {
     usage: Usage,
     stats: Stats,
     finish: Option<Finish>,
+    /// What the model told whoever runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    noted: Option<Box<Noted>>,
+    /// Whether the ending has what was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tells_said: bool,
     ending: Option<Ending>,
 }
 
@@ -192,6 +200,8 @@ impl AgentMachine {
             usage: Usage::default(),
             stats: Stats::default(),
             finish: None,
+            noted: None,
+            tells_said: false,
             ending: None,
         };
         let mut machine = Self::with_state(spec, output, state, past.hold);
@@ -244,6 +254,12 @@ impl AgentMachine {
             .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
         let output = state.output.clone().map(OutputCheck::new);
         Ok(Self::with_state(spec, output, state, None))
+    }
+
+    /// The same, with an ending that has what was said.
+    pub(crate) fn with_said(mut self) -> Self {
+        self.state.tells_said = true;
+        self
     }
 
     /// What it was told to do.

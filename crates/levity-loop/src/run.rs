@@ -397,6 +397,7 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
                 let mut ending = Ending::new(Status::Failed(Failure::Internal(error.to_string())));
                 ending.text = machine.last_words();
                 (ending.usage, ending.stats) = (usage, stats);
+                ending.signals = machine.signals().to_vec();
                 Box::new(answer(run, machine, ending))
             });
             Err(Error::Runtime { source: error, partial })

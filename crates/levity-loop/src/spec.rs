@@ -1,15 +1,25 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
 use levity_memory::Window;
+use levity_tools::Arguments;
 
 use crate::reads;
 use crate::strategy::{Low, NoPlan, NoReflection, Planner, Reflector};
 
+/// A tool by which the model tells something to whoever runs it.
+#[derive(Clone, Debug)]
+pub(crate) struct SignalTool {
+    pub(crate) arguments: Arguments,
+    /// Whether the run ends with it.
+    pub(crate) is_last: bool,
+}
+
 /// What an agent's machine goes by, the same for all its runs.
+#[derive(Clone)]
 pub(crate) struct AgentSpec {
     pub(crate) instructions: Option<Arc<str>>,
     pub(crate) max_turns: u64,
@@ -33,6 +43,8 @@ pub(crate) struct AgentSpec {
     pub(crate) asks_user: bool,
     /// Whether the model ends the run by a tool.
     pub(crate) finishes: bool,
+    /// The tools that are signals.
+    pub(crate) signals: BTreeMap<String, SignalTool>,
     /// How much the model is shown.
     pub(crate) window: Window,
     /// How much it is shown in a conversation.
@@ -54,13 +66,18 @@ impl AgentSpec {
     /// Fingerprints of what can be told apart, by name.
     pub(crate) fn settings(&self) -> Vec<(String, Digest)> {
         let turns = Digest::of(&(self.max_turns, self.max_calls, self.single_tool, self.output_retries));
-        vec![
+        let mut settings = vec![
             ("the instructions".to_owned(), Digest::of(&self.instructions)),
             ("the limits of a turn".to_owned(), turns),
             ("the options".to_owned(), Digest::of(&self.options)),
             ("the choice of a tool".to_owned(), Digest::of(&self.tool_choice)),
             ("the agents it hands work to".to_owned(), Digest::of(&self.delegates)),
-        ]
+        ];
+        if !self.signals.is_empty() {
+            let signals: Vec<_> = self.signals.iter().map(|(name, tool)| (name, tool.is_last)).collect();
+            settings.push(("the signals".to_owned(), Digest::of(&signals)));
+        }
+        settings
     }
 }
 
@@ -82,6 +99,7 @@ impl Default for AgentSpec {
             longest_wait: None,
             asks_user: false,
             finishes: false,
+            signals: BTreeMap::new(),
             window: Window::new().all_messages(),
             talk_window: Window::new(),
             summaries: true,

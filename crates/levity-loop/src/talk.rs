@@ -1,9 +1,12 @@
 //! Runs that are part of a conversation.
 
+use async_trait::async_trait;
 use levity_core::{
-    Cause, Change, ConversationId, History, Hold, MemoryError, MemoryErrorKind, Outcome, Save, Timestamp,
+    Cause, Change, ConversationId, Escort, History, Hold, MemoryError, MemoryErrorKind, Outcome, Save,
+    Timestamp,
 };
 use levity_memory::Conversations;
+use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::executor::AgentExecutor;
@@ -43,9 +46,18 @@ impl Agent {
     /// Keeps others from the conversation of an old run while it goes on.
     pub(crate) async fn join(&self, machine: &mut AgentMachine) -> Result<(), Cause> {
         let Some(id) = machine.talk().map(|talk| talk.id().clone()) else { return Ok(()) };
-        let open = self.talks()?.open(&id, 0).await.map_err(Cause::new)?;
-        machine.hold(Hold::new(open));
+        machine.hold(self.hold(&id).await?);
         Ok(())
+    }
+
+    async fn hold(&self, id: &ConversationId) -> Result<Hold, Cause> {
+        let open = self.talks()?.open(id, 0).await.map_err(Cause::new)?;
+        Ok(Hold::new(open))
+    }
+
+    /// Goes with a run below another that is part of a conversation.
+    pub(crate) fn escort(&self, id: ConversationId) -> impl Escort + use<> {
+        InTalk { agent: self.clone(), id, hold: None }
     }
 
     fn talks(&self) -> Result<&Conversations, Cause> {
@@ -56,9 +68,12 @@ impl Agent {
     /// own end says more. One that had ended before, and is only read from its journal, has no hold on the conversation:
     /// that may have gone on since, or be forgotten. A fork has none, either.
     pub(crate) async fn settle(&self, machine: &AgentMachine) {
-        if !machine.is_holding() {
-            return;
+        if machine.is_holding() {
+            self.settle_held(machine).await;
         }
+    }
+
+    async fn settle_held(&self, machine: &AgentMachine) {
         self.save_rest(machine).await;
         let sessions = self.conversations().and_then(Conversations::sessions);
         if let (Some(sessions), Some(talk)) = (sessions, machine.talk()) {
@@ -70,6 +85,28 @@ impl Agent {
     async fn save_rest(&self, machine: &AgentMachine) {
         for save in machine.unsaved() {
             self.inner.executor.save(save).await;
+        }
+    }
+}
+
+/// Does for a run below another what is done for a run of its own that is part of a conversation.
+struct InTalk {
+    agent: Agent,
+    id: ConversationId,
+    /// Of a run that goes on; the machine of a new one has its own.
+    hold: Option<Hold>,
+}
+
+#[async_trait]
+impl Escort for InTalk {
+    async fn join(&mut self) -> Result<(), Cause> {
+        self.hold = Some(self.agent.hold(&self.id).await?);
+        Ok(())
+    }
+
+    async fn ended(&mut self, state: Value) {
+        if let Ok(machine) = AgentMachine::restore_untyped(self.agent.inner.spec.clone(), &state) {
+            self.agent.settle_held(&machine).await;
         }
     }
 }

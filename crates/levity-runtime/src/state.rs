@@ -91,6 +91,7 @@ impl<M: Machine> State<M> {
         let mut own = Vec::new();
         let watched = told.is_some();
         self.step.set_quiet(!watched);
+        self.step.set_at(at);
         self.take(at, entry, watched, &mut own)?;
         self.seq += 1;
         for (id, effect) in self.step.effects.drain(..) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use levity_core::{
     EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, World,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::dispatch::backoff::Backoff;
@@ -117,7 +117,7 @@ impl Dispatcher {
         let Some(entry) = entry else { return Verdict::Allow };
         match self.judge(&entry, &call.args) {
             Verdict::Allow => Verdict::Allow,
-            _ if arguments(&entry, call).is_err() => Verdict::Allow,
+            _ if entry.input.arguments(call).is_err() => Verdict::Allow,
             verdict => verdict,
         }
     }
@@ -128,7 +128,7 @@ impl Dispatcher {
     /// When there is no such tool, or the arguments do not match.
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
-        arguments(&entry, call)
+        entry.input.arguments(call)
     }
 
     /// The tools.
@@ -138,7 +138,7 @@ impl Dispatcher {
 
     async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
         let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
-        let args = arguments(&entry, call).map_err(|error| cx.stop(error, Some(&entry)))?;
+        let args = entry.input.arguments(call).map_err(|error| cx.stop(error, Some(&entry)))?;
         if cx.again {
             Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
         }
@@ -199,27 +199,6 @@ impl fmt::Debug for Dispatcher {
 }
 
 /// The arguments, once they match the schema.
-fn arguments<'a>(entry: &Entry, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
-    let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
-    if let Some(raw) = &call.raw {
-        let error = serde_json::from_str::<Value>(raw).err();
-        let error = error.map_or_else(|| "they came as text".into(), |error| error.to_string());
-        return Err(invalid(format!("the arguments are not valid JSON: {error}")));
-    }
-    // Some models send `null` for no arguments.
-    let args = match &call.args {
-        Value::Null => Cow::Owned(Value::Object(Map::new())),
-        args => Cow::Borrowed(args),
-    };
-    let Some(problems) = entry.input.problems(&args) else {
-        return Ok(args);
-    };
-    let (name, schema) = (&entry.spec.name, Short(&entry.spec.input, 1024));
-    Err(invalid(format!(
-        "the arguments do not match the schema of `{name}`:\n{problems}\nthe schema: {schema}"
-    )))
-}
-
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -94,4 +94,4 @@ pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
 pub use registry::{Cost, Problem, Registry, RegistryBuilder};
-pub use schema::{Schema, SchemaError};
+pub use schema::{Arguments, Schema, SchemaError};

@@ -217,8 +217,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Collects the tools of a [`Registry`].
-#[derive(Default)]
+/// Collects the tools of a [`Registry`]. A clone has the same tools and sources, not copies of them.
+#[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RegistryBuilder {
     tools: Vec<Arc<dyn Tool>>,

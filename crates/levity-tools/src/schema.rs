@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, Side};
 use crate::text::Short;
 
+pub use of_tool::Arguments;
 pub(crate) use of_tool::ToolSchema;
 
 mod of_tool;

@@ -178,7 +178,7 @@ impl Program for Code {
     ) -> Result<Child, ToolError> {
         let keys: Vec<_> = args.as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, ["code", "inputs"], "nothing but what the schema has");
-        self.1.child(&args.to_string(), saved).await
+        self.1.child(args.to_string(), saved).await
     }
 }
 

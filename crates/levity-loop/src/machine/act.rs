@@ -132,11 +132,13 @@ impl AgentMachine {
     /// The model calls tools although none are offered: what it says beside the calls must do, or what it ends with.
     fn calls_withheld(&mut self, message: Arc<Message>, step: &mut Step) {
         let mut text = message.text().into_owned();
+        let mut signalled = false;
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
         if let Ok(mut exchange) = self.state.history.open(message) {
             if let Some(answer) = self.take_answer(&mut exchange) {
                 text = answer;
             }
+            signalled = self.take_last(&mut exchange).is_some();
             self.close(exchange, &withheld);
         }
         let status = match self.closing() {
@@ -147,6 +149,7 @@ impl AgentMachine {
             return self.act(step);
         }
         match (text.trim(), status) {
+            (_, status) if signalled => self.end(status, text, None, step),
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),
             (_, status) => self.check_answer(&text, status, step),
@@ -161,6 +164,9 @@ impl AgentMachine {
         let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
         if let Some(text) = self.take_answer(&mut exchange) {
             return self.finish(exchange, &text, step);
+        }
+        if let Some(text) = self.take_last(&mut exchange) {
+            return self.end_with_signal(exchange, text, step);
         }
         let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
         for call in calls.iter().skip(allowed) {
@@ -234,8 +240,12 @@ impl AgentMachine {
         }
         if self.finishes(&call) {
             let error = asked::answer(&call.args).err();
-            let error = error.unwrap_or_else(|| ToolError::new(ToolErrorKind::Denied, asked::NOT_ALONE));
+            let error = error
+                .unwrap_or_else(|| ToolError::new(ToolErrorKind::Denied, asked::not_alone(asked::FINISH)));
             return self.answered(ToolResult::new(&call, Err(error)), step);
+        }
+        if self.is_signal(&call) {
+            return self.signal(&call, step);
         }
         if self.reads(&call) {
             return self.read(&call, step);

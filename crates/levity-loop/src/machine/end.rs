@@ -57,6 +57,14 @@ impl AgentMachine {
             }
         };
         self.state.waiting.clear();
+        self.has_ended(ending);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn has_ended(&mut self, mut ending: Ending) {
+        if self.state.tells_said {
+            ending.said = self.said_between(self.task(), self.state.history.len(), |_| true);
+        }
         self.state.ending = Some(ending);
     }
 
@@ -70,7 +78,7 @@ impl AgentMachine {
         self.last_words()
     }
 
-    fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
+    pub(super) fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
         let ending = self.conclude(status, text, value, step);
         self.end_saved(ending, step);
     }
@@ -86,6 +94,7 @@ impl AgentMachine {
         (ending.text, ending.value) = (text, value);
         ending.finish = self.state.finish.clone();
         (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
+        ending.signals = self.signals().to_vec();
         ending
     }
 }

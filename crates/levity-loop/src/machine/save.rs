@@ -169,7 +169,7 @@ impl AgentMachine {
         if ending.status.is_answer() {
             ending.status = failed;
         }
-        self.state.ending = Some(*ending);
+        self.has_ended(*ending);
     }
 
     /// Ends once all is saved.
@@ -181,8 +181,8 @@ impl AgentMachine {
     fn leave(&mut self, step: &mut Step) {
         self.save(step);
         let busy = self.state.talk.as_ref().is_some_and(|talk| talk.saving.is_some());
-        if !busy {
-            self.state.ending = self.state.leaving.take().map(|ending| *ending);
+        if let Some(ending) = self.state.leaving.take_if(|_| !busy) {
+            self.has_ended(*ending);
         }
     }
 }

@@ -127,6 +127,11 @@ impl AgentMachine {
         self.state.shown.task = self.state.history.len();
     }
 
+    /// Where what this run says begins in the history.
+    pub(super) fn task(&self) -> usize {
+        self.state.shown.task
+    }
+
     /// The last thing the model said in words in this run; what it said before is no part of it.
     pub(crate) fn last_words(&self) -> String {
         let own = self.state.history.messages().get(self.state.shown.task..).unwrap_or_default();

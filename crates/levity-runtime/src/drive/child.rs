@@ -36,8 +36,11 @@ impl<M: Machine + 'static> Driver<M> {
                 () = cancel.cancelled(), if !old => Err(None),
                 made = made => made.map_err(Some),
             };
-            let (child, open) = match performed {
-                Ok(Made::Ready(child, open)) => (*child, open),
+            let (child, open, mut escort) = match performed {
+                Ok(Made::Ready(mut child, open)) => {
+                    let escort = child.escort.take();
+                    (*child, open, escort)
+                }
                 Ok(Made::Nothing) => return (id, Ok(Came::Withdrawn)),
                 Ok(Made::Refused(outcome)) => return (id, Ok(Came::Finished(outcome, None))),
                 Err(Some(error)) => return (id, Err(error)),
@@ -64,7 +67,12 @@ impl<M: Machine + 'static> Driver<M> {
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
-                Ok(machine) => child_ended(&machine),
+                Ok(machine) => {
+                    if let Some(escort) = &mut escort {
+                        escort.ended(machine.save()).await;
+                    }
+                    child_ended(&machine)
+                }
                 Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
@@ -110,9 +118,26 @@ async fn make(
     }
     let state = saved.map(|(state, _)| state);
     match executor.child(child, state).await {
-        Ok(child) => Ok(Made::Ready(Box::new(child), open)),
+        Ok(mut child) => {
+            join(run, &mut child, &open.records).await?;
+            Ok(Made::Ready(Box::new(child), open))
+        }
         Err(error) if state.is_some() => Err(Error::Restore { run: run.clone(), reason: error.explain() }),
         Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
+    }
+}
+
+/// Has the child's escort take up again what it held when an earlier process left the run. One that has ended needs none.
+async fn join(run: &RunId, child: &mut Child, records: &[Record]) -> Result<(), Error> {
+    if matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_))) {
+        child.escort = None;
+    }
+    match &mut child.escort {
+        Some(escort) if !records.is_empty() => {
+            let joined = escort.join().await;
+            joined.map_err(|cause| Error::Prepare { run: run.clone(), cause })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,10 +1,13 @@
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use levity_core::ToolSpec;
-use serde_json::Value;
+use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolSpec};
+use serde_json::{Map, Value};
 
 use super::{Schema, plain};
 use crate::error::{Error, Side};
+use crate::text::Short;
 
 /// A schema of a tool: compiled at once or, where nothing can be wrong with it, when it is first needed.
 ///
@@ -47,6 +50,72 @@ impl ToolSchema {
             Ok(schema) => schema.problems(value),
             Err(error) => Some(error.to_string()),
         }
+    }
+
+    /// The arguments of a call, if they are as the schema wants them.
+    ///
+    /// # Errors
+    /// When they are not, in words that the model can act on.
+    pub(crate) fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
+        let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
+        if let Some(raw) = &call.raw {
+            let error = serde_json::from_str::<Value>(raw).err();
+            let error = error.map_or_else(|| "they came as text".into(), |error| error.to_string());
+            return Err(invalid(format!("the arguments are not valid JSON: {error}")));
+        }
+        // Some models send `null` for no arguments.
+        let args = match &call.args {
+            Value::Null => Cow::Owned(Value::Object(Map::new())),
+            args => Cow::Borrowed(args),
+        };
+        let Some(problems) = self.problems(&args) else {
+            return Ok(args);
+        };
+        let (name, schema) = (&self.spec.name, Short(&self.spec.input, 1024));
+        Err(invalid(format!(
+            "the arguments do not match the schema of `{name}`:\n{problems}\nthe schema: {schema}"
+        )))
+    }
+}
+
+/// Checks the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is taken in elsewhere.
+/// Cloning costs nothing.
+///
+/// ```
+/// # use levity_core::{ToolCall, ToolErrorKind, ToolSpec};
+/// # use levity_tools::Arguments;
+/// # use serde_json::json;
+/// let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+/// let arguments = Arguments::new(ToolSpec::new("count", "Counts.").with_input(input))?;
+/// assert_eq!(*arguments.of(&ToolCall::new("c1", "count", json!({"n": 1})))?, json!({"n": 1}));
+/// let error = arguments.of(&ToolCall::new("c2", "count", json!({"n": "1"}))).unwrap_err();
+/// assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Arguments(Arc<ToolSchema>);
+
+impl Arguments {
+    /// Checks the arguments of this tool.
+    ///
+    /// # Errors
+    /// When its schema cannot be used.
+    pub fn new(spec: impl Into<Arc<ToolSpec>>) -> Result<Self, Error> {
+        Ok(Self(Arc::new(ToolSchema::input(&spec.into())?)))
+    }
+
+    /// The arguments of a call, if they are as the schema wants them.
+    ///
+    /// # Errors
+    /// When they are not, in words that the model can act on.
+    pub fn of<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
+        self.0.arguments(call)
+    }
+}
+
+impl fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Arguments").field(&self.0.spec.name).finish()
     }
 }
 

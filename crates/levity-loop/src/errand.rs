@@ -1,0 +1,108 @@
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Cause, ConversationId, History, MemoryError, Message, OutputSchema, ToolError};
+
+use crate::agent::{Agent, Before};
+use crate::machine::{AgentMachine, Talk};
+use crate::output::OutputCheck;
+
+/// What an agent below another run is to do; see [`Agent::child`].
+///
+/// ```
+/// # use levity_core::{History, Message};
+/// # use levity_loop::Errand;
+/// let mut history = History::new();
+/// history.say(Message::user("My name is on the list."))?;
+/// let errand = Errand::new("Find it").history(history).with_said();
+/// # Ok::<(), levity_core::HistoryError>(())
+/// ```
+#[must_use = "an errand does nothing until an agent is sent on it"]
+pub struct Errand {
+    goal: Message,
+    before: Before,
+    output: Option<Arc<OutputSchema>>,
+    said: bool,
+}
+
+impl Errand {
+    /// An errand with this goal.
+    pub fn new(goal: impl Into<Message>) -> Self {
+        Self { goal: goal.into(), before: Before::History(History::new()), output: None, said: false }
+    }
+
+    /// Goes on from an earlier conversation.
+    pub fn history(mut self, history: History) -> Self {
+        self.before = Before::History(history);
+        self
+    }
+
+    /// Goes on with a conversation in the agent's memory, in place of a history; see
+    /// [`Run::conversation`](crate::Run::conversation). Whoever else works on it is waited for, so it must not be one
+    /// that the run above has: the two would wait for each other.
+    pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
+        self.before = Before::Conversation(id.into());
+        self
+    }
+
+    /// The schema that the answer is wanted in. It is checked, and asked for again when it is wrong, as for
+    /// [`Run::typed`](crate::Run::typed); the value is in [`Ending::value`](levity_core::Ending::value).
+    pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
+        self.output = Some(schema.into());
+        self
+    }
+
+    /// Wants what is said in the run in its [`Ending::said`](levity_core::Ending::said).
+    pub fn with_said(mut self) -> Self {
+        self.said = true;
+        self
+    }
+}
+
+impl From<&str> for Errand {
+    fn from(goal: &str) -> Self {
+        Self::new(goal)
+    }
+}
+
+impl From<String> for Errand {
+    fn from(goal: String) -> Self {
+        Self::new(goal)
+    }
+}
+
+impl From<Message> for Errand {
+    fn from(goal: Message) -> Self {
+        Self::new(goal)
+    }
+}
+
+/// Shows nothing of what was said.
+impl fmt::Debug for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Errand").field("said", &self.said).finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    /// The machine of a new run below another.
+    pub(crate) async fn set_out(&self, errand: Errand) -> Result<AgentMachine, ToolError> {
+        let Errand { goal, before, output, said } = errand;
+        let past = self.before(before).await.map_err(no_past)?;
+        let gathered = self
+            .gather(&goal.text(), past.talk.as_ref().map(Talk::id))
+            .await
+            .map_err(|error| ToolError::failed("the agent's context could not be had").with_source(error))?;
+        let machine = self.begin(goal, past, gathered, output.map(OutputCheck::new));
+        Ok(if said { machine.with_said() } else { machine })
+    }
+}
+
+/// The conversation could not be had. What a store said is to be found as that.
+fn no_past(cause: Cause) -> ToolError {
+    let error = ToolError::failed("the conversation could not be had");
+    match cause.as_error().downcast_ref::<MemoryError>() {
+        Some(memory) => error.with_retryable(memory.is_retryable()).with_source(memory.clone()),
+        None => error.with_source(cause),
+    }
+}
