@@ -111,6 +111,30 @@ impl Limits {
         self
     }
 
+    /// No more than another one allows, of each.
+    ///
+    /// ```
+    /// # use levity_core::Limits;
+    /// let own = Limits::new().model_calls(20);
+    /// let both = own.within(&Limits::new().model_calls(50).tokens(1_000));
+    /// assert_eq!((both.model_calls, both.tokens), (Some(20), Some(1_000)));
+    /// ```
+    #[must_use]
+    pub fn within(mut self, other: &Self) -> Self {
+        fn less<T: Ord + Copy>(own: Option<T>, other: Option<T>) -> Option<T> {
+            [own, other].into_iter().flatten().min()
+        }
+        self.model_calls = less(self.model_calls, other.model_calls);
+        self.tool_calls = less(self.tool_calls, other.tool_calls);
+        self.tokens = less(self.tokens, other.tokens);
+        self.money = less(self.money, other.money);
+        self.wall_time = less(self.wall_time, other.wall_time);
+        self.assumed_price = self.assumed_price.or(other.assumed_price);
+        self.low = self.low.or(other.low);
+        self.depth = self.depth.min(other.depth);
+        self
+    }
+
     /// Limits how deep children may nest.
     #[must_use]
     pub const fn depth(mut self, depth: usize) -> Self {

@@ -141,10 +141,9 @@ impl Desk {
         }
     }
 
-    /// Puts a message on the bus. `run` is where it comes from; the swarm's own, if nothing is said.
-    pub(crate) fn post(&mut self, draft: Draft, run: Option<&RunId>, wants: &mut Wants) {
-        let at = wants.at();
-        let message = self.bus.post(draft, at, run.unwrap_or(&self.run));
+    /// Puts a message on the bus.
+    pub(crate) fn post(&mut self, draft: Draft, wants: &mut Wants) {
+        let message = self.bus.post(draft, wants.at(), &self.run);
         if wants.is_watched() {
             wants.tell(Notice::Message(message.clone()).into_event());
         }

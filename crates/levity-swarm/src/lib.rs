@@ -1,7 +1,47 @@
 //! Agents that work together: a router and its workers, handoff, debate, a blackboard, and the bus they talk by.
 
+mod blackboard;
+mod board;
 mod bus;
+mod debate;
+mod desk;
+mod error;
+mod executor;
+mod finished;
+mod handle;
+mod handoff;
+mod keywords;
 mod lineage;
+mod machine;
+mod names;
+mod notice;
+mod pattern;
+mod plan;
+mod report;
+mod router;
+mod rules;
+mod run;
+mod swarm;
+mod talk;
+mod tool;
+mod worker;
 
+pub use blackboard::Blackboard;
+pub use board::Board;
 pub use bus::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages, ReadError, Recipient};
+pub use debate::Debate;
+pub use error::{Error, ErrorKind, Result};
+pub use finished::Finished;
+pub use handle::{Steering, SwarmHandle};
+pub use handoff::Handoff;
 pub use lineage::{Lineage, Origin};
+pub use machine::SwarmMachine;
+pub use notice::{Notice, PlannedBy, Then};
+pub use pattern::Pattern;
+pub use plan::{Delegation, PlanFault, PlanFaults};
+pub use report::{Report, ReportStatus};
+pub use router::Router;
+pub use run::SwarmRun;
+pub use swarm::{Swarm, SwarmBuilder};
+pub use tool::SwarmTool;
+pub use worker::{Scope, Worker};

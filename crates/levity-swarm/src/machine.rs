@@ -97,7 +97,7 @@ impl SwarmMachine {
         /// How many words of the host's are kept for those who begin later.
         const MOST_SAID: usize = 100;
         let content: Arc<str> = text.into();
-        self.desk.post(Draft::new(USER, Recipient::Everybody, MessageKind::Said, content.clone()), None, wants);
+        self.desk.post(Draft::new(USER, Recipient::Everybody, MessageKind::Said, content.clone()), wants);
         if self.desk.said.len() < MOST_SAID {
             self.desk.said.push(content);
         }

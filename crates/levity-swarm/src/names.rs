@@ -13,7 +13,7 @@ pub(crate) const EVERYBODY: &str = "*";
 
 /// Whether a worker cannot have this name.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    [ROUTER, JUDGE, USER, EVERYBODY].contains(&name)
+    [ROUTER, crate::router::SYNTHESIZER, JUDGE, USER, EVERYBODY].contains(&name)
 }
 
 /// `; did you mean ..` or all there is.

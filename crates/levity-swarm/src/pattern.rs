@@ -42,12 +42,12 @@ impl Pattern {
     }
 
     /// The agents that are no workers, by the names under which they are run.
-    pub(crate) fn leads(&self) -> Vec<(&'static str, Agent)> {
+    pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
         match &self.0 {
             Kind::Router(router) => router.leads(),
-            Kind::Handoff(_) => Vec::new(),
-            Kind::Debate(debate) => debate.leads(),
-            Kind::Blackboard(board) => board.leads(),
+            Kind::Handoff(_) => Ok(Vec::new()),
+            Kind::Debate(debate) => Ok(debate.leads()),
+            Kind::Blackboard(board) => Ok(board.leads()),
         }
     }
 
@@ -56,7 +56,7 @@ impl Pattern {
         match &self.0 {
             Kind::Router(_) | Kind::Debate(_) => Vec::new(),
             Kind::Handoff(handoff) => handoff.given(worker, rules),
-            Kind::Blackboard(board) => board.given(),
+            Kind::Blackboard(board) => board.given(worker, rules),
         }
     }
 
@@ -66,7 +66,7 @@ impl Pattern {
             Kind::Router(router) => router.check(),
             Kind::Handoff(handoff) => handoff.check(workers),
             Kind::Debate(debate) => debate.check(workers),
-            Kind::Blackboard(board) => board.check(),
+            Kind::Blackboard(board) => board.check(workers),
         }
     }
 }
@@ -76,8 +76,8 @@ pub(crate) fn play(rules: &Rules, start: &Start) -> Box<dyn Play> {
     match &rules.pattern.0 {
         Kind::Router(router) => Box::new(Routed::new(router, start)),
         Kind::Handoff(handoff) => Box::new(Handing::new(handoff, start)),
-        Kind::Debate(debate) => Box::new(Debating::new(debate)),
-        Kind::Blackboard(board) => Box::new(Boarding::new(board)),
+        Kind::Debate(debate) => Box::new(Debating::new(debate, start)),
+        Kind::Blackboard(board) => Box::new(Boarding::new(board, start)),
     }
 }
 

@@ -166,7 +166,7 @@ fn members(workers: Vec<Worker>, rules: &Rules) -> Result<BTreeMap<Arc<str>, Mem
         let name = worker.card.name.clone();
         members.insert(name.clone(), equip(&name, worker.does, rules)?);
     }
-    for (name, agent) in rules.pattern.leads() {
+    for (name, agent) in rules.pattern.leads()? {
         members.insert(name.into(), Member { equipped: Does::Agent(agent), plain: None });
     }
     Ok(members)

@@ -1,0 +1,3 @@
+/// What stands on a blackboard.
+#[derive(Clone, Debug, Default)]
+pub struct Board;

@@ -1,0 +1,137 @@
+//! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the goal.
+
+use levity_core::Step as Wants;
+
+use super::machine::{Planning, Routed};
+use crate::bus::{Draft, MessageKind, Recipient};
+use crate::desk::{Came, Desk, Duty, Work};
+use crate::keywords;
+use crate::names::{ROUTER, USER};
+use crate::notice::{Notice, PlannedBy};
+use crate::plan::{Answered, Delegation, Known, Order, PlanFault, PlanFaults, check, read};
+
+impl Routed {
+    /// A plan of the host's, which was checked when the run was made.
+    pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut Wants) {
+        self.round = 1;
+        match self.check(&plan, plan.len(), desk) {
+            Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
+            Err(faults) => self.fall_back(&format!("the plan that was given: {faults}"), desk, wants),
+        }
+    }
+
+    /// Asks the router for the plan of the next round.
+    pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.round += 1;
+        self.planning = Planning::default();
+        if !self.router.plans() || self.router.tries == 0 {
+            return self.fall_back("there is no router", desk, wants);
+        }
+        self.ask(desk, wants);
+    }
+
+    fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.planning.attempt += 1;
+        let work = Work::new(self.brief(desk));
+        let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
+        let (round, attempt) = (self.round, self.planning.attempt);
+        desk.tell(wants, || Notice::Planning { round, attempt, effect });
+    }
+
+    /// The router has answered.
+    pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        // An answer of the wrong shape may hold a plan all the same.
+        let read = match came.result {
+            Err(why) if came.text.is_empty() => return self.no_plan(why.error, desk, wants),
+            _ => read(&came.text),
+        };
+        match read {
+            Ok(Answered::Answer(text)) if self.round == 1 => self.answered_at_once(text, desk, wants),
+            Ok(Answered::Answer(_)) => self.close(desk, wants),
+            Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => self.close(desk, wants),
+            Ok(Answered::Plan(plan, mends)) => {
+                if !mends.is_empty() {
+                    desk.tell(wants, || Notice::PlanRepaired { mends: mends.to_string() });
+                }
+                self.take_plan(plan, &came.text, desk, wants);
+            }
+            Err(fault) => self.rejected(fault.into(), &came.text, desk, wants),
+        }
+    }
+
+    fn take_plan(&mut self, mut plan: Vec<Delegation>, text: &str, desk: &mut Desk, wants: &mut Wants) {
+        if self.round > 1 {
+            self.rename(&mut plan);
+        }
+        match self.check(&plan, self.router.most, desk) {
+            Ok(order) => self.take_on(plan, order, PlannedBy::Router, desk, wants),
+            Err(faults) => self.rejected(faults, text, desk, wants),
+        }
+    }
+
+    fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
+        check(plan, &Known { workers: &desk.rules.names, router: ROUTER, done: &self.ids, most })
+    }
+
+    /// A later plan names what it does again as it was named before; it is told apart by the round.
+    fn rename(&self, plan: &mut [Delegation]) {
+        let own: Vec<_> = plan.iter().map(|one| one.id.clone()).collect();
+        let renamed = |id: &std::sync::Arc<str>| format!("{id}.{}", self.round).into();
+        for one in plan {
+            let again = |id: &&mut std::sync::Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
+            one.depends_on.iter_mut().filter(again).for_each(|id| *id = renamed(id));
+            if self.ids.contains_key(&one.id) {
+                one.id = renamed(&one.id);
+            }
+        }
+    }
+
+    /// What came cannot be carried out: the router is asked once more, with what is wrong with it.
+    fn rejected(&mut self, faults: PlanFaults, text: &str, desk: &mut Desk, wants: &mut Wants) {
+        let attempt = self.planning.attempt;
+        desk.tell(wants, || Notice::PlanRejected { attempt, faults: faults.clone() });
+        if attempt < self.router.tries && desk.near.is_none() {
+            self.planning.complaints = faults.iter().map(PlanFault::to_string).collect();
+            text.clone_into(&mut self.planning.previous);
+            return self.ask(desk, wants);
+        }
+        self.give_up(&faults.to_string(), desk, wants);
+    }
+
+    /// The router itself failed.
+    fn no_plan(&mut self, why: String, desk: &mut Desk, wants: &mut Wants) {
+        let attempt = self.planning.attempt;
+        let faults = PlanFault::Unreadable { what: why.clone() }.into();
+        desk.tell(wants, || Notice::PlanRejected { attempt, faults });
+        if attempt < self.router.tries && desk.near.is_none() {
+            return self.ask(desk, wants);
+        }
+        self.give_up(&why, desk, wants);
+    }
+
+    /// No plan is to be had from the router. What was done before stands.
+    fn give_up(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
+        if self.round == 1 {
+            return self.fall_back(why, desk, wants);
+        }
+        self.close(desk, wants);
+    }
+
+    /// The words of the goal decide who works on it.
+    fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
+        desk.tell(wants, || Notice::FellBack { why: why.to_owned() });
+        let plan = keywords::plan(&desk.start.goal, &desk.rules);
+        match self.check(&plan, plan.len(), desk) {
+            Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),
+            Err(_) => self.close(desk, wants),
+        }
+    }
+
+    /// There was nothing to delegate.
+    fn answered_at_once(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
+        let draft = Draft::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
+        desk.post(draft, wants);
+        let status = desk.answered();
+        desk.end(status, text, None);
+    }
+}
