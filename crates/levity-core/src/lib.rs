@@ -43,6 +43,7 @@ mod program;
 mod request;
 mod response;
 mod runs;
+pub mod text;
 mod tokens;
 mod tool;
 mod world;

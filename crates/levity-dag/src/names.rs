@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use levity_core::text::head;
+
 /// Longer names are not compared: nobody mistypes them, and comparing takes the square of their length.
 const COMPARED: usize = 64;
 
@@ -73,12 +75,6 @@ pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -
         1..=MOST => format!("; there is `{}`", names.join("`, `")),
         more => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
     }
-}
-
-/// The first bytes of a text, cut between letters.
-pub(crate) fn head(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::ToolError;
+use levity_core::text::{fenced, head, one_line};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::names::head;
 use crate::step::StepId;
-use crate::task::{as_json, clipped, fenced, one_line};
+use crate::task::{as_json, clipped};
 
 /// Makes plans, in place of a model.
 ///

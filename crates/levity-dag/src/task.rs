@@ -1,10 +1,11 @@
 //! What an agent is told to do in a step.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use levity_core::text::{self, fenced, head, share};
 use serde_json::{Map, Value};
 
-use crate::names::head;
 use crate::step::{Step, StepId};
 
 /// How much of the inputs of a step is put into its prompt, in bytes.
@@ -74,23 +75,10 @@ impl Task<'_> {
 
 fn inputs(text: &mut String, inputs: &Map<String, Value>) {
     let texts: Vec<_> = inputs.iter().map(|(name, value)| (name, value, plain(value))).collect();
-    let each = share(texts.iter().map(|(.., text)| text.len()).collect(), MOST_INPUT);
+    let each = share(texts.iter().map(|(.., text)| text.len()), MOST_INPUT);
     for (name, value, plain) in texts {
-        let _ = write!(text, "\n## {name}\n{}\n", block(value, &cut(plain, each)));
+        let _ = write!(text, "\n## {name}\n{}\n", block(value, &text::clipped(&plain, each)));
     }
-}
-
-/// How much of each text is shown, so that no more than `most` is of all: what short ones leave is for the long ones.
-fn share(mut lengths: Vec<usize>, most: usize) -> usize {
-    lengths.sort_unstable();
-    let (mut left, mut count) = (most, lengths.len());
-    for length in lengths {
-        if length > left / count {
-            return left / count;
-        }
-        (left, count) = (left - length, count - 1);
-    }
-    most
 }
 
 /// A value as it is shown to an agent, no longer than so many bytes. Nothing in it can be taken for what is around it.
@@ -103,25 +91,9 @@ fn block(value: &Value, text: &str) -> String {
     if value.is_string() { fenced(text) } else { text.to_owned() }
 }
 
-/// A text between fences that are longer than any in it. One that leaves no room for that is a line of JSON.
-pub(crate) fn fenced(text: &str) -> String {
-    const LONGEST: usize = 32;
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    if longest >= LONGEST {
-        return Value::from(text).to_string();
-    }
-    let fence = "`".repeat((longest + 1).max(3));
-    format!("{fence}\n{text}\n{fence}")
-}
-
-/// A text on one line, no longer than so many bytes.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
-    head(text, most).split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// A value as text, no longer than so many bytes.
 pub(crate) fn clipped(value: &Value, most: usize) -> String {
-    cut(plain(value), most)
+    text::clipped(&plain(value), most).into_owned()
 }
 
 /// A value as one line of JSON, no longer than so many bytes.
@@ -134,19 +106,11 @@ pub(crate) fn as_json(value: &Value, most: usize) -> String {
     format!("{shown} [cut here: {} of {} bytes]", shown.len(), text.len())
 }
 
-fn plain(value: &Value) -> String {
+fn plain(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
+        Value::String(text) => text.into(),
+        value => value.to_string().into(),
     }
-}
-
-fn cut(text: String, most: usize) -> String {
-    if text.len() <= most {
-        return text;
-    }
-    let shown = head(&text, most);
-    format!("{shown}\n[cut here: {} of {} bytes]", shown.len(), text.len())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use levity_core::text::head;
+
 use super::Diff;
 use crate::graph::Graph;
-use crate::names::head;
 use crate::step::{After, OnFailure, Step, StepId};
 
 /// How many issues are told, and how many bytes of each.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use levity_core::text::head;
 use serde_json::{Value, json};
 
 use super::plan::{FILES, MOST_FILES, PROFILES, QUERY};
 use super::{GraphMachine, Planning};
-use crate::names::head;
 use crate::planner::{Brief, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::step::StepId;

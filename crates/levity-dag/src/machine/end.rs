@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use levity_core::text::head;
 use levity_core::{Ending, Status};
 use serde_json::{Map, Value};
 
 use super::{GraphMachine, unreached};
-use crate::names::head;
 use crate::notice::{StepSpent, StepStatus};
 use crate::plan::Plan;
 use crate::schedule::{Scheduler, Skip};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity_core::text::{fenced, head};
 use levity_core::{ChildRun, Effect, EffectId, Outcome, Step as Wants, ToolCall, ToolRun};
 use levity_tools::Schema;
 use serde_json::{Value, json};
@@ -12,13 +13,11 @@ use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
 use crate::known::Known;
-use crate::names::head;
 use crate::notice::{Notice, StepStatus};
 use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::seed;
 use crate::step::StepId;
-use crate::task::fenced;
 
 /// The variable that holds what is known of the files.
 pub(crate) const FILES: &str = "file_manifest";

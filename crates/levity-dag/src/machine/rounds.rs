@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use levity_core::text::{fenced, head};
 use levity_core::{Outcome, Status, Step as Wants};
 use serde_json::{Map, Value, json};
 
@@ -9,11 +10,10 @@ use super::perform::names;
 use super::{Doing, GraphMachine, Place};
 use crate::extract::{EXECUTION, extract};
 use crate::known::{Performer, PerformerKind};
-use crate::names::head;
 use crate::notice::{Notice, StepStatus};
 use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
-use crate::task::{clipped, fenced};
+use crate::task::clipped;
 
 /// How often an agent is told that something is missing in what it gave.
 const MOST_COMPLAINTS: u32 = 2;

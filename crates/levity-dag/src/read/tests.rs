@@ -192,8 +192,8 @@ fn mutated() -> impl Strategy<Value = String> {
     prop::collection::vec((0..whole.len(), letters, 0..12usize), 0..6).prop_map(move |changes| {
         let mut text = whole.to_owned();
         for (at, letter, len) in changes {
-            let from = crate::names::head(&text, at).len();
-            let to = crate::names::head(&text, from + len).len();
+            let from = levity_core::text::head(&text, at).len();
+            let to = levity_core::text::head(&text, from + len).len();
             text.replace_range(from..to, &letter.to_string());
         }
         text
