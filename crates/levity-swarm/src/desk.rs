@@ -212,7 +212,9 @@ impl Came {
         (self.usage, self.stats, self.signals, self.said) = (usage, stats, signals, said);
         self.result = match status {
             status if status.is_answer() => Ok(()),
-            Status::Cancelled { reason } => Err(Why::new(WhyKind::Stopped, format!("it was stopped: {reason}"))),
+            Status::Cancelled { reason } => {
+                Err(Why::new(WhyKind::Stopped, format!("it was stopped: {reason}")))
+            }
             status @ Status::Partial(_) => Err(Why::new(WhyKind::Limit, status.to_string())),
             Status::Failed(failure) => Err(Why::new(WhyKind::Failed, explain(&failure))),
             status => Err(Why::new(WhyKind::Failed, status.to_string())),

@@ -125,9 +125,9 @@ impl Error {
     /// What a run had reached, where it had begun.
     pub fn partial(&self) -> Option<&Finished> {
         match self {
-            Self::NoAnswer { partial, .. } | Self::Limit { partial, .. } | Self::Cancelled { partial, .. } => {
-                Some(partial)
-            }
+            Self::NoAnswer { partial, .. }
+            | Self::Limit { partial, .. }
+            | Self::Cancelled { partial, .. } => Some(partial),
             Self::Runtime { partial, .. } => partial.as_deref(),
             _ => None,
         }

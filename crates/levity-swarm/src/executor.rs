@@ -44,7 +44,8 @@ fn errand(work: Work) -> Result<Errand, ToolError> {
         errand = errand.conversation(conversation);
     } else if !work.history.is_empty() {
         let history = History::renamed(work.history);
-        let wrong = |error| ToolError::failed("what was said before makes no conversation").with_source(error);
+        let wrong =
+            |error| ToolError::failed("what was said before makes no conversation").with_source(error);
         errand = errand.history(history.map_err(wrong)?);
     }
     Ok(if work.said { errand.with_said() } else { errand })
@@ -81,7 +82,8 @@ impl Executor for SwarmExecutor {
                 Does::Agent(agent) => agent.executor().setup(),
                 Does::Swarm(swarm) => swarm.executor().setup(),
             };
-            setup.extend(parts.into_iter().map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)));
+            setup
+                .extend(parts.into_iter().map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)));
         }
         setup
     }

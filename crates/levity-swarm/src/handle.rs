@@ -1,8 +1,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use levity_core::{Ask, Event, Message, RunId};
@@ -61,7 +61,7 @@ impl SwarmHandle {
 
     /// What is said on the bus, out of [`events`](Self::events).
     pub fn messages(&mut self) -> Messages {
-        Messages::new(self.events())
+        self.events().into()
     }
 
     /// Tells the whole swarm what to do: pause, go on, cancel, say something to those who begin later. It can be cloned and sent

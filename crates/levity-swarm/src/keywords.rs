@@ -12,8 +12,8 @@ const CHOSEN: usize = 3;
 
 /// Words that say nothing about who should work.
 const PLAIN: [&str; 22] = [
-    "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its", "new", "not", "that",
-    "the", "them", "this", "what", "when", "with", "you",
+    "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its", "new",
+    "not", "that", "the", "them", "this", "what", "when", "with", "you",
 ];
 
 /// A plan that gives the whole goal to those whose words are in it: one after the other in the order in which they were added,
@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn words_meet_in_their_stems() {
-        for (one, other) in [("Coder", "coding"), ("reviews", "Reviewer"), ("researching", "researcher"), ("codes", "code")] {
+        for (one, other) in
+            [("Coder", "coding"), ("reviews", "Reviewer"), ("researching", "researcher"), ("codes", "code")]
+        {
             assert_eq!(words(one), words(other), "{one} {other}");
         }
         assert!(words("the and of it").is_empty());

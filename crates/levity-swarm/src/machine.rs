@@ -1,9 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{
-    Ending, EventKind, Input, Machine, MachineKind, Status, Step as Wants,
-};
+use levity_core::{Ending, EventKind, Input, Machine, MachineKind, Status, Step as Wants};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -66,8 +64,8 @@ impl SwarmMachine {
     }
 
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
-        let start =
-            Start::deserialize(state).map_err(|_| "its state is not one that this swarm can read".to_owned())?;
+        let start = Start::deserialize(state)
+            .map_err(|_| "its state is not one that this swarm can read".to_owned())?;
         let own = rules.pattern.name();
         if start.pattern != own {
             return Err(format!("it is a run of a `{}`, and this swarm is a `{own}`", start.pattern));

@@ -116,7 +116,7 @@ pub enum PlanFault {
         near: String,
     },
     /// What it depends on leads back to it.
-    #[error("`{}` depend on each other in a circle", .ids.join("` → `"))]
+    #[error("{}", circle(.ids))]
     Cycle {
         /// The delegations of the circle.
         ids: Vec<Arc<str>>,
@@ -127,6 +127,13 @@ pub enum PlanFault {
         /// What is wrong with it.
         what: String,
     },
+}
+
+fn circle(ids: &[Arc<str>]) -> String {
+    match ids {
+        [one] => format!("`{one}` depends on itself"),
+        ids => format!("`{}` depend on each other in a circle", ids.join("` → `")),
+    }
 }
 
 /// All that is wrong with a plan; the first hundred of it.

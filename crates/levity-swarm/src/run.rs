@@ -183,7 +183,8 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
         return Err(Error::setting("plan", "is only for swarms with a `Router`; leave it out"));
     };
     let done = Swarm::none();
-    let known = Known { workers: &rules.names, router: ROUTER, done: &done, most: router.most.max(plan.len()) };
+    let known =
+        Known { workers: &rules.names, router: ROUTER, done: &done, most: router.most.max(plan.len()) };
     check(plan, &known).map(drop).map_err(Error::Plan)
 }
 

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ask, Child, ChildRun, Effect, Event, Executor, JournalError, Limits, Machine as _, RunId, ToolError};
+use levity_core::{
+    Ask, Child, ChildRun, Effect, Event, Executor, JournalError, Limits, Machine as _, RunId, ToolError,
+};
 use levity_runtime::{Replay, Runtime, replay};
 use serde_json::Value;
 

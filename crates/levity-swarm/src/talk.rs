@@ -16,8 +16,12 @@ const NAMED: usize = 50;
 
 /// The tool for a worker, with the names of the others.
 pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
-    let others: Vec<&str> = all.iter().map(|name| &**name).filter(|name| *name != worker).take(NAMED).collect();
-    let to = format!("Who it is for: one of `{}`, `{ROUTER}`, or `{EVERYBODY}` for everybody.", others.join("`, `"));
+    let others: Vec<&str> =
+        all.iter().map(|name| &**name).filter(|name| *name != worker).take(NAMED).collect();
+    let to = format!(
+        "Who it is for: one of `{}`, `{ROUTER}`, or `{EVERYBODY}` for everybody.",
+        others.join("`, `")
+    );
     ToolSpec::new(
         SEND,
         "Leaves a message for a colleague, who finds it with a later task. There is no answer: go on with your work.",

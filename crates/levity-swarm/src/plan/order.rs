@@ -25,7 +25,8 @@ impl Order {
         ids: &BTreeMap<&str, usize>,
         done: &BTreeMap<Arc<str>, usize>,
     ) -> Result<Self, Vec<Arc<str>>> {
-        let needs: Vec<Vec<usize>> = plan.iter().map(|one| places(one, |id| ids.get(&**id).copied())).collect();
+        let needs: Vec<Vec<usize>> =
+            plan.iter().map(|one| places(one, |id| ids.get(&**id).copied())).collect();
         let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); plan.len()];
         for (at, needs) in needs.iter().enumerate() {
             needs.iter().for_each(|need| dependents[*need].push(at));

@@ -53,17 +53,20 @@ impl Routed {
             r#"{"delegations": [{"id": "..", "worker": "..", "task": "..", "depends_on": [], "expected": ".."}]}"#
         );
         if self.round == 1 {
-            text.push_str("If there is nothing to delegate, answer `{\"answer\": \"..\"}` with the answer itself.\n");
+            text.push_str(
+                "If there is nothing to delegate, answer `{\"answer\": \"..\"}` with the answer itself.\n",
+            );
         }
     }
 
     fn tell_results(&self, text: &mut String, desk: &Desk) {
         text.push_str("\n# What was done\n");
-        let each = share(desk.reports.iter().map(|report| report.text.len()).collect(), MOST_SHOWN);
+        let each = share(desk.reports.iter().map(|report| report.text.len()), MOST_SHOWN);
         for report in &desk.reports {
             let (id, worker) = (&report.id, &report.worker);
             if report.is_done() {
-                let _ = write!(text, "\n## `{id}` by {worker}: done\n{}\n", fenced(&clipped(&report.text, each)));
+                let _ =
+                    write!(text, "\n## `{id}` by {worker}: done\n{}\n", fenced(&clipped(&report.text, each)));
                 continue;
             }
             let why = report.error.as_deref().unwrap_or("it is not known why");
@@ -82,7 +85,8 @@ impl Routed {
             return;
         }
         let previous = clipped(&self.planning.previous, MOST_SHOWN);
-        let _ = write!(text, "\n# What you answered before\n{}\n\n# What is wrong with it\n", fenced(&previous));
+        let _ =
+            write!(text, "\n# What you answered before\n{}\n\n# What is wrong with it\n", fenced(&previous));
         for complaint in self.planning.complaints.iter().take(20) {
             let _ = writeln!(text, "- {complaint}");
         }

@@ -18,7 +18,6 @@ use crate::worker::{Card, Scope};
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) delegation: Arc<Delegation>,
-    pub(super) round: u32,
     /// Those it depends on, of this and of earlier rounds.
     pub(super) needs: Vec<usize>,
     /// Those that wait for it.
@@ -52,7 +51,6 @@ impl Routed {
             desk.reports.push(Report::new(id, worker.clone(), delegation.task.clone()));
             let job = Job {
                 delegation: Arc::new(delegation),
-                round: self.round,
                 needs: own.chain(earlier).collect(),
                 dependents: Vec::new(),
                 waits: 0,
@@ -191,8 +189,12 @@ impl Routed {
         let report = &mut desk.reports[at];
         (report.status, report.error) = (ReportStatus::Done, None);
         let (id, worker) = (report.id.clone(), report.worker.clone());
-        let draft =
-            Draft::new(worker.clone(), Recipient::One(ROUTER.into()), MessageKind::Result, report.text.clone());
+        let draft = Draft::new(
+            worker.clone(),
+            Recipient::One(ROUTER.into()),
+            MessageKind::Result,
+            report.text.clone(),
+        );
         self.jobs[at].letters.push(draft);
         desk.tell(wants, || Notice::Done { id, worker });
         self.settle(at);

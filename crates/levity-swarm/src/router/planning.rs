@@ -51,7 +51,7 @@ impl Routed {
             Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => self.close(desk, wants),
             Ok(Answered::Plan(plan, mends)) => {
                 if !mends.is_empty() {
-                    desk.tell(wants, || Notice::PlanRepaired { mends: mends.to_string() });
+                    desk.tell(wants, || Notice::PlanRepaired { mends: format!("{mends:?}") });
                 }
                 self.take_plan(plan, &came.text, desk, wants);
             }

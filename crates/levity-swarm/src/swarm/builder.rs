@@ -112,7 +112,10 @@ impl SwarmBuilder {
     /// When two workers have one name, when there are none, or when a setting makes no sense.
     pub fn build(self) -> Result<Swarm> {
         if self.parallel == 0 {
-            return Err(Error::setting("max_parallel", "is 0, so nobody could work; 1 has one work at a time"));
+            return Err(Error::setting(
+                "max_parallel",
+                "is 0, so nobody could work; 1 has one work at a time",
+            ));
         }
         let cards = cards(&self.workers)?;
         let order: Vec<Arc<str>> = self.workers.iter().map(|worker| worker.card.name.clone()).collect();
@@ -137,14 +140,19 @@ impl SwarmBuilder {
 /// The workers by name, as far as they can be together.
 fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
     if workers.is_empty() {
-        return Err(Error::setting("worker", "is missing: a swarm has one or more; add one with `.worker(..)`"));
+        return Err(Error::setting(
+            "worker",
+            "is missing: a swarm has one or more; add one with `.worker(..)`",
+        ));
     }
     let mut cards = BTreeMap::new();
     for worker in workers {
         let name = &worker.card.name;
         let wrong = |problem: &str| Err(Error::setting("worker", format!("`{}` {problem}", short(name))));
         if name.trim().is_empty() || is_reserved(name) {
-            return wrong("cannot be the name of a worker: it is empty, or it stands for somebody else; choose another");
+            return wrong(
+                "cannot be the name of a worker: it is empty, or it stands for somebody else; choose another",
+            );
         }
         if cards.insert(name.clone(), worker.card.clone()).is_some() {
             return wrong("is there twice; rename one");

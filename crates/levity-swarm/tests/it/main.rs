@@ -1,1 +1,3 @@
 //! The crate as a whole, by subject.
+
+mod router;

@@ -1,0 +1,91 @@
+use super::*;
+
+fn names() -> Vec<Arc<str>> {
+    ["coder", "researcher", "reviewer"].map(Into::into).to_vec()
+}
+
+fn checked(plan: &[Delegation]) -> Result<Vec<usize>, String> {
+    let (workers, done) = (names(), BTreeMap::new());
+    let known = Known { workers: &workers, router: "router", done: &done, most: 32 };
+    check(plan, &known).map(|order| order.order).map_err(|faults| faults.to_string())
+}
+
+#[track_caller]
+fn check_text(text: &str, expected: Result<&[usize], &str>) {
+    let found = match read(text) {
+        Ok(Answered::Plan(plan, _)) => checked(&plan),
+        Ok(Answered::Answer(text)) => Err(format!("answer: {text}")),
+        Err(fault) => Err(fault.to_string()),
+    };
+    assert_eq!(found, expected.map(<[_]>::to_vec).map_err(ToOwned::to_owned), "{text}");
+}
+
+#[test]
+fn plans_as_models_write_them() {
+    let two = r#"{"delegations": [
+        {"id": "r", "worker": "reviewer", "task": "look", "depends_on": ["c"]},
+        {"id": "c", "worker": "coder", "task": "write", "depends_on": [], "expected": "code"}]}"#;
+    check_text(two, Ok(&[1, 0]));
+    check_text(&format!("Here is the plan:\n```json\n{two}\n```\nGood luck!"), Ok(&[1, 0]));
+    check_text(
+        r#"[{"agent": "coder", "task": "a"}, {"agent": "reviewer", "task": "b", "depends-on": [1]}]"#,
+        Ok(&[0, 1]),
+    );
+    check_text(
+        r#"{"plan": [{"worker": "coder", "task": "a",}, {"worker": "coder", "task": "b", "after": "d1"},]}"#,
+        Ok(&[0, 1]),
+    );
+    check_text(r#"{"worker": "coder", "task": "all of it"}"#, Ok(&[0]));
+    check_text(r#"{"answer": "Hello!"}"#, Err("answer: Hello!"));
+}
+
+#[test]
+fn plans_that_cannot_be_carried_out() {
+    let one = |worker: &str, rest: &str| {
+        format!(r#"{{"delegations": [{{"id": "a", "worker": "{worker}", "task": "t"{rest}}}]}}"#)
+    };
+    check_text(
+        "I would ask the coder to write it.",
+        Err("it is no JSON: there is no JSON in the 34 bytes of text"),
+    );
+    check_text("{}", Err("it has no `delegations`"));
+    check_text(r#"{"delegations": "coder"}"#, Err("`delegations` is no list"));
+    check_text(r#"{"delegations": []}"#, Err("it delegates nothing"));
+    check_text(r#"{"delegations": ["coder"]}"#, Err("delegation 1 is no object"));
+    check_text(r#"{"delegations": [{"task": "t"}]}"#, Err("`d1` has no `worker`"));
+    check_text(&one("codr", ""), Err("`a` is for `codr`, who is not there; did you mean `coder`?"));
+    check_text(&one("painter", ""), Err("`a` is for `painter`, who is not there"));
+    check_text(&one("router", ""), Err("`a` is for the router itself; give it to a worker"));
+    check_text(&one("coder", r#", "depends_on": ["a"]"#), Err("`a` depends on itself"));
+    check_text(
+        &one("coder", r#", "depends_on": ["b"]"#),
+        Err("`a` depends on `b`, which is not there; did you mean `a`?"),
+    );
+    let ring = r#"{"delegations": [
+        {"id": "x", "worker": "coder", "task": "t", "depends_on": ["a"]},
+        {"id": "a", "worker": "coder", "task": "t", "depends_on": ["b"]},
+        {"id": "b", "worker": "coder", "task": "t", "depends_on": ["a"]}]}"#;
+    check_text(ring, Err("`a` → `b` depend on each other in a circle"));
+    let many: Vec<String> =
+        (0..500).map(|at| format!(r#"{{"id": "d{at}", "worker": "coder", "task": "t"}}"#)).collect();
+    let many = format!(r#"{{"delegations": [{}]}}"#, many.join(","));
+    check_text(&many, Err("it has 500 delegations, and at most 32 may be; put several into one"));
+    let twice = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "t"}, {"id": "a", "worker": "coder", "task": " "}]}"#;
+    check_text(twice, Err("two delegations are called `a`; `a` has no task"));
+}
+
+#[test]
+fn a_long_chain_is_put_in_order_at_once() {
+    let plan: Vec<Delegation> = (0..1_000)
+        .rev()
+        .map(|at| {
+            let before = (at > 0).then(|| format!("d{}", at - 1));
+            Delegation::new(format!("d{at}"), "coder", "t").after(before)
+        })
+        .collect();
+    let (workers, done) = (names(), BTreeMap::new());
+    let known = Known { workers: &workers, router: "router", done: &done, most: 1_000 };
+    let order = check(&plan, &known).unwrap();
+    assert_eq!(order.order.first(), Some(&999));
+    assert_eq!(order.needs.last(), Some(&vec![998]));
+}
