@@ -30,6 +30,11 @@ fn three(router: Router) -> SwarmBuilder {
         .worker(worker("reviewer", ScriptedModel::new().reply("It is right.")))
 }
 
+/// What a model was asked the nth time.
+fn told(model: &ScriptedModel, nth: usize) -> String {
+    model.requests()[nth].history.messages().last().unwrap().text().into_owned()
+}
+
 /// What is told, in order.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<Notice>>>);
@@ -68,7 +73,7 @@ async fn work_is_planned_done_and_put_together() {
     let kinds: Vec<MessageKind> = finished.bus().messages().map(|message| message.kind).collect();
     use MessageKind::{Answer, Result, Task};
     assert_eq!(kinds, [Task, Task, Task, Result, Result, Result, Answer]);
-    let asked = router.requests()[1].history.last_text().unwrap_or_default();
+    let asked = told(&router, 1);
     for said in ["Water boils at 100 degrees.", "fn boils", "It is right."] {
         assert!(asked.contains(said), "{asked}");
     }
