@@ -100,9 +100,7 @@ impl Bus {
         self.make_room(message.content.len());
         self.bytes += message.content.len();
         let tokens = estimate_tokens(&message.content).saturating_add(Self::MESSAGE_TOKENS as u64);
-        let before = self.index.last_broadcast().and_then(|id| self.position(id));
-        let before = before.and_then(|position| self.log.get(position));
-        self.index.add(&message, before.map(|kept| &kept.message));
+        self.index.add(&message);
         self.log.push_back(Kept { message, tokens });
         &self.log[self.log.len() - 1].message
     }
@@ -194,10 +192,9 @@ impl Bus {
     /// the messages before it.
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
         let worker = beginning(worker, Self::MAX_NAME);
-        let is_own = |id| self.get(id).is_some_and(|message| &*message.from == worker);
         let mut left = tokens as u64;
         let mut known = self.newest_within(self.index.direct(worker, upto), &mut left);
-        known.extend(self.newest_within(self.index.broadcasts(upto, is_own), &mut left));
+        known.extend(self.newest_within(self.index.broadcasts(worker, upto), &mut left));
         known
     }
 

@@ -1,1 +1,4 @@
 //! The crate as a whole, by subject.
+
+mod bus;
+mod lineage;
