@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use levity_core::text::head;
 use levity_core::{RunId, Timestamp, estimate_tokens};
 
-use self::clip::{beginning, clipped};
+use self::clip::clipped;
 use self::index::Index;
 pub use self::lines::ReadError;
 pub use self::message::{BusMessage, Draft, MessageKind, Recipient};
@@ -191,7 +192,7 @@ impl Bus {
     /// What `worker` should have known when the message `upto` was said: as [`context_for`](Self::context_for), over
     /// the messages before it.
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
-        let worker = beginning(worker, Self::MAX_NAME);
+        let worker = head(worker, Self::MAX_NAME);
         let mut left = tokens as u64;
         let mut known = self.newest_within(self.index.direct(worker, upto), &mut left);
         known.extend(self.newest_within(self.index.broadcasts(worker, upto), &mut left));
@@ -212,7 +213,7 @@ impl Bus {
 }
 
 fn short_name(name: Arc<str>) -> Arc<str> {
-    if name.len() <= Bus::MAX_NAME { name } else { beginning(&name, Bus::MAX_NAME).into() }
+    if name.len() <= Bus::MAX_NAME { name } else { head(&name, Bus::MAX_NAME).into() }
 }
 
 impl Default for Bus {

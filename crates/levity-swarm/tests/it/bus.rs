@@ -60,7 +60,7 @@ async fn told(words: usize) -> (Bus, Events) {
 async fn what_is_said_is_heard_and_nothing_else() {
     let (bus, events) = told(500).await;
     let heard: Result<Vec<BusMessage>, Lagged> =
-        Messages::from(events).collect::<Vec<_>>().await.into_iter().collect();
+        Messages::new(events).collect::<Vec<_>>().await.into_iter().collect();
     assert!(heard.unwrap().iter().eq(bus.messages()));
     assert_eq!(bus.len(), 500);
 }
@@ -68,7 +68,7 @@ async fn what_is_said_is_heard_and_nothing_else() {
 #[tokio::test]
 async fn who_listens_too_late_is_told_so() {
     let (bus, events) = told(5_000).await;
-    let mut messages = Messages::from(events);
+    let mut messages = Messages::new(events);
     let lagged = messages.next().await.unwrap().unwrap_err();
     assert!(lagged.missed > 10_000, "{lagged}");
     let first = messages.next().await.unwrap().unwrap();
