@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use levity_core::text::head;
 use levity_core::{RunId, Timestamp, estimate_tokens};
 
-use self::clip::{beginning, clipped};
+use self::clip::clipped;
 use self::index::Index;
 pub use self::lines::ReadError;
 pub use self::message::{BusMessage, Draft, MessageKind, Recipient};
@@ -100,9 +101,7 @@ impl Bus {
         self.make_room(message.content.len());
         self.bytes += message.content.len();
         let tokens = estimate_tokens(&message.content).saturating_add(Self::MESSAGE_TOKENS as u64);
-        let before = self.index.last_broadcast().and_then(|id| self.position(id));
-        let before = before.and_then(|position| self.log.get(position));
-        self.index.add(&message, before.map(|kept| &kept.message));
+        self.index.add(&message);
         self.log.push_back(Kept { message, tokens });
         &self.log[self.log.len() - 1].message
     }
@@ -193,11 +192,10 @@ impl Bus {
     /// What `worker` should have known when the message `upto` was said: as [`context_for`](Self::context_for), over
     /// the messages before it.
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
-        let worker = beginning(worker, Self::MAX_NAME);
-        let is_own = |id| self.get(id).is_some_and(|message| &*message.from == worker);
+        let worker = head(worker, Self::MAX_NAME);
         let mut left = tokens as u64;
         let mut known = self.newest_within(self.index.direct(worker, upto), &mut left);
-        known.extend(self.newest_within(self.index.broadcasts(upto, is_own), &mut left));
+        known.extend(self.newest_within(self.index.broadcasts(worker, upto), &mut left));
         known
     }
 
@@ -215,7 +213,7 @@ impl Bus {
 }
 
 fn short_name(name: Arc<str>) -> Arc<str> {
-    if name.len() <= Bus::MAX_NAME { name } else { beginning(&name, Bus::MAX_NAME).into() }
+    if name.len() <= Bus::MAX_NAME { name } else { head(&name, Bus::MAX_NAME).into() }
 }
 
 impl Default for Bus {

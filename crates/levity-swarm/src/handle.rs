@@ -24,13 +24,11 @@ pub struct SwarmHandle {
 /// Knows who is at work.
 pub(crate) struct Watch(Mutex<Lineage>);
 
-impl Default for Watch {
-    fn default() -> Self {
-        Self(Mutex::new(Lineage::new("swarm")))
-    }
-}
-
 impl Watch {
+    pub(crate) fn new(run: RunId) -> Self {
+        Self(Mutex::new(Lineage::of_run("swarm", run)))
+    }
+
     pub(crate) fn note(&self, event: &Event) {
         if !event.kind.is_fleeting() {
             self.lineage().apply(event);

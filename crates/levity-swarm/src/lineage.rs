@@ -1,5 +1,8 @@
 //! Where each event of a run and its children comes from.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +35,8 @@ const MAX_ENTRIES: usize = 100_000;
 pub struct Lineage {
     name: Arc<str>,
     whole: Option<RunId>,
+    /// Whether the whole was named, and not found out.
+    is_fixed: bool,
     /// The runs below the whole that are under way.
     runs: BTreeMap<RunId, Entry>,
     /// The calls, and the questions about calls, that are under way.
@@ -88,21 +93,21 @@ impl fmt::Display for Origin {
 }
 
 impl Lineage {
-    /// Remembers nothing yet; `name` is that of the whole. The whole is the run that the first event begins, or, for
-    /// a listener that came late, the outermost run of the first event.
+    /// Remembers nothing yet; `name` is that of the whole: the outermost run there are events of.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         let (runs, calls) = (BTreeMap::new(), BTreeMap::new());
-        Self { name: name.into(), whole: None, runs, calls, count: 0 }
+        Self { name: name.into(), whole: None, is_fixed: false, runs, calls, count: 0 }
     }
 
-    /// As [`new`](Self::new), where the whole is this run: a swarm that is itself a part of something larger.
+    /// As [`new`](Self::new), where the whole is this run: for a listener that comes late to a run whose own id has
+    /// a dot in it, and for a swarm that is itself a part of something larger.
     pub fn of_run(name: impl Into<Arc<str>>, run: RunId) -> Self {
-        Self { whole: Some(run), ..Self::new(name) }
+        Self { whole: Some(run), is_fixed: true, ..Self::new(name) }
     }
 
     /// Takes in an event and says where it comes from.
     pub fn apply(&mut self, event: &Event) -> Origin {
-        self.whole.get_or_insert_with(|| whole_of(event));
+        self.find_whole(event);
         self.begin(event);
         let origin = self.origin(&event.run, self.tool_of(event));
         self.end(event);
@@ -118,12 +123,23 @@ impl Lineage {
     /// The runs of a worker that are under way, in the order in which they began. The runs below them are not among
     /// them.
     pub fn runs_of(&self, worker: &str) -> Vec<RunId> {
-        let is_of =
-            |run: &RunId| self.origin(run, None).path.get(1..).is_some_and(|below| below == [worker.into()]);
-        let named = self.runs.iter().filter(|(_, entry)| &*entry.name == worker);
-        let mut found: Vec<_> = named.filter(|(run, _)| is_of(run)).collect();
+        let of_whole = |run: &RunId| run.parent().as_ref() == self.whole.as_ref();
+        let named = self.runs.iter().filter(|(run, entry)| &*entry.name == worker && of_whole(run));
+        let mut found: Vec<_> = named.collect();
         found.sort_by_key(|(_, entry)| entry.number);
         found.into_iter().map(|(run, _)| run.clone()).collect()
+    }
+
+    /// The whole is the run that the first event begins, and for a listener that came late the outermost part of the
+    /// first id. A run above the one that was taken for the whole shows that it is not.
+    fn find_whole(&mut self, event: &Event) {
+        match &self.whole {
+            None => self.whole = Some(whole_of(event)),
+            Some(whole) if !self.is_fixed && *whole != event.run && whole.is_within(&event.run) => {
+                self.whole = Some(event.run.clone());
+            }
+            Some(_) => {}
+        }
     }
 
     fn begin(&mut self, event: &Event) {
@@ -167,12 +183,15 @@ impl Lineage {
         match &event.kind {
             EventKind::RunEnded(_) => self.forget(&event.run),
             EventKind::ChildFinished { effect, .. } => self.forget(&event.run.child(*effect)),
-            EventKind::ToolFinished { effect, .. }
-            | EventKind::Decided { effect, .. }
-            | EventKind::Denied { effect, .. }
+            EventKind::ToolFinished { effect, .. } | EventKind::Decided { effect, .. } => {
+                self.calls.remove(&(event.run.clone(), *effect));
+            }
+            // A call or a child run, and no other event tells of its end.
+            EventKind::Denied { effect, .. }
             | EventKind::Refused { effect, .. }
             | EventKind::OutcomeUnknown { effect } => {
                 self.calls.remove(&(event.run.clone(), *effect));
+                self.forget(&event.run.child(*effect));
             }
             _ => {}
         }

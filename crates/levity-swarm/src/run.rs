@@ -114,7 +114,8 @@ impl SwarmRun {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(mut self) -> Result<SwarmHandle> {
-        let watch = Arc::new(Watch::default());
+        let run = self.settle_id();
+        let watch = Arc::new(Watch::new(run));
         let (own, noted) = (self.watcher.take(), watch.clone());
         self.watcher = Some(Arc::new(move |event: &Event| {
             noted.note(event);
@@ -124,6 +125,15 @@ impl SwarmRun {
         }));
         let runtime = self.swarm.runtime().clone();
         Ok(SwarmHandle::new(runtime.start(self.job()?), watch))
+    }
+
+    /// The id that the run has.
+    fn settle_id(&mut self) -> RunId {
+        let random = || RunId::random(&**self.swarm.runtime().world());
+        match &self.origin {
+            Origin::Old(run) => run.clone(),
+            _ => self.id.get_or_insert_with(random).clone(),
+        }
     }
 
     /// Waits for the run on this thread, for programs that are not async; see `levity_loop::blocking`.

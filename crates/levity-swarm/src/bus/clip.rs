@@ -1,23 +1,18 @@
 use std::sync::Arc;
 
-/// The text, if it has at most `max` bytes; else as much of its beginning as leaves room for a mark that says how
-/// long it was. Where not even the mark has room, the beginning alone.
-pub(crate) fn clipped(text: Arc<str>, max: usize) -> Arc<str> {
-    if text.len() <= max {
+use levity_core::text;
+
+/// How long the line can be that says how much of a text is missing.
+const MARK: usize = 64;
+
+/// The text, if it has at most `most` bytes; else its first bytes and a line that says how much is missing, in no more
+/// than `most` bytes together. Where that line has no room, the first bytes alone.
+pub(super) fn clipped(text: Arc<str>, most: usize) -> Arc<str> {
+    if text.len() <= most {
         return text;
     }
-    let mark = format!(" […cut: {} bytes in all]", text.len());
-    match max.checked_sub(mark.len()) {
-        Some(room) => format!("{}{mark}", beginning(&text, room)).into(),
-        None => beginning(&text, max).into(),
+    match most.checked_sub(MARK) {
+        Some(room) => text::clipped(&text, room).into(),
+        None => text::head(&text, most).into(),
     }
-}
-
-/// At most `max` bytes from the start, cut between two letters.
-pub(crate) fn beginning(text: &str, max: usize) -> &str {
-    let mut end = max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

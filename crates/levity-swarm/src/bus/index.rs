@@ -13,31 +13,32 @@ pub(super) struct Index {
     broadcasts: VecDeque<Broadcast>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Broadcast {
     id: u64,
+    from: Arc<str>,
     /// The newest broadcast before it that somebody else sent; 0 when there is none. By it a worker's own ones are
     /// passed over in one step, however many they are.
     other: u64,
 }
 
 impl Index {
-    /// Notes a message that is newer than all others; `before` is the newest broadcast so far.
-    pub(super) fn add(&mut self, message: &BusMessage, before: Option<&BusMessage>) {
-        let Recipient::One(name) = &message.to else { return self.add_broadcast(message, before) };
+    /// Notes a message that is newer than all others.
+    pub(super) fn add(&mut self, message: &BusMessage) {
+        let Recipient::One(name) = &message.to else { return self.add_broadcast(message) };
         match self.direct.get_mut(name) {
             Some(ids) => ids.push_back(message.id),
             None => drop(self.direct.insert(name.clone(), VecDeque::from([message.id]))),
         }
     }
 
-    fn add_broadcast(&mut self, message: &BusMessage, before: Option<&BusMessage>) {
-        let other = match (self.broadcasts.back(), before) {
-            (Some(last), Some(before)) if before.from == message.from => last.other,
-            (Some(last), _) => last.id,
-            (None, _) => 0,
+    fn add_broadcast(&mut self, message: &BusMessage) {
+        let other = match self.broadcasts.back() {
+            Some(last) if last.from == message.from => last.other,
+            Some(last) => last.id,
+            None => 0,
         };
-        self.broadcasts.push_back(Broadcast { id: message.id, other });
+        self.broadcasts.push_back(Broadcast { id: message.id, from: message.from.clone(), other });
     }
 
     /// Forgets a message that is older than all others. It is the first of its list, too.
@@ -51,11 +52,6 @@ impl Index {
         }
     }
 
-    /// The id of the newest broadcast.
-    pub(super) fn last_broadcast(&self) -> Option<u64> {
-        self.broadcasts.back().map(|broadcast| broadcast.id)
-    }
-
     /// The ids of what was said to `worker` alone before the message `upto`, newest first.
     pub(super) fn direct(&self, worker: &str, upto: u64) -> impl Iterator<Item = u64> {
         let ids = self.direct.get(worker);
@@ -65,13 +61,12 @@ impl Index {
         })
     }
 
-    /// The ids of what was said to everybody before the message `upto`, newest first, without those that `is_own`
-    /// is true of.
-    pub(super) fn broadcasts(&self, upto: u64, is_own: impl Fn(u64) -> bool) -> impl Iterator<Item = u64> {
+    /// The ids of what others than `worker` said to everybody before the message `upto`, newest first.
+    pub(super) fn broadcasts(&self, worker: &str, upto: u64) -> impl Iterator<Item = u64> {
         let mut end = self.before(upto);
         std::iter::from_fn(move || {
             let mut found = self.broadcasts.get(end.checked_sub(1)?)?;
-            if is_own(found.id) {
+            if &*found.from == worker {
                 end = self.before(found.other.saturating_add(1));
                 found = self.broadcasts.get(end.checked_sub(1)?)?;
             }
@@ -90,6 +85,12 @@ impl Index {
     pub(super) fn size(&self) -> (usize, usize) {
         let entries = self.direct.values().map(VecDeque::len).sum::<usize>() + self.broadcasts.len();
         (self.direct.len(), entries)
+    }
+
+    /// For how many entries the lists have room.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.direct.values().map(VecDeque::capacity).sum::<usize>() + self.broadcasts.capacity()
     }
 }
 

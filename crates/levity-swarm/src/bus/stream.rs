@@ -23,7 +23,7 @@ const KEY: &str = "message";
 /// # use levity_runtime::Events;
 /// # use levity_swarm::{Lagged, Messages};
 /// # async fn listen(events: Events) -> Result<(), Lagged> {
-/// let mut messages = Messages::from(events);
+/// let mut messages = Messages::new(events);
 /// while let Some(message) = messages.next().await {
 ///     let message = message?;
 ///     println!("{} to {}: {}", message.from, message.to, message.content);
@@ -45,15 +45,14 @@ pub struct Lagged {
 }
 
 impl Messages {
+    /// The messages among the events of a run.
+    pub fn new(events: Events) -> Self {
+        Self { events }
+    }
+
     /// The next message, or `None` after the last one of the run.
     pub async fn next(&mut self) -> Option<Result<BusMessage, Lagged>> {
         StreamExt::next(self).await
-    }
-}
-
-impl From<Events> for Messages {
-    fn from(events: Events) -> Self {
-        Self { events }
     }
 }
 

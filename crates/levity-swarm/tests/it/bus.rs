@@ -1,0 +1,106 @@
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use levity_core::{Ending, EventKind, Input, Machine, MachineKind, Status, Step, Timestamp};
+use levity_loop::Agent;
+use levity_runtime::{Events, Job, Runtime};
+use levity_swarm::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages};
+use levity_test::ScriptedModel;
+use serde_json::{Value, json};
+
+/// Says so many words on a bus, and tells of each; other events stand between them.
+#[derive(Debug)]
+struct Talk {
+    words: usize,
+    bus: Bus,
+    ending: Option<Ending>,
+}
+
+impl Machine for Talk {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("talk", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!({"words": self.words})
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        let Input::Begin { run, .. } = input else { return };
+        for word in 0..self.words {
+            let draft = Draft::new("coder", "reviewer", MessageKind::Note, word.to_string());
+            let message = self.bus.post(draft, Timestamp::from_millis(word as u64), &run);
+            step.tell(swarm(json!({"message": message})));
+            step.tell(swarm(json!({"fell_back": {"why": "prose"}})));
+            step.tell(EventKind::Custom { name: "graph".into(), data: json!({"message": message}) });
+        }
+        step.tell(swarm(json!({"message": {"id": "no number"}})));
+        self.ending = Some(Ending::new(Status::Complete));
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+fn swarm(data: Value) -> EventKind {
+    EventKind::Custom { name: "swarm".into(), data }
+}
+
+/// A talk that is over, and all that was told of it to one who did not listen meanwhile.
+async fn told(words: usize) -> (Bus, Events) {
+    let machine = Talk { words, bus: Bus::new(), ending: None };
+    let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
+    let mut handle = Runtime::new().start(Job::new(machine, agent.executor()));
+    let events = handle.events();
+    (handle.await.unwrap().machine.bus, events)
+}
+
+#[tokio::test]
+async fn what_is_said_is_heard_and_nothing_else() {
+    let (bus, events) = told(500).await;
+    let heard: Result<Vec<BusMessage>, Lagged> =
+        Messages::new(events).collect::<Vec<_>>().await.into_iter().collect();
+    assert!(heard.unwrap().iter().eq(bus.messages()));
+    assert_eq!(bus.len(), 500);
+}
+
+#[tokio::test]
+async fn who_listens_too_late_is_told_so() {
+    let (bus, events) = told(5_000).await;
+    let mut messages = Messages::new(events);
+    let lagged = messages.next().await.unwrap().unwrap_err();
+    assert!(lagged.missed > 10_000, "{lagged}");
+    let first = messages.next().await.unwrap().unwrap();
+    assert!(first.id > 1 && bus.since(first.id - 1).next() == Some(&first));
+    let mut last = first;
+    while let Some(message) = messages.next().await {
+        let message = message.unwrap();
+        assert_eq!(message.id, last.id + 1);
+        last = message;
+    }
+    assert_eq!(last.id, bus.last_id());
+}
+
+/// The same words give the same log, and a real file of it is read again.
+#[tokio::test]
+async fn a_log_goes_to_a_file_and_comes_back() {
+    let (bus, _events) = told(50).await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bus.jsonl");
+    bus.write_json_lines(&mut std::fs::File::create(&path).unwrap()).unwrap();
+    let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
+    let read = Bus::read_json_lines(file).unwrap();
+    assert!(read.messages().eq(bus.messages()));
+    assert!(read.context_for("reviewer", 100).into_iter().eq(bus.context_for("reviewer", 100)));
+}
+
+/// All of it can be sent to another thread, and shared.
+#[test]
+fn it_can_be_shared() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Bus>();
+    shared::<Messages>();
+    shared::<levity_swarm::Lineage>();
+    shared::<Arc<Bus>>();
+}
