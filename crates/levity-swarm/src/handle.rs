@@ -59,7 +59,7 @@ impl SwarmHandle {
 
     /// What is said on the bus, out of [`events`](Self::events).
     pub fn messages(&mut self) -> Messages {
-        self.events().into()
+        Messages::new(self.events())
     }
 
     /// Tells the whole swarm what to do: pause, go on, cancel, say something to those who begin later. It can be cloned and sent
