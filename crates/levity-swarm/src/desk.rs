@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
-    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome, RunId,
-    Signal, Stats, Status, Step as Wants, Usage,
+    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome,
+    OutputSchema, RunId, Signal, Stats, Status, Step as Wants, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -59,6 +59,9 @@ pub(crate) struct Work {
     /// What it may use at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limits: Option<Limits>,
+    /// The shape that the answer is wanted in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) output: Option<Arc<OutputSchema>>,
     /// Whether the worker has none of the tools that the pattern adds.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) plain: bool,

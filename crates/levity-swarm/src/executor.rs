@@ -48,6 +48,9 @@ fn errand(work: Work) -> Result<Errand, ToolError> {
             |error| ToolError::failed("what was said before makes no conversation").with_source(error);
         errand = errand.history(history.map_err(wrong)?);
     }
+    if let Some(shape) = work.output {
+        errand = errand.output(shape);
+    }
     Ok(if work.said { errand.with_said() } else { errand })
 }
 

@@ -12,6 +12,7 @@ mod close;
 mod jobs;
 mod machine;
 mod planning;
+mod shape;
 mod task;
 
 pub(crate) use machine::Routed;
@@ -129,7 +130,9 @@ impl Router {
         match &self.by {
             Some(By::Agent(agent)) => leads.push((ROUTER, agent.clone())),
             Some(By::Model(model)) => {
-                let agent = Agent::builder(model.clone()).instructions(brief::INSTRUCTIONS).build();
+                let agent = Agent::builder(model.clone()).instructions(brief::INSTRUCTIONS);
+                // What has another shape is looked at by the swarm, and asked for again with what is wrong with it.
+                let agent = agent.output_retries(0).build();
                 leads.push((ROUTER, agent.map_err(|error| Error::Agent(Box::new(error)))?));
             }
             None => {}

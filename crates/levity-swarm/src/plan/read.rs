@@ -38,6 +38,9 @@ pub(crate) fn read(text: &str) -> Result<Answered, PlanFault> {
     let list = match repaired.value {
         Value::Array(list) => list,
         Value::Object(mut object) => match take(&mut object, &LISTS) {
+            Some(Value::Array(list)) if list.is_empty() && object.contains_key("answer") => {
+                return lone(object, repaired.mends).or(Err(PlanFault::Empty));
+            }
             Some(Value::Array(list)) => list,
             Some(_) => return Err(unreadable("`delegations` is no list")),
             None => return lone(object, repaired.mends),

@@ -37,6 +37,9 @@ fn plans_as_models_write_them() {
     );
     check_text(r#"{"worker": "coder", "task": "all of it"}"#, Ok(&[0]));
     check_text(r#"{"answer": "Hello!"}"#, Err("answer: Hello!"));
+    check_text(r#"{"delegations": [], "answer": "Hello!"}"#, Err("answer: Hello!"));
+    check_text(r#"{"delegations": [], "answer": ""}"#, Err("it delegates nothing"));
+    check_text(r#"{"delegations": [{"worker": "coder", "task": "t"}], "answer": null}"#, Ok(&[0]));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the goal.
 
+use std::sync::Arc;
+
 use levity_core::Step as Wants;
 
 use super::machine::{Planning, Routed};
+use super::shape::shape;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Work};
 use crate::keywords;
@@ -32,7 +35,8 @@ impl Routed {
 
     fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
         self.planning.attempt += 1;
-        let work = Work::new(self.brief(desk));
+        let mut work = Work::new(self.brief(desk));
+        work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
         let (round, attempt) = (self.round, self.planning.attempt);
         desk.tell(wants, || Notice::Planning { round, attempt, effect });
@@ -76,9 +80,9 @@ impl Routed {
     /// A later plan names what it does again as it was named before; it is told apart by the round.
     fn rename(&self, plan: &mut [Delegation]) {
         let own: Vec<_> = plan.iter().map(|one| one.id.clone()).collect();
-        let renamed = |id: &std::sync::Arc<str>| format!("{id}.{}", self.round).into();
+        let renamed = |id: &Arc<str>| format!("{id}.{}", self.round).into();
         for one in plan {
-            let again = |id: &&mut std::sync::Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
+            let again = |id: &&mut Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
             one.depends_on.iter_mut().filter(again).for_each(|id| *id = renamed(id));
             if self.ids.contains_key(&one.id) {
                 one.id = renamed(&one.id);
