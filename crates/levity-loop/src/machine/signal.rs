@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::asked;
-use crate::spec::SignalTool;
 
 use super::AgentMachine;
 
@@ -39,11 +38,13 @@ impl AgentMachine {
         if !self.state.said.is_empty() && self.closing().is_none() {
             return None;
         }
-        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+        let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
         let [call] = &*calls else { return None };
-        let is_last = self.spec.signals.get(&call.name).is_some_and(|tool| tool.is_last);
-        let args = self.signal_args(call).ok().filter(|_| is_last)?;
-        self.note_signal(call, args).ok()?;
+        if !self.is_last(call) {
+            return None;
+        }
+        let (args, bytes) = self.signal_args(call).ok()?;
+        self.note_signal(call, args, bytes);
         let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text(asked::NOTED))));
         Some(exchange.reply().text().into_owned())
     }
@@ -57,55 +58,64 @@ impl AgentMachine {
 
     /// Takes in a signal after which the run goes on, or says why not.
     pub(super) fn signal(&mut self, call: &ToolCall, step: &mut Step) {
-        let outcome = self.signal_args(call).and_then(|args| {
-            self.may_go_on(call)?;
-            self.note_signal(call, args)
-        });
-        let outcome = outcome.map(|()| ToolOutput::text(asked::NOTED));
+        let outcome = match self.signal_args(call) {
+            Ok(_) if self.is_last(call) => Err(self.put_off(call)),
+            Ok((args, bytes)) => {
+                self.note_signal(call, args, bytes);
+                Ok(ToolOutput::text(asked::NOTED))
+            }
+            Err(error) => Err(error),
+        };
         self.answered(ToolResult::new(call, outcome), step);
     }
 
-    fn signal_args(&self, call: &ToolCall) -> Result<Value, ToolError> {
-        let Some(SignalTool { arguments, .. }) = self.spec.signals.get(&call.name) else {
+    /// Whether a call is a signal that the run ends with.
+    fn is_last(&self, call: &ToolCall) -> bool {
+        self.spec.signals.get(&call.name).is_some_and(|tool| tool.is_last)
+    }
+
+    /// Why a signal that ends the run, and with which nothing else is wrong, does not end it.
+    fn put_off(&self, call: &ToolCall) -> ToolError {
+        let open = self.state.exchange.as_ref();
+        let why = match open.and_then(|open| open.reply().calls().nth(1)) {
+            Some(_) => asked::not_alone(&call.name),
+            None => asked::SPOKEN.to_owned(),
+        };
+        ToolError::new(ToolErrorKind::Denied, why)
+    }
+
+    /// The arguments of a signal and how many bytes they are, if they are right and there is room for them.
+    fn signal_args(&self, call: &ToolCall) -> Result<(Value, usize), ToolError> {
+        let Some(tool) = self.spec.signals.get(&call.name) else {
             return Err(ToolError::failed("this is no signal"));
         };
-        arguments.of(call).map(std::borrow::Cow::into_owned)
-    }
-
-    /// A signal that ends the run has its place in `take_last`; it comes here when there is something else to look at.
-    fn may_go_on(&self, call: &ToolCall) -> Result<(), ToolError> {
-        if !self.spec.signals.get(&call.name).is_some_and(|tool| tool.is_last) {
-            return Ok(());
-        }
-        let alone = self.state.exchange.as_ref().is_some_and(|open| open.reply().calls().nth(1).is_none());
-        self.has_room(call, 0)?;
-        let why = if alone { asked::SPOKEN.to_owned() } else { asked::not_alone(&call.name) };
-        Err(ToolError::new(ToolErrorKind::Denied, why))
-    }
-
-    fn note_signal(&mut self, call: &ToolCall, args: Value) -> Result<(), ToolError> {
+        let args = tool.arguments.of(call)?.into_owned();
         let bytes = args.to_string().len();
-        self.has_room(call, bytes)?;
+        match self.no_room(&call.name, bytes) {
+            Some(why) => Err(ToolError::new(ToolErrorKind::Denied, why)),
+            None => Ok((args, bytes)),
+        }
+    }
+
+    fn no_room(&self, name: &str, bytes: usize) -> Option<String> {
+        let (count, used) =
+            self.state.noted.as_ref().map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
+        if count >= MOST {
+            return Some(format!(
+                "`{name}` was not taken: a run has room for {MOST} such calls; go on without it"
+            ));
+        }
+        let kib = MOST_BYTES >> 10;
+        (used.saturating_add(bytes) > MOST_BYTES)
+            .then(|| format!("`{name}` was not taken: a run has room for {kib} KiB of such calls; say less"))
+    }
+
+    fn note_signal(&mut self, call: &ToolCall, args: Value, bytes: usize) {
         let noted = self.state.noted.get_or_insert_default();
         noted.bytes = noted.bytes.saturating_add(bytes);
         noted.signals.push(Signal::new(&*call.name, args));
-        Ok(())
-    }
-
-    fn has_room(&self, call: &ToolCall, bytes: usize) -> Result<(), ToolError> {
-        let (count, used) =
-            self.state.noted.as_ref().map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
-        let name = &call.name;
-        let full = if count >= MOST {
-            format!("`{name}` was not taken: a run has room for {MOST} such calls; go on without it")
-        } else if used.saturating_add(bytes) > MOST_BYTES {
-            let most = MOST_BYTES >> 10;
-            format!(
-                "`{name}` was not taken: such calls have room for {most} KiB in a run, all together; say less"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(ToolError::new(ToolErrorKind::Denied, full))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod errands;
 mod long;
 mod random;
+mod signals;
 mod suites;
 mod talk;

@@ -1,12 +1,12 @@
 //! Random outcomes: the machine never panics, never leaves an invalid history, and always ends.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use levity_core::{
     Decision, Effect, EffectId, Ending, Finish, History, Input, Limit, Machine, Message, ModelError,
     ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status, Step, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, Usage,
+    ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Usage,
 };
 use levity_loop::{Agent, AgentMachine, PlanByModel, ReflectByModel};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -29,7 +29,7 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     let reply =
-        (any::<bool>(), any::<bool>(), prop::collection::vec(0..8u8, 0..5), prop::bool::weighted(0.1));
+        (any::<bool>(), any::<bool>(), prop::collection::vec(0..12u8, 0..5), prop::bool::weighted(0.1));
     prop_oneof![
         12 => reply.prop_map(|(text, thinking, calls, filtered)| Happening::Reply { text, thinking, calls, filtered }),
         1 => Just(Happening::ModelFails),
@@ -52,7 +52,7 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
     for call in calls {
         // Few ids, so that they clash; some empty; some names that are agents, or nothing at all.
         let id = ["a", "b", "", "a"][usize::from(call % 4)];
-        let name = ["tool", "helper", "nobody", "tool"][usize::from(call / 2 % 4)];
+        let name = ["tool", "helper", "nobody", "tool", "tell", "pass_on"][usize::from(call / 2 % 6)];
         parts.push(match call {
             7 => Part::ToolResult(ToolResult::new(
                 &ToolCall::new("x", "y", json!(1)),
@@ -99,12 +99,20 @@ fn outcome(effect: &Effect, happening: &Happening) -> Outcome {
     }
 }
 
-fn agent(planning: bool) -> Agent {
+/// An agent that plans and one that does not; made once, since they compile schemas.
+fn agent(planning: bool) -> &'static Agent {
+    static AGENTS: LazyLock<[Agent; 2]> = LazyLock::new(|| [make(false), make(true)]);
+    &AGENTS[usize::from(planning)]
+}
+
+fn make(planning: bool) -> Agent {
     let tool = RecordingTool::new("tool", |_| Ok(ToolOutput::text("ok")));
     let helper = Agent::builder(ScriptedModel::new()).build().unwrap();
     let builder = Agent::builder(ScriptedModel::new())
         .tool(tool)
         .agent("helper", "Helps.", helper)
+        .signal(ToolSpec::new("tell", "Tells something."))
+        .last_signal(ToolSpec::new("pass_on", "Passes the work on."))
         .max_turns(MAX_TURNS);
     let builder =
         if planning { builder.planner(PlanByModel::new()).reflector(ReflectByModel::new()) } else { builder };
@@ -189,7 +197,9 @@ proptest! {
         // Beyond the last turn, only reminders after empty replies.
         prop_assert!(ending.stats.turns <= MAX_TURNS + 2, "{} turns", ending.stats.turns);
         check_history(machine.history());
-        let failed_after_answer = matches!(ending.status, Status::Complete) && ending.text.is_empty();
+        let passed_on = ending.signals.iter().any(|signal| &*signal.name == "pass_on");
+        let failed_after_answer =
+            matches!(ending.status, Status::Complete) && ending.text.is_empty() && !passed_on;
         prop_assert!(!failed_after_answer, "an answer has words");
     }
 

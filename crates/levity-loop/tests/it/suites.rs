@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use levity_core::{ChildRun, Effect, Executor, Message, ModelCall, Offer, Request, ToolCall, ToolRun};
+use levity_core::{
+    ChildRun, Effect, Executor, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec,
+};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
 use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -24,6 +26,9 @@ fn agents() -> Vec<AgentBuilder> {
         Agent::builder(model()).planner(PlanRules::new().when("do", ["this", "that"])).max_turns(1),
         Agent::builder(model()).tool(tool()).agent("helper", "Helps.", helper),
         Agent::builder(model()).tool(tool()).ask_user().finish_tool(),
+        Agent::builder(model())
+            .signal(ToolSpec::new("tool", "Tells."))
+            .last_signal(ToolSpec::new("end", "Ends.")),
     ]
 }
 

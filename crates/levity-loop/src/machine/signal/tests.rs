@@ -1,0 +1,307 @@
+use std::sync::Arc;
+
+use levity_core::{
+    Effect, EffectId, Ending, Input, Limit, Machine, Message, Offer, Outcome, OutputSchema, Part, Response,
+    Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult, ToolSpec,
+};
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::{Value, json};
+
+use super::{MOST, MOST_BYTES};
+use crate::machine::AgentMachine;
+use crate::output::OutputCheck;
+use crate::{Agent, AgentBuilder};
+
+fn spec(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "Tells something.").with_input(json!({
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": false,
+    }))
+}
+
+fn builder() -> AgentBuilder {
+    let tool = RecordingTool::new("tool", |_| Ok(ToolOutput::text("ok")));
+    Agent::builder(ScriptedModel::new()).tool(tool).signal(spec("tell")).last_signal(spec("pass_on"))
+}
+
+fn tell(text: &str) -> Part {
+    Part::ToolCall(ToolCall::new("", "tell", json!({"text": text})))
+}
+
+fn pass_on(text: &str) -> Part {
+    Part::ToolCall(ToolCall::new("", "pass_on", json!({"text": text})))
+}
+
+fn tool() -> Part {
+    Part::ToolCall(ToolCall::new("", "tool", json!({})))
+}
+
+/// A machine under way, and what it wants.
+struct Play {
+    machine: AgentMachine,
+    wants: Vec<(EffectId, Effect)>,
+}
+
+impl Play {
+    fn new(builder: AgentBuilder) -> Self {
+        Self::of(builder.build().unwrap().machine("Do it"))
+    }
+
+    fn of(machine: AgentMachine) -> Self {
+        let mut play = Self { machine, wants: Vec::new() };
+        play.give(Input::Begin { run: RunId::new("r"), wrap: None });
+        play
+    }
+
+    fn give(&mut self, input: Input) {
+        let mut step = Step::new();
+        self.machine.apply(input, &mut step);
+        self.wants.extend(step.effects);
+    }
+
+    fn say(&mut self, text: &str) {
+        self.give(Input::Say(Arc::new(Message::user(text))));
+    }
+
+    /// The model replies.
+    fn reply(&mut self, parts: impl IntoIterator<Item = Part>) {
+        let (effect, _) = self.take(|effect| matches!(effect, Effect::Model(_)));
+        let message = Message::new(Role::Assistant, parts);
+        self.give(Input::Finished { effect, outcome: Outcome::Model(Ok(Response::new(message))) });
+    }
+
+    fn take(&mut self, is_it: impl Fn(&Effect) -> bool) -> (EffectId, Effect) {
+        let at = self.wants.iter().position(|(_, effect)| is_it(effect)).expect("it is wanted");
+        self.wants.remove(at)
+    }
+
+    /// What the model was told of its last calls.
+    fn told(&self) -> Vec<(Option<ToolErrorKind>, String)> {
+        let messages = self.machine.history().messages();
+        let last =
+            messages.iter().rev().find(|message| message.role == Role::Tool).expect("something was called");
+        last.results().map(|result| (result.error, result.text().into_owned())).collect()
+    }
+
+    fn noted(&self) -> Vec<&str> {
+        self.machine.signals().iter().map(|signal| signal.args["text"].as_str().unwrap()).collect()
+    }
+
+    fn ending(&self) -> &Ending {
+        self.machine.ending().expect("it has ended")
+    }
+}
+
+fn noted() -> (Option<ToolErrorKind>, String) {
+    (None, "noted".to_owned())
+}
+
+#[test]
+fn a_signal_is_noted_and_the_run_goes_on() {
+    let mut play = Play::new(builder());
+    play.reply([Part::text("First."), tell("a"), tell("b")]);
+    assert_eq!(play.told(), [noted(), noted()]);
+    play.reply([tell("c")]);
+    play.reply([Part::text("Done.")]);
+    let ending = play.ending();
+    assert_eq!((&ending.status, &*ending.text, ending.stats.tool_calls), (&Status::Complete, "Done.", 3));
+    assert_eq!(play.noted(), ["a", "b", "c"]);
+    assert_eq!(ending.signals, play.machine.signals());
+    assert!(ending.signals.iter().all(|signal| &*signal.name == "tell"));
+}
+
+#[test]
+fn a_signal_beside_other_calls_is_noted_and_they_are_made() {
+    let mut play = Play::new(builder());
+    play.reply([tool(), tell("a")]);
+    assert_eq!(play.noted(), ["a"]);
+    let (effect, Effect::Tool(run)) = play.take(|effect| matches!(effect, Effect::Tool(_))) else {
+        unreachable!()
+    };
+    let result = ToolResult::new(&run.call, Ok(ToolOutput::text("ok")));
+    play.give(Input::Finished { effect, outcome: Outcome::Tool(result) });
+    assert_eq!(play.told(), [(None, "ok".to_owned()), noted()]);
+}
+
+#[test]
+fn wrong_arguments_are_told_as_for_any_tool() {
+    let mut play = Play::new(builder());
+    let mut raw = ToolCall::new("", "tell", Value::Null);
+    raw.raw = Some("{\"text\": ".into());
+    let wrong = |args| Part::ToolCall(ToolCall::new("", "tell", args));
+    play.reply([wrong(json!({"txt": "a"})), wrong(Value::Null), Part::ToolCall(raw)]);
+    let told = play.told();
+    assert!(told.iter().all(|(error, _)| *error == Some(ToolErrorKind::InvalidArgs)), "{told:?}");
+    assert!(told[0].1.contains("the property \"text\" is missing"), "{}", told[0].1);
+    assert!(told[2].1.contains("not valid JSON"), "{}", told[2].1);
+    // One that would end the run is told so, too, and ends nothing.
+    play.reply([Part::ToolCall(ToolCall::new("", "pass_on", json!({"text": 1})))]);
+    assert_eq!(play.told()[0].0, Some(ToolErrorKind::InvalidArgs));
+    assert!(play.machine.ending().is_none() && play.machine.signals().is_empty());
+}
+
+#[test]
+fn a_last_signal_ends_the_run_with_the_words_beside_it() {
+    let mut play = Play::new(builder());
+    play.reply([tell("a")]);
+    play.reply([Part::text("Somebody else knows."), pass_on("b")]);
+    let ending = play.ending();
+    assert_eq!((&ending.status, &*ending.text), (&Status::Complete, "Somebody else knows."));
+    assert_eq!(play.noted(), ["a", "b"]);
+    assert_eq!(&*ending.signals[1].name, "pass_on");
+    assert_eq!((play.told(), ending.stats.tool_calls), (vec![noted()], 2));
+}
+
+#[test]
+fn a_last_signal_is_no_answer_to_a_schema() {
+    let schema = OutputSchema::new("sum", json!({"type": "object", "required": ["total"]}));
+    let agent = builder().build().unwrap();
+    let output = Some(OutputCheck::new(Arc::new(schema)));
+    let machine = agent.begin(Message::user("Do it"), Default::default(), Default::default(), output);
+    let mut play = Play::of(machine);
+    play.reply([pass_on("b")]);
+    let ending = play.ending();
+    assert_eq!((&ending.status, &*ending.text, &ending.value), (&Status::Complete, "", &None));
+}
+
+#[test]
+fn a_last_signal_beside_other_calls_is_put_off() {
+    let mut play = Play::new(builder());
+    play.reply([pass_on("a"), tell("b"), pass_on("c")]);
+    let told = play.told();
+    assert_eq!((told[0].0, told[2].0), (Some(ToolErrorKind::Denied), Some(ToolErrorKind::Denied)));
+    assert!(told[0].1.starts_with("`pass_on` was called beside other tools"), "{}", told[0].1);
+    assert_eq!(play.noted(), ["b"]);
+    play.reply([pass_on("d")]);
+    assert_eq!((&play.ending().status, play.noted()), (&Status::Complete, vec!["b", "d"]));
+}
+
+#[test]
+fn what_was_said_meanwhile_comes_before_the_end() {
+    let mut play = Play::new(builder());
+    play.say("Wait.");
+    play.reply([pass_on("a")]);
+    assert!(play.machine.ending().is_none() && play.machine.signals().is_empty());
+    assert!(play.told()[0].1.contains("something was said meanwhile"), "{:?}", play.told());
+    assert_eq!(play.machine.history().messages().last().unwrap().text(), "Wait.");
+    play.reply([pass_on("a")]);
+    assert_eq!((&play.ending().status, play.noted()), (&Status::Complete, vec!["a"]));
+}
+
+#[test]
+fn on_the_last_turn_only_a_last_signal_is_taken() {
+    let last_turn = |parts: Vec<Part>| {
+        let mut play = Play::new(builder().max_turns(1));
+        let (_, Effect::Model(call)) = &play.wants[0] else { unreachable!() };
+        assert_eq!(call.offer, Offer::None);
+        play.reply(parts);
+        play
+    };
+    let play = last_turn(vec![pass_on("a")]);
+    assert_eq!((&play.ending().status, play.noted()), (&Status::BestEffort(Limit::Turns), vec!["a"]));
+    assert_eq!(play.told(), [noted()]);
+    let play = last_turn(vec![Part::text("Here."), pass_on("a")]);
+    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::BestEffort(Limit::Turns), "Here."));
+    for parts in [vec![tell("a")], vec![pass_on("a"), pass_on("b")], vec![pass_on("a"), tool()]] {
+        let play = last_turn(parts);
+        assert_eq!((&play.ending().status, play.noted().len()), (&Status::Partial(Limit::Turns), 0));
+    }
+}
+
+#[test]
+fn a_run_has_room_for_so_many() {
+    let mut play = Play::new(builder().max_turns(1_000).max_calls_per_turn(100));
+    for turn in 0..100 {
+        play.reply((0..100).map(|n| tell(&format!("{}", turn * 100 + n))));
+    }
+    let told = play.told();
+    assert!(told.iter().all(|(error, _)| *error == Some(ToolErrorKind::Denied)));
+    assert!(told[0].1.contains("room for 256 such calls"), "{}", told[0].1);
+    assert_eq!((play.noted().len(), play.noted()[MOST - 1]), (MOST, "255"));
+    // Nor is there room for a last one.
+    play.reply([pass_on("x")]);
+    assert!(play.told()[0].1.contains("room for 256"), "{:?}", play.told());
+    play.give(Input::Stop(Limit::Tokens));
+    assert_eq!((&play.ending().status, play.ending().signals.len()), (&Status::Partial(Limit::Tokens), MOST));
+
+    // All in one reply, of which most are left out.
+    let mut play = Play::new(builder());
+    play.reply((0..10_000).map(|n| tell(&n.to_string())));
+    assert_eq!(play.noted().len(), 64);
+}
+
+#[test]
+fn a_run_has_room_for_so_much() {
+    let mut play = Play::new(builder());
+    play.reply([tell(&"x".repeat(MOST_BYTES)), tell(&"x".repeat(MOST_BYTES - 100)), tell(&"x".repeat(100))]);
+    let told = play.told();
+    let denied = [Some(ToolErrorKind::Denied), None, Some(ToolErrorKind::Denied)];
+    assert_eq!(told.iter().map(|(error, _)| *error).collect::<Vec<_>>(), denied);
+    assert!(told[0].1.contains("256 KiB") && told[0].1.len() < 200, "{}", told[0].1);
+    play.reply([tell("what is small still fits")]);
+    assert_eq!(play.told(), [noted()]);
+    // Too much to be noted as the last one: the run goes on.
+    play.reply([pass_on(&"x".repeat(200))]);
+    assert!(
+        play.machine.ending().is_none() && play.told()[0].1.contains("256 KiB"),
+        "{:?}",
+        play.told()[0].1
+    );
+}
+
+#[test]
+fn signals_are_in_every_ending_and_in_what_is_saved() {
+    let mut play = Play::new(builder());
+    let fresh = play.machine.save();
+    assert!(fresh.get("noted").is_none() && fresh.get("tells_said").is_none(), "it costs nothing");
+    play.reply([tell("a"), tool()]);
+    let state: Value = serde_json::from_str(&play.machine.save().to_string()).unwrap();
+    let again = builder().build().unwrap().restore(&state).unwrap();
+    for machine in [play.machine, again] {
+        let mut play = Play { machine, wants: Vec::new() };
+        play.give(Input::Cancel { reason: "enough".into() });
+        assert_eq!(play.noted(), ["a"]);
+        assert_eq!(play.ending().signals.len(), 1);
+        let state = serde_json::to_value(play.ending()).unwrap();
+        assert_eq!(serde_json::from_value::<Ending>(state).unwrap(), *play.ending());
+    }
+}
+
+/// What is said in a run, as it is told.
+fn said(play: &Play) -> Vec<String> {
+    play.ending().said.iter().map(|message| message.text().into_owned()).collect()
+}
+
+#[test]
+fn what_was_said_is_told_when_it_is_wanted() {
+    let agent = builder().build().unwrap();
+    let mut past = crate::machine::Past::default();
+    past.history.say(Message::user("Before.")).unwrap();
+    let gathered = crate::gather::Gathered { beside: Some("on the side".into()), ..Default::default() };
+    let mut play = Play::of(agent.begin(Message::user("Do it"), past, gathered, None).with_said());
+    play.reply([]);
+    play.say("Also this.");
+    play.reply([tell("a")]);
+    play.reply([Part::text("Done.")]);
+    assert_eq!(
+        said(&play),
+        ["Do it", "", "", "Also this.", "Done."],
+        "a call and its result are two of them"
+    );
+    let mut history = agent.machine("x").history().clone();
+    history.append(play.ending().said.clone()).unwrap();
+    history.append(play.ending().said.clone()).unwrap();
+    assert_eq!((history.len(), history.calls().count()), (10, 2), "the second call got another id");
+
+    let mut play = Play::new(builder());
+    play.reply([Part::text("Done.")]);
+    assert!(play.ending().said.is_empty(), "nobody wanted it");
+    // Stopped in the midst, it can be added to a history all the same.
+    let mut play = Play::of(agent.machine("Do it").with_said());
+    play.reply([tool(), tell("a")]);
+    play.give(Input::Cancel { reason: "enough".into() });
+    assert_eq!(play.ending().said.len(), 3);
+    levity_core::History::new().append(play.ending().said.clone()).unwrap();
+}

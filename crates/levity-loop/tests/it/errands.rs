@@ -1,0 +1,278 @@
+//! Runs of an agent below another run: their goal, their past, their conversation, and what is left when they end.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use levity_core::{
+    Ask, Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Executor, History,
+    Input, Limits, Machine, MachineKind, MemoryError, MemoryErrorKind, MemoryStore, Message, Outcome,
+    OutputSchema, Prepared, Status, Step, Timestamp, ToolError,
+};
+use levity_loop::{Agent, Errand};
+use levity_memory::{Conversations, InMemory, Sessions};
+use levity_runtime::{Done, Job, MemoryJournal, Runtime, Stopped};
+use levity_test::{FaultyJournal, ManualWorld, ScriptedModel};
+use serde_json::{Value, json};
+
+/// Has one thing done by the agent below it, and ends as that ends.
+#[derive(Debug, Default)]
+struct Above {
+    ending: Option<Ending>,
+    /// When it took in what it took in.
+    times: Vec<Timestamp>,
+}
+
+impl Machine for Above {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("above", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!({})
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        self.times.push(step.at());
+        match input {
+            Input::Begin { .. } => {
+                step.want(EffectId::new(0), Effect::Child(ChildRun::new("below", json!({}))));
+            }
+            Input::Finished { outcome: Outcome::Child(ending), .. } => self.ending = Some(*ending),
+            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+type MakeErrand = Box<dyn Fn() -> Errand + Send + Sync>;
+
+struct Below(Agent, MakeErrand);
+
+#[async_trait]
+impl Executor for Below {
+    fn prepare(&self, _: &Effect) -> Prepared {
+        Prepared::new(EffectClass::ReadOnly)
+    }
+
+    async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
+        Outcome::Unknown
+    }
+
+    async fn child(&self, _: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        self.0.child((self.1)(), saved).await
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        false
+    }
+}
+
+fn below(agent: &Agent, errand: impl Fn() -> Errand + Send + Sync + 'static) -> Arc<Below> {
+    Arc::new(Below(agent.clone(), Box::new(errand)))
+}
+
+fn audited(executor: &Arc<Below>) -> Job<Above> {
+    Job::new(Above::default(), executor.clone())
+        .limits(Limits::new())
+        .audit(|_, _| async { Ok(Above::default()) })
+}
+
+async fn send(
+    runtime: &Runtime,
+    agent: &Agent,
+    errand: impl Fn() -> Errand + Send + Sync + 'static,
+) -> Ending {
+    let done = runtime.run(audited(&below(agent, errand)).id("r".into())).await.unwrap();
+    done.machine.ending.unwrap()
+}
+
+fn journaled() -> Runtime {
+    Runtime::new().with_journal(MemoryJournal::new())
+}
+
+#[tokio::test]
+async fn an_errand_has_a_past_and_tells_what_was_said() {
+    let model = ScriptedModel::new().reply("Blue.");
+    let agent = Agent::builder(model.clone()).build().unwrap();
+    let mut history = History::new();
+    history.say(Message::user("I like blue.")).unwrap();
+    let before = history.clone();
+    let ending = send(&journaled(), &agent, move || {
+        Errand::new("What do I like?").history(before.clone()).with_said()
+    })
+    .await;
+    assert_eq!((&*ending.text, model.requests()[0].history.len()), ("Blue.", 2));
+    let said: Vec<_> = ending.said.iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!(said, ["What do I like?", "Blue."], "what was before is not said again");
+    history.append(ending.said).unwrap();
+    assert_eq!(history.len(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_is_wanted_in_a_schema() {
+    let model = ScriptedModel::new().reply("seven").reply("{\"total\": 7}");
+    let agent = Agent::builder(model).build().unwrap();
+    let schema =
+        json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
+    let schema = Arc::new(OutputSchema::new("sum", schema));
+    let ending = send(&journaled(), &agent, move || Errand::from("2 + 5?").output(schema.clone())).await;
+    assert_eq!(ending.value, Some(json!({"total": 7})));
+}
+
+#[tokio::test]
+async fn a_conversation_without_a_memory_is_the_error_that_a_run_has() {
+    let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
+    let error = agent.child(Errand::new("Do it").conversation("c"), None).await.err().unwrap();
+    let source = std::error::Error::source(&error).unwrap().downcast_ref::<MemoryError>().unwrap();
+    assert_eq!((source.kind(), error.is_retryable()), (MemoryErrorKind::Refused, false));
+    assert!(
+        error.explain().contains("the agent has no memory to keep conversations in"),
+        "{}",
+        error.explain()
+    );
+}
+
+/// Notes what it is told, the last one last.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Sessions for Notes {
+    async fn note(&self, _: &ConversationId, text: &str) -> Result<(), MemoryError> {
+        self.0.lock().unwrap().push(text.to_owned());
+        Ok(())
+    }
+
+    async fn forget(&self, _: &ConversationId) -> Result<(), MemoryError> {
+        Ok(())
+    }
+}
+
+struct Kept {
+    store: Arc<InMemory>,
+    notes: Notes,
+    talks: Conversations,
+}
+
+impl Kept {
+    fn new(runtime: &Runtime) -> Self {
+        let (store, notes) = (Arc::new(InMemory::new()), Notes::default());
+        let talks = Conversations::shared(store.clone(), runtime.world().clone()).noted_in(notes.clone());
+        Self { store, notes, talks }
+    }
+
+    fn agent(&self, model: ScriptedModel) -> Agent {
+        Agent::builder(model).conversations(self.talks.clone()).build().unwrap()
+    }
+
+    async fn messages(&self) -> Vec<String> {
+        let kept = self.store.load(&"c".into(), 100).await.unwrap().messages;
+        kept.iter().map(|message| message.text().into_owned()).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_errand_goes_on_with_a_conversation() {
+    let runtime = journaled();
+    let kept = Kept::new(&runtime);
+    let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
+    agent.run("I like blue.").conversation("c").await.unwrap();
+    // It is looked over while the first machine holds the conversation, and does not wait for that.
+    let ending = send(&runtime, &agent, || Errand::new("What do I like?").conversation("c")).await;
+    assert_eq!(ending.text, "Blue.");
+    assert_eq!(kept.messages().await, ["I like blue.", "Noted.", "What do I like?", "Blue."]);
+    assert!(kept.notes.0.lock().unwrap().last().unwrap().contains("Blue."));
+    assert_eq!(kept.notes.0.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn what_a_cancelled_errand_said_is_kept() {
+    for from_above in [false, true] {
+        let runtime = journaled();
+        let kept = Kept::new(&runtime);
+        let agent = kept.agent(ScriptedModel::new().hang());
+        let executor = below(&agent, || Errand::new("Do it").conversation("c"));
+        let mut run = runtime.start(audited(&executor).id("r".into()));
+        let mut events = run.events();
+        while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
+        let below = run.control().child(&run.id().child(EffectId::new(0)));
+        below.say("Also this.").await.unwrap();
+        let ended = if from_above { run.control().clone() } else { below };
+        ended.cancel("enough").await.unwrap();
+        let ending = run.await.unwrap().machine.ending.unwrap();
+        assert_eq!(ending.status, Status::Cancelled { reason: "enough".into() });
+        assert_eq!(kept.messages().await, ["Do it", "Also this."], "{from_above}");
+    }
+}
+
+#[tokio::test]
+async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
+    let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
+    let runtime = Runtime::new().with_journal(whole.clone());
+    let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
+    send(&runtime, &agent, || Errand::new("What do I like?").conversation("c").with_said()).await;
+    for stop in 1..whole.records() {
+        let journal = Arc::new(MemoryJournal::new());
+        let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(stop));
+        let kept = Kept::new(&first);
+        let agent = kept.agent(ScriptedModel::new().reply("Blue.").by_history());
+        let executor = below(&agent, || Errand::new("What do I like?").conversation("c").with_said());
+        let Err(Stopped { .. }) = first.run(audited(&executor).id("r".into())).await else {
+            panic!("{stop}")
+        };
+        let second = Runtime::new().with_journal(journal);
+        // One that has ended needs no conversation, whoever has it.
+        let had_ended = stop + 2 == whole.records();
+        let other = if had_ended { Some(kept.store.hold(&"c".into()).await.unwrap()) } else { None };
+        let notes = kept.notes.0.lock().unwrap().len();
+        let job = Job::resume("r".into(), executor, |_, _| Ok(Above::default()));
+        let Done { machine, .. } = second.run(job).await.unwrap();
+        let ending = machine.ending.unwrap();
+        assert_eq!((&*ending.text, ending.said.len()), ("Blue.", 2), "after {stop} records");
+        assert_eq!(kept.messages().await, ["What do I like?", "Blue."], "after {stop} records");
+        assert!(!had_ended || kept.notes.0.lock().unwrap().len() == notes, "nothing is left to do for it");
+        drop(other);
+        assert!(kept.store.hold(&"c".into()).await.is_ok(), "nobody holds it any more");
+    }
+}
+
+#[tokio::test]
+async fn an_errand_that_goes_on_keeps_others_from_its_conversation() {
+    let journal = Arc::new(MemoryJournal::new());
+    let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
+    let kept = Kept::new(&first);
+    let agent = kept.agent(ScriptedModel::new().hang().hang());
+    let executor = below(&agent, || Errand::new("Do it").conversation("c"));
+    first.run(Job::new(Above::default(), executor.clone()).id("r".into())).await.err().unwrap();
+    let second = Runtime::new().with_journal(journal);
+    let mut run = second.start(Job::resume("r".into(), executor, |_, _| Ok(Above::default())));
+    let mut events = run.events();
+    while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
+    let held = kept.store.hold(&"c".into()).await.err().map(|error| error.kind());
+    assert_eq!(held, Some(MemoryErrorKind::Busy));
+    run.stop().await;
+    assert!(kept.store.hold(&"c".into()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_machine_is_told_when_it_is_the_same_again() {
+    let world = ManualWorld::new();
+    world.set(Timestamp::from_millis(5_000));
+    let journal = Arc::new(MemoryJournal::new());
+    let runtime = Runtime::new().with_world(world).with_journal(journal.clone());
+    let agent = Agent::builder(ScriptedModel::new().reply("Done.")).build().unwrap();
+    let executor = below(&agent, || Errand::new("Do it"));
+    let first = runtime.run(audited(&executor).id("r".into())).await.unwrap().machine;
+    assert_eq!(first.times, [Timestamp::from_millis(5_000); 2]);
+    let records = runtime.journal().read(&"r".into()).await.unwrap();
+    // Another clock, the same times.
+    let other = Runtime::new().with_journal(journal);
+    let job = Job::resume("r".into(), executor, |_, _| Ok(Above::default()));
+    assert_eq!(other.run(job).await.unwrap().machine.times, first.times);
+    let replay = levity_runtime::replay(&"r".into(), &records, |_, _| Ok(Above::default())).unwrap();
+    assert_eq!(replay.machine.times, first.times);
+}
