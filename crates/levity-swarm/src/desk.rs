@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bus::{Bus, Draft};
+use crate::executor::unlimited;
 use crate::notice::Notice;
 use crate::report::Report;
 use crate::rules::{Rules, Start};
@@ -73,6 +75,12 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(task: String) -> Self {
         Self { task, ..Self::default() }
+    }
+
+    /// It may take no longer.
+    pub(crate) fn within(mut self, time: Duration) -> Self {
+        self.limits.get_or_insert_with(unlimited).wall_time = Some(time);
+        self
     }
 }
 

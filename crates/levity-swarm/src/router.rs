@@ -1,11 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levity_core::Model;
 use levity_loop::Agent;
 
 use crate::error::{Error, Result};
 use crate::names::ROUTER;
+use crate::worker::Worker;
 
 mod brief;
 mod close;
@@ -41,6 +43,7 @@ pub struct Router {
     pub(crate) tries: u32,
     pub(crate) reassigns: u32,
     pub(crate) most: usize,
+    pub(crate) timeout: Duration,
 }
 
 /// What the router is, until the swarm is built.
@@ -56,7 +59,15 @@ impl Router {
 
     fn of(by: Option<By>) -> Self {
         let most = Self::DEFAULT_DELEGATIONS;
-        Self { by, synthesizer: None, synthesis: true, tries: 2, reassigns: 1, most }
+        Self {
+            by,
+            synthesizer: None,
+            synthesis: true,
+            tries: 2,
+            reassigns: 1,
+            most,
+            timeout: Worker::DEFAULT_TIMEOUT,
+        }
     }
 
     /// A router on this model, with instructions of its own.
@@ -107,6 +118,13 @@ impl Router {
     #[must_use]
     pub fn reassigns(mut self, times: u32) -> Self {
         self.reassigns = times;
+        self
+    }
+
+    /// How long it may take for a plan, or to put the results together; [`Worker::DEFAULT_TIMEOUT`] by default.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = time;
         self
     }
 

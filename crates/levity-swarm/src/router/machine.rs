@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::{Limits, Money, Step as Wants};
+use levity_core::{Limit, Limits, Money, Step as Wants};
 
 use super::Router;
 use super::jobs::Job;
@@ -86,15 +86,29 @@ impl Routed {
 
     /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts the results together.
     pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        if desk.near.is_some() {
-            self.skip_rest(desk, wants);
-        }
         while self.running < desk.rules.parallel {
+            if !self.ready.is_empty() {
+                self.keep_a_call(desk);
+            }
+            if desk.near.is_some() {
+                self.skip_rest(desk, wants);
+            }
             let Some(at) = self.ready.pop_first() else { break };
             self.begin_job(at, desk, wants);
         }
         if self.open == 0 && !self.jobs.is_empty() && self.running == 0 {
             self.settled(desk, wants);
+        }
+    }
+
+    /// Whoever puts the results together needs a call of a model, and who is at work needs one or more.
+    fn keep_a_call(&self, desk: &mut Desk) {
+        let Some(most) = desk.start.limits.model_calls.filter(|_| self.router.closes().is_some()) else {
+            return;
+        };
+        let taken = desk.stats.model_calls.saturating_add(self.running as u64);
+        if taken.saturating_add(1) >= most {
+            desk.near = desk.near.or(Some(Limit::ModelCalls));
         }
     }
 

@@ -35,7 +35,7 @@ impl Routed {
 
     fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
         self.planning.attempt += 1;
-        let mut work = Work::new(self.brief(desk));
+        let mut work = Work::new(self.brief(desk)).within(self.router.timeout);
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
         let (round, attempt) = (self.round, self.planning.attempt);

@@ -15,14 +15,18 @@ fn worker(name: &str, model: ScriptedModel) -> Worker {
 
 /// A plan for two workers, of which one does its worst.
 fn two(bad: Worker) -> Swarm {
+    // The clock goes on by itself whenever all wait.
+    two_in(bad, Runtime::new().with_world(ManualWorld::auto()))
+}
+
+fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
     let plan = r#"{"delegations": [{"id": "bad", "worker": "bad", "task": "x"}, {"id": "good", "worker": "good", "task": "y"}]}"#;
     let router =
         ScriptedModel::new().reply(plan).reply(r#"{"delegations": []}"#).reply("This is what there is.");
-    let world = ManualWorld::auto();
     Swarm::builder(Router::new(router))
         .worker(bad)
         .worker(worker("good", ScriptedModel::new().reply("Good.")))
-        .runtime(Runtime::new().with_world(world))
+        .runtime(runtime)
         .build()
         .unwrap()
 }
@@ -54,7 +58,7 @@ async fn a_worker_that_panics() {
 #[tokio::test]
 async fn a_worker_that_answers_nothing() {
     let bad = worker("bad", ScriptedModel::looping(Turn::new().text(""))).retries(0);
-    check(&two(bad).run("Go").await.unwrap(), "empty");
+    check(&two_in(bad, Runtime::new()).run("Go").await.unwrap(), "empty");
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! The crate as a whole, by subject.
 
 mod bus;
+mod crowd;
 mod hostile;
 mod lineage;
+mod order;
 mod router;
+mod steer;

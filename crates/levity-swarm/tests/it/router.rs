@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity_core::{Event, ModelError, ModelErrorKind, Status};
+use levity_core::{Event, ModelErrorKind, Status};
 use levity_loop::Agent;
 use levity_swarm::{
     Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmBuilder, Then,

@@ -1,0 +1,161 @@
+//! The same script gives the same log, whoever is faster.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{
+    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, Request, Response, Role, ToolCall,
+    World,
+};
+use levity_loop::Agent;
+use levity_runtime::Runtime;
+use levity_swarm::{BusMessage, Finished, Router, Scope, Swarm, Worker};
+use levity_test::{ManualWorld, ScriptedModel};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A model that takes its time, and answers by what it is asked alone.
+struct Slow {
+    name: &'static str,
+    world: ManualWorld,
+    time: Duration,
+    asked: Arc<Mutex<Vec<String>>>,
+    card: ModelCard,
+}
+
+impl Slow {
+    /// The first leaves a note for the fourth, the second one for all; the third never gets anything done.
+    fn answer(&self, request: &Request) -> Result<Response, ModelError> {
+        let words: Vec<String> =
+            request.history.messages().iter().map(|message| format!("{message:?}")).collect();
+        self.asked.lock().unwrap().push(words.join("\n"));
+        let spoke =
+            request.history.messages().last().is_some_and(|message| message.results().next().is_some());
+        let args = match self.name {
+            "third" => return Err(ModelError::new(ModelErrorKind::Overloaded, "too much")),
+            "first" => json!({"to": "fourth", "content": "Mind the step."}),
+            "second" => json!({"to": "*", "content": "It is late."}),
+            _ => return Ok(Response::new(Message::assistant(self.words(request)))),
+        };
+        if spoke {
+            return Ok(Response::new(Message::assistant(self.words(request))));
+        }
+        let call = ToolCall::new("c1", "send_message", args);
+        Ok(Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)])))
+    }
+
+    /// How long the task was: whatever a worker is shown makes a difference.
+    fn words(&self, request: &Request) -> String {
+        let size: usize = request.history.messages().iter().map(|message| message.text().len()).sum();
+        format!("{} was told {size}", self.name)
+    }
+}
+
+#[async_trait]
+impl Model for Slow {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        self.world.sleep(self.time).await;
+        self.answer(&request).map(|response| Deltas::from_response(&response))
+    }
+}
+
+const PLAN: &str = r#"{"delegations": [
+    {"id": "a", "worker": "first", "task": "Begin."},
+    {"id": "b", "worker": "second", "task": "Begin."},
+    {"id": "c", "worker": "third", "task": "Begin."},
+    {"id": "d", "worker": "fourth", "task": "Go on.", "depends_on": ["a"]},
+    {"id": "e", "worker": "first", "task": "Go on.", "depends_on": ["b", "d"]},
+    {"id": "f", "worker": "second", "task": "Go on.", "depends_on": ["c"]},
+    {"id": "g", "worker": "fourth", "task": "End.", "depends_on": ["b", "e"]},
+    {"id": "h", "worker": "fourth", "task": "Alone."}]}"#;
+
+const AGAIN: &str = r#"{"delegations": [{"id": "c", "worker": "first", "task": "Do it."},
+    {"id": "f", "worker": "second", "task": "Go on.", "depends_on": ["c", "g"]},
+    {"id": "i", "worker": "fourth", "task": "See."}]}"#;
+
+/// Lets the time pass, a little at a time, once all that can be done is done.
+async fn tick(world: &ManualWorld) {
+    loop {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        world.advance(Duration::from_millis(1));
+    }
+}
+
+/// Runs the same script, with workers that take so long for each call; and what each was asked.
+async fn run(times: [u64; 4], parallel: usize) -> (Finished, Vec<Vec<String>>) {
+    let world = ManualWorld::new();
+    let router = ScriptedModel::new().reply(PLAN).reply(AGAIN).reply("Put together.");
+    let asked: [Arc<Mutex<Vec<String>>>; 4] = Default::default();
+    let runtime = Runtime::new().with_world(world.clone());
+    let mut swarm =
+        Swarm::builder(Router::new(router.clone())).runtime(runtime.clone()).max_parallel(parallel).talk();
+    for ((name, asked), time) in ["first", "second", "third", "fourth"].into_iter().zip(&asked).zip(times) {
+        let (time, card) = (Duration::from_millis(time), ModelCard::new("test", "slow"));
+        let slow = Slow { name, world: world.clone(), time, asked: asked.clone(), card };
+        let agent = Agent::builder(slow).runtime(runtime.clone()).build().unwrap();
+        swarm = swarm.worker(Worker::new(name, "Works.", agent).memory(Scope::Run));
+    }
+    let swarm = swarm.build().unwrap();
+    let finished = tokio::select! {
+        finished = swarm.run("Go").id("swarm") => finished.unwrap(),
+        () = tick(&world) => unreachable!(),
+    };
+    let mut asked = asked.map(|asked| asked.lock().unwrap().clone()).to_vec();
+    asked.push(router.requests().iter().map(|request| format!("{:?}", request.history.messages())).collect());
+    asked.iter_mut().for_each(|asked| asked.sort());
+    (finished, asked)
+}
+
+/// The log without the times.
+fn log(finished: &Finished) -> String {
+    let line = |message: &BusMessage| {
+        format!("{} {} {} {}: {}\n", message.id, message.from, message.kind, message.to, message.content)
+    };
+    finished.bus().messages().map(line).collect()
+}
+
+#[tokio::test]
+async fn the_log_says_what_was_said() {
+    let (finished, asked) = run([1, 1, 1, 1], 16).await;
+    assert_eq!(finished.text().lines().next(), Some("Put together."));
+    let log = log(&finished);
+    let lines: Vec<&str> = log.lines().collect();
+    let heads = [
+        "1 router task first: Begin.",
+        "8 router task fourth: Alone.",
+        "9 first note fourth: Mind the step.",
+    ];
+    assert_eq!([lines[0], lines[7], lines[8]], heads);
+    // Who comes after the first finds its note, and who comes after the second what it told all.
+    let fourth = &asked[3];
+    let seen = |task: &str, note: &str| {
+        fourth.iter().any(|asked| asked.contains(&format!("# Your task\\n{task}")) && asked.contains(note))
+    };
+    assert!(seen("Go on.", "Mind the step.") && !seen("Go on.", "It is late."), "{fourth:?}");
+    assert!(seen("End.", "Mind the step.") && seen("End.", "It is late."), "{fourth:?}");
+    assert!(!seen("Alone.", "Mind the step.") && seen("See.", "It is late."), "{fourth:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn who_is_faster_makes_no_difference(times in prop::array::uniform4(1_u64..60), parallel in 1_usize..6) {
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (one, other) = tokio.block_on(async { (run([1, 1, 1, 1], 16).await, run(times, parallel).await) });
+        prop_assert_eq!(log(&one.0), log(&other.0));
+        prop_assert_eq!(one.1, other.1);
+        let ids = |finished: &Finished| -> Vec<_> {
+            finished.reports().iter().map(|report| (report.id.clone(), report.status, report.text.clone())).collect()
+        };
+        prop_assert_eq!(ids(&one.0), ids(&other.0));
+        prop_assert_eq!(one.0.text(), other.0.text());
+    }
+}

@@ -1,0 +1,228 @@
+//! What the host can do while a swarm works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{EventKind, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_swarm::{Delegation, Error, Lineage, Notice, ReportStatus, Router, Swarm, SwarmHandle, Worker};
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+fn plan() -> [Delegation; 2] {
+    [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.")]
+}
+
+fn worker(name: &str, model: ScriptedModel) -> Worker {
+    Worker::new(name, "Works.", Agent::builder(model).build().unwrap())
+}
+
+/// A tool that waits to be let through.
+struct Gate {
+    spec: ToolSpec,
+    open: Arc<Notify>,
+}
+
+impl Gate {
+    fn new(open: Arc<Notify>) -> Self {
+        Self { spec: ToolSpec::new("look", "Looks."), open }
+    }
+}
+
+#[async_trait]
+impl Tool for Gate {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.open.notified().await;
+        Ok(ToolOutput::text("seen"))
+    }
+}
+
+/// Waits until a worker is at work.
+async fn at_work(handle: &mut SwarmHandle, worker: &str) {
+    let mut events = handle.events();
+    while let Some(event) = events.next().await {
+        if matches!(&event.kind, EventKind::ModelStarted { .. })
+            && handle.steering().who(&event.run).is_some_and(|who| who.worker() == Some(worker))
+        {
+            return;
+        }
+    }
+    panic!("{worker} never worked");
+}
+
+#[tokio::test]
+async fn one_worker_is_stopped_and_the_swarm_goes_on() {
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(worker("slow", ScriptedModel::new().hang()).stand_in("quick"))
+        .worker(worker("quick", ScriptedModel::new().reply("Done.")))
+        .build()
+        .unwrap();
+    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let steering = handle.steering();
+    at_work(&mut handle, "slow").await;
+    steering.stop("slow", "it takes too long").await.unwrap();
+    let finished = handle.await.unwrap();
+    let report = finished.report("a").unwrap();
+    assert_eq!(report.status, ReportStatus::Stopped);
+    assert_eq!(report.error.as_deref(), Some("it was stopped: it takes too long"));
+    assert!(
+        finished.text().ends_with("Not done:\n- slow (`a`): it was stopped: it takes too long"),
+        "{}",
+        finished.text()
+    );
+    assert!(matches!(steering.stop("slow", "again").await, Err(Error::NotAtWork(name)) if name == "slow"));
+}
+
+#[tokio::test]
+async fn one_worker_is_spoken_to() {
+    let gate = Arc::new(Notify::new());
+    let tool = Gate::new(gate.clone());
+    let slow = ScriptedModel::new().call("look", json!({})).reply("Heard.");
+    let agent = Agent::builder(slow.clone()).tool(tool).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::new("slow", "Works.", agent))
+        .worker(worker("quick", ScriptedModel::new().reply("Done.")))
+        .build()
+        .unwrap();
+    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    at_work(&mut handle, "slow").await;
+    handle.steering().say("slow", "Mind the rain.").await.unwrap();
+    gate.notify_one();
+    handle.await.unwrap();
+    let heard = slow.requests()[1].history.messages().last().unwrap().text().into_owned();
+    assert_eq!(heard, "Mind the rain.");
+}
+
+#[tokio::test]
+async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
+    let gate = Arc::new(Notify::new());
+    let tool = Gate::new(gate.clone());
+    let agent = Agent::builder(ScriptedModel::new().call("look", json!({})).reply("Seen."))
+        .tool(tool)
+        .build()
+        .unwrap();
+    let later = ScriptedModel::new().reply("Done.");
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::new("slow", "Works.", agent))
+        .worker(worker("quick", later.clone()))
+        .build()
+        .unwrap();
+    let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.").after(["a"])];
+    let mut handle = swarm.run("Go").plan(plan).start().unwrap();
+    at_work(&mut handle, "slow").await;
+    handle.control().say("Be quick about it.").await.unwrap();
+    gate.notify_one();
+    let finished = handle.await.unwrap();
+    let heard = later.requests()[0].history.messages()[0].text().into_owned();
+    assert!(heard.contains("The user has added: Be quick about it."), "{heard}");
+    assert!(
+        finished
+            .bus()
+            .messages()
+            .any(|message| &*message.from == "user" && &*message.content == "Be quick about it.")
+    );
+}
+
+#[tokio::test]
+async fn each_workers_questions_are_its_own() {
+    let send = || {
+        let tool = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
+        tool.with_hints(Hints::new().destructive())
+    };
+    let asking = |name: &str| {
+        let model = ScriptedModel::new().call("send", json!({"by": name})).reply("Over.");
+        Worker::new(name, "Works.", Agent::builder(model).tool(send()).build().unwrap())
+    };
+    let swarm =
+        Swarm::builder(Router::keywords()).worker(asking("slow")).worker(asking("quick")).build().unwrap();
+    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let (steering, mut events, mut open) = (handle.steering(), handle.events(), 2);
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            let who = steering.who(&ask.run).unwrap();
+            let worker = who.worker().unwrap().to_owned();
+            assert_eq!(ask.call.args, json!({"by": worker}));
+            assert_eq!(steering.asks(&worker).await.unwrap().len(), 1);
+            match &*worker {
+                "slow" => steering.control().deny(ask, "not this one").await.unwrap(),
+                _ => steering.control().approve(ask).await.unwrap(),
+            }
+            open -= 1;
+        }
+    }
+    assert_eq!(open, 0);
+    let finished = handle.await.unwrap();
+    let failed = |id: &str| finished.report(id).unwrap().stats.failed_calls;
+    assert_eq!((failed("a"), failed("b")), (1, 0));
+}
+
+#[tokio::test]
+async fn every_event_says_whose_it_is() {
+    let tool = RecordingTool::new("look", |_| Ok(ToolOutput::text("seen")));
+    let agent = Agent::builder(ScriptedModel::new().call("look", json!({})).reply("Done."))
+        .tool(tool)
+        .build()
+        .unwrap();
+    let inner =
+        Swarm::builder(Router::keywords()).worker(Worker::new("pilot", "Works.", agent)).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::swarm("crew", "Sails.", inner))
+        .runtime(Runtime::new().with_journal(MemoryJournal::new()))
+        .build()
+        .unwrap();
+    let mut handle = swarm.run("Sail").start().unwrap();
+    let (mut events, mut lineage, mut seen) = (handle.events(), Lineage::new("swarm"), Vec::new());
+    while let Some(event) = events.next().await {
+        let origin = lineage.apply(&event).to_string();
+        if let EventKind::ToolStarted { .. } = event.kind {
+            seen.push(origin);
+        }
+    }
+    assert_eq!(seen, ["swarm › crew › pilot › look"]);
+    assert_eq!(handle.await.unwrap().text(), "Done.");
+}
+
+#[tokio::test]
+async fn messages_are_heard_as_they_are_said() {
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(worker("slow", ScriptedModel::new().reply("One.")))
+        .worker(worker("quick", ScriptedModel::new().reply("Two.")))
+        .build()
+        .unwrap();
+    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let mut messages = handle.messages();
+    let mut heard = Vec::new();
+    while let Some(message) = messages.next().await {
+        heard.push(message.unwrap());
+    }
+    let finished = handle.await.unwrap();
+    assert_eq!(heard, finished.bus().messages().cloned().collect::<Vec<_>>());
+    assert_eq!(heard.len(), 5);
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_it_has() {
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(worker("slow", ScriptedModel::new().hang()).timeout(Duration::from_secs(3_600)))
+        .worker(worker("quick", ScriptedModel::new().reply("Done.")))
+        .build()
+        .unwrap();
+    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let mut events = handle.events();
+    while let Some(event) = events.next().await {
+        if let Some(Notice::Done { .. }) = Notice::of(&event.kind) {
+            handle.control().cancel("enough").await.unwrap();
+        }
+    }
+    let error = handle.await.unwrap_err();
+    let Error::Cancelled { reason, partial } = &error else { panic!("{error}") };
+    assert_eq!(reason, "enough");
+    assert!(partial.text().starts_with("## quick (`b`)\nDone."), "{}", partial.text());
+}
