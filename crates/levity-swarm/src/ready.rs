@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use levity_core::{Approver, Ask, Decision, EffectClass, Model, Tool, ToolSpec, Toolbox};
+use levity_core::{Approver, EffectClass, Model, Tool, ToolSource, ToolSpec, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Rule};
@@ -12,8 +11,10 @@ use levity_tools::{Policy, Rule};
 use crate::error::{Error, Result};
 use crate::worker::Worker;
 use role::{Has, Role};
+use shared::{Offered, Shared};
 
 mod role;
+mod shared;
 
 /// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools and policies.
 ///
@@ -57,7 +58,8 @@ pub struct Ready {
     rules: Vec<Rule>,
     approver: Option<Arc<dyn Approver>>,
     runtime: Option<Runtime>,
-    finish: Option<Arc<Finish>>,
+    sources: Vec<Arc<dyn ToolSource>>,
+    finish: Vec<Arc<Finish>>,
 }
 
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
@@ -75,7 +77,8 @@ impl Ready {
             rules: Vec::new(),
             approver: None,
             runtime: None,
-            finish: None,
+            sources: Vec::new(),
+            finish: Vec::new(),
         }
     }
 
@@ -113,6 +116,12 @@ impl Ready {
         self
     }
 
+    /// A set of tools that may change while they work: as for [`tools`](Self::tools).
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
     /// A rule for the calls of all of them. It cannot allow the researcher and the reviewer to change something.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -132,12 +141,13 @@ impl Ready {
     }
 
     /// Changes each of them before it is built, by its name. Anything can be changed: a tool that is added here and not hinted
-    /// read-only is still denied to the researcher and the reviewer, unless their policy is replaced too.
+    /// read-only is still denied to the researcher and the reviewer, unless their policy is replaced too. Several such changes are
+    /// made one after the other.
     pub fn finish(
         mut self,
         finish: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.finish = Some(Arc::new(finish));
+        self.finish.push(Arc::new(finish));
         self
     }
 
@@ -186,10 +196,11 @@ impl Ready {
         if let Some(runtime) = &self.runtime {
             agent = agent.runtime(runtime.clone());
         }
-        if let Some(finish) = &self.finish {
-            agent = finish(role.name(), agent);
+        for source in &self.sources {
+            agent = agent.source(Offered { source: source.clone(), only_reads: role.only_reads() });
         }
-        let agent = agent.build().map_err(|error| Error::Agent(Box::new(error)))?;
+        let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
+        let agent = finished.build().map_err(|error| Error::Agent(Box::new(error)))?;
         let worker = Worker::new(role.name(), role.description(has), agent);
         Ok(worker.keywords(role.keywords().iter().copied()).timeout(role.time()))
     }
@@ -236,15 +247,6 @@ impl Ready {
 /// Whether a tool changes nothing, as far as it says so itself.
 fn reads(spec: &ToolSpec) -> bool {
     spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
-}
-
-struct Shared(Arc<dyn Approver>);
-
-#[async_trait]
-impl Approver for Shared {
-    async fn decide(&self, ask: &Ask) -> Decision {
-        self.0.decide(ask).await
-    }
 }
 
 impl fmt::Debug for Ready {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity_core::{Hints, Tool, ToolOutput};
+use levity_core::{Hints, Tool, ToolOutput, ToolSource};
 use levity_swarm::{Delegation, Notice, PlannedBy, Ready, Router, Swarm};
 use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
@@ -56,13 +56,33 @@ fn nothing_is_promised_that_is_not_there() {
     }
 }
 
+/// Two tools, of which one only reads.
+struct Two;
+
+impl ToolSource for Two {
+    fn name(&self) -> &str {
+        "two"
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        vec![Arc::new(tool("see").with_hints(Hints::new().read_only())), Arc::new(tool("set"))]
+    }
+
+    fn version(&self) -> u64 {
+        1
+    }
+}
+
+fn tool(name: &str) -> RecordingTool {
+    RecordingTool::new(name, |_| Ok(ToolOutput::text("done")))
+}
+
 #[tokio::test]
 async fn who_only_reads_is_offered_only_what_reads() {
-    let tool = |name: &str| RecordingTool::new(name, |_| Ok(ToolOutput::text("done")));
     let looks = tool("look").with_hints(Hints::new().read_only());
     let seen = ScriptedModel::new().reply("1").reply("2").reply("3");
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(looks), Arc::new(tool("hit"))];
-    let ready = Ready::new(seen.clone()).tools(tools);
+    let ready = Ready::new(seen.clone()).tools(tools).source(Two);
     let plan = ["researcher", "coder", "reviewer"].map(|name| Delegation::new(name, name, "Work."));
     let swarm =
         Swarm::builder(Router::keywords()).workers(ready.all().unwrap()).max_parallel(1).build().unwrap();
@@ -72,12 +92,12 @@ async fn who_only_reads_is_offered_only_what_reads() {
         .iter()
         .map(|request| request.tools.iter().map(|tool| tool.name.clone()).collect())
         .collect();
-    assert_eq!(offered, [vec!["look"], vec!["look", "hit"], vec!["look"]]);
+    assert_eq!(offered, [vec!["look", "see"], vec!["look", "hit", "see", "set"], vec!["look", "see"]]);
 }
 
 #[tokio::test]
 async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_there() {
-    let hit = RecordingTool::new("hit", |_| Ok(ToolOutput::text("hit")));
+    let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("I could not.");
     let seen = model.clone();
@@ -95,8 +115,24 @@ async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_t
 }
 
 #[tokio::test]
+async fn a_reviewer_has_nobody_else_do_it_either() {
+    let hit = tool("hit");
+    let calls = hit.clone();
+    let does = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
+    let helper = levity_loop::Agent::builder(does).tool(hit).build().unwrap();
+    let model = ScriptedModel::new().call("helper", json!({"task": "Hit it."})).reply("I could not.");
+    let reviewer = Ready::new(model)
+        .finish(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
+        .reviewer()
+        .unwrap();
+    let swarm = Swarm::builder(Router::keywords()).worker(reviewer).build().unwrap();
+    swarm.run("Look it over").await.unwrap();
+    assert_eq!(calls.calls().len(), 0);
+}
+
+#[tokio::test]
 async fn who_wants_another_policy_gives_one() {
-    let hit = RecordingTool::new("hit", |_| Ok(ToolOutput::text("hit")));
+    let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
     let reviewer = Ready::new(model)
