@@ -35,6 +35,7 @@
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
 //! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, sessions |
+//! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
@@ -49,6 +50,7 @@
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
 //! - `dag`: plans as graphs of steps.
+//! - `swarm`: agents that work together; with `files`, `commands` and `web`, its ready workers have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
@@ -73,6 +75,8 @@ pub use levity_python as python;
 pub use levity_runtime as runtime;
 #[cfg(feature = "sandbox")]
 pub use levity_sandbox as sandbox;
+#[cfg(feature = "swarm")]
+pub use levity_swarm as swarm;
 #[cfg(feature = "test")]
 pub use levity_test as test;
 pub use levity_tools as tools;

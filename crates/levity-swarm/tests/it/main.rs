@@ -5,5 +5,6 @@ mod crowd;
 mod hostile;
 mod lineage;
 mod order;
+mod ready;
 mod router;
 mod steer;

@@ -1,0 +1,198 @@
+//! What each of the ready workers is.
+
+use std::time::Duration;
+
+use crate::worker::Worker;
+
+/// Who a ready worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Researcher,
+    Coder,
+    Reviewer,
+}
+
+/// What a ready worker has to work with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Has {
+    pub(super) reads_files: bool,
+    pub(super) writes_files: bool,
+    pub(super) commands: bool,
+    pub(super) web: bool,
+    pub(super) search: bool,
+}
+
+const REPORT: &str = include_str!("report.md");
+
+impl Role {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Researcher => "researcher",
+            Self::Coder => "coder",
+            Self::Reviewer => "reviewer",
+        }
+    }
+
+    /// Whether it must change nothing.
+    pub(super) fn only_reads(self) -> bool {
+        self != Self::Coder
+    }
+
+    /// How many turns it may take for a task.
+    pub(super) fn turns(self) -> u64 {
+        if self == Self::Coder { 40 } else { 20 }
+    }
+
+    /// How long it may take for a task; builds and tests take their time.
+    pub(super) fn time(self) -> Duration {
+        if self == Self::Coder { Duration::from_secs(1_800) } else { Worker::DEFAULT_TIMEOUT }
+    }
+
+    /// What it is told before everything else. It is told of no tools that it does not have.
+    pub(super) fn prompt(self, has: Has) -> String {
+        let role = match self {
+            Self::Researcher => include_str!("researcher.md"),
+            Self::Coder => include_str!("coder.md"),
+            Self::Reviewer => include_str!("reviewer.md"),
+        };
+        let tools: String = self.tools(has).iter().map(|line| format!("- {line}\n")).collect();
+        format!("{role}\n# What you have\n{tools}\n{REPORT}")
+    }
+
+    fn tools(self, has: Has) -> Vec<&'static str> {
+        let mut lines = Vec::new();
+        match (has.reads_files, has.writes_files) {
+            (_, true) => lines.push(
+                "You read, search, write and edit the files of a workspace. Read a file before you change it, and what \
+                 you changed once more when you are done.",
+            ),
+            (true, false) => lines.push(
+                "You read and search the files of a workspace; you cannot write them. Name files and lines that you \
+                 speak of.",
+            ),
+            (false, false) => {}
+        }
+        if has.commands {
+            lines.push(
+                "You run commands in the workspace. Build and test what you changed. What may destroy something is \
+                 asked about first; when the answer is no, take another way.",
+            );
+        }
+        match (has.web, has.search) {
+            (true, true) => {
+                lines.push("You search the web and fetch pages. Give the address of what you used.")
+            }
+            (true, false) => lines.push("You fetch pages from the web. Give the address of what you used."),
+            (false, true) => lines.push("You search the web. Give the address of what you used."),
+            (false, false) => {}
+        }
+        if lines.is_empty() {
+            lines.push(self.bare());
+        }
+        lines
+    }
+
+    /// What holds for one who has no tools for files or the web.
+    fn bare(self) -> &'static str {
+        match self {
+            Self::Researcher => {
+                "You can look nothing up: you have what the task gives you and what you know. Say of each statement \
+                 how sure you are, and where it should be checked."
+            }
+            Self::Coder => {
+                "You see no files but what the task gives you, and can run nothing. Give the whole code in your report, \
+                 each file under its name, and say that it was not run."
+            }
+            Self::Reviewer => "You see no files but what the task gives you. Say what you could not see.",
+        }
+    }
+
+    /// What others go by. Where no router can say who works, its words count, so it has none that stand in every goal.
+    pub(super) fn description(self, has: Has) -> String {
+        let looks_up = has.web || has.search;
+        match self {
+            Self::Researcher => join(
+                "Researches facts, investigates, compares; names its sources.",
+                &[
+                    (looks_up, "Uses the web."),
+                    (has.reads_files, "Reads the workspace."),
+                    (!looks_up && !has.reads_files, "Cannot look anything up."),
+                ],
+            ),
+            Self::Coder => join(
+                "Writes code and tests, implements, fixes, refactors.",
+                &[
+                    (has.writes_files, "Edits the workspace directly."),
+                    (has.reads_files && !has.writes_files, "Reads the workspace."),
+                    (has.commands, "Runs commands and builds."),
+                    (!has.writes_files, "Returns code as text."),
+                ],
+            ),
+            Self::Reviewer => join(
+                "Reviews and verifies; reports faults without touching anything.",
+                &[
+                    (has.reads_files, "Reads the workspace."),
+                    (!has.reads_files, "Sees nothing beyond its task."),
+                ],
+            ),
+        }
+    }
+
+    /// Words by which a goal is known to be for it, when no router can say.
+    pub(super) fn keywords(self) -> &'static [&'static str] {
+        match self {
+            Self::Researcher => &["research", "find out", "investigate", "compare", "explain", "learn"],
+            Self::Coder => &[
+                "code",
+                "write",
+                "implement",
+                "fix",
+                "bug",
+                "build",
+                "program",
+                "refactor",
+                "function",
+                "script",
+                "test",
+                "add",
+                "create",
+                "change",
+                "rename",
+                "port",
+            ],
+            Self::Reviewer => {
+                &["review", "check", "audit", "critique", "verify", "inspect", "assess", "proofread"]
+            }
+        }
+    }
+}
+
+fn join(first: &str, more: &[(bool, &str)]) -> String {
+    let more = more.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text);
+    std::iter::once(first).chain(more).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Role; 3] = [Role::Researcher, Role::Coder, Role::Reviewer];
+
+    #[test]
+    fn prompts_speak_of_the_tools_that_are_there_and_of_no_others() {
+        for role in ALL {
+            let bare = role.prompt(Has::default());
+            for promise in ["You read", "You run", "You fetch", "You search", "workspace"] {
+                assert!(!bare.contains(promise), "{bare}");
+            }
+        }
+        let whole = Has { reads_files: true, writes_files: true, commands: true, web: true, search: true };
+        let told = Role::Coder.prompt(whole);
+        assert!(told.contains("write and edit the files") && told.contains("You run commands"), "{told}");
+        let reads = Has { reads_files: true, ..Has::default() };
+        assert!(Role::Reviewer.prompt(reads).contains("you cannot write them"));
+        let web = Has { web: true, ..Has::default() };
+        assert!(Role::Researcher.prompt(web).contains("You fetch pages"));
+        assert!(!Role::Researcher.prompt(web).contains("You search the web"));
+    }
+}
