@@ -1,3 +1,4 @@
 //! The crate as a whole, by subject.
 
+mod handoff;
 mod router;
