@@ -60,14 +60,14 @@ fn opened(opening: &Opening, leg: &Leg) -> String {
              the user wants, and answer the user.",
             noted(note)
         ),
-        Opening::Kept { to, why } if !leg.plain => format!(
-            "The conversation was not passed on to `{to}`: {why}. You have it still. Pass it on to another, or answer the user \
-             yourself."
-        ),
-        Opening::Kept { to, why } => format!(
-            "The conversation was not passed on to `{to}`: {why}. You have it still. Answer the user yourself, with what there \
-             is, and say what could not be done."
-        ),
+        Opening::Kept { to, why } => {
+            let end = if why.ends_with('?') { "" } else { "." };
+            let then = match leg.plain {
+                true => "Answer the user yourself, with what there is, and say what could not be done.",
+                false => "Pass it on to another, or answer the user yourself.",
+            };
+            format!("The conversation was not passed on to `{to}`: {why}{end} You have it still. {then}")
+        }
         Opening::Back { who, error, text } => {
             let words = match text.trim() {
                 "" => String::new(),
