@@ -34,7 +34,7 @@ pub use debate::Debate;
 pub use error::{Error, ErrorKind, Result};
 pub use finished::Finished;
 pub use handle::{Steering, SwarmHandle};
-pub use handoff::Handoff;
+pub use handoff::{Carry, Handoff};
 pub use lineage::{Lineage, Origin};
 pub use machine::SwarmMachine;
 pub use notice::{Notice, PlannedBy, Then};

@@ -102,13 +102,21 @@ pub enum Notice {
         /// What it said.
         note: Arc<str>,
     },
-    /// The conversation was to be passed on once too often; who has it must answer.
+    /// The conversation is not passed on: it was to be once too often, to nobody who is there, or near a limit. Who has it goes
+    /// on, and must answer.
     LoopFound {
         /// Who wanted to.
         from: Arc<str>,
         /// To whom.
         to: Arc<str>,
-        /// What makes it a loop.
+        /// What makes it a loop, or stands in the way.
+        why: String,
+    },
+    /// The program's function that says what goes along failed, and only the words went along.
+    FilterFailed {
+        /// To whom the conversation is passed on.
+        to: Arc<str>,
+        /// What happened.
         why: String,
     },
     /// A round of a debate or of work on a blackboard begins.

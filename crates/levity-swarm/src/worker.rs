@@ -43,6 +43,7 @@ pub(crate) struct Card {
     pub(crate) retries: u32,
     pub(crate) stand_in: Option<Arc<str>>,
     pub(crate) scope: Scope,
+    pub(crate) is_swarm: bool,
 }
 
 /// What does the work.
@@ -93,6 +94,7 @@ impl Worker {
             retries: 1,
             stand_in: None,
             scope: Scope::Task,
+            is_swarm: matches!(does, Does::Swarm(_)),
         };
         Self { card, does }
     }

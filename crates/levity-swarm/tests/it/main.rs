@@ -2,6 +2,7 @@
 
 mod bus;
 mod crowd;
+mod handoff;
 mod hostile;
 mod lineage;
 mod order;

@@ -1,0 +1,175 @@
+//! A conversation that is kept within bounds and can be sent at any time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use levity_core::{Content, History, Media, MediaSource, Message, Part, Role, ToolErrorKind, ToolResult};
+
+use super::transfer::TRANSFER;
+
+/// What was said, the oldest first; the oldest leave when there is too much.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    messages: VecDeque<Arc<Message>>,
+    bytes: usize,
+    /// How many have left.
+    left: u64,
+}
+
+impl Record {
+    pub(super) const MAX_MESSAGES: usize = 2_000;
+    pub(super) const MAX_BYTES: usize = 8 << 20;
+
+    /// What was said before. The mark of what had left by then is read again.
+    pub(super) fn of(messages: &[Arc<Message>]) -> Self {
+        let mut record = Self::default();
+        let marked = messages.first().and_then(|first| read_mark(first));
+        record.left = marked.unwrap_or(0);
+        record.extend(messages.iter().skip(usize::from(marked.is_some())));
+        record
+    }
+
+    pub(super) fn extend<'a>(&mut self, messages: impl IntoIterator<Item = &'a Arc<Message>>) {
+        messages.into_iter().for_each(|message| self.push(message.clone()));
+    }
+
+    pub(super) fn push(&mut self, message: Arc<Message>) {
+        // The whole of a long result is for the run that has it: there it can be read in pieces.
+        let message = match message.shown() {
+            std::borrow::Cow::Borrowed(_) => message,
+            std::borrow::Cow::Owned(shown) => Arc::new(shown),
+        };
+        self.bytes = self.bytes.saturating_add(weight(&message));
+        self.messages.push_back(message);
+        while self.messages.len() > Self::MAX_MESSAGES || self.bytes > Self::MAX_BYTES {
+            self.drop_oldest();
+            // A result does not stay without its call.
+            while self.messages.front().is_some_and(|message| message.role == Role::Tool) {
+                self.drop_oldest();
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.messages.pop_front() {
+            self.bytes = self.bytes.saturating_sub(weight(&oldest));
+            self.left = self.left.saturating_add(1);
+        }
+    }
+
+    /// All that is there, as it can be sent; a mark says how much has left.
+    pub(super) fn all(&self) -> Vec<Arc<Message>> {
+        let mark = (self.left > 0).then(|| Arc::new(mark(self.left)));
+        let all: Vec<Arc<Message>> = mark.into_iter().chain(self.messages.iter().cloned()).collect();
+        sound(&all)
+    }
+
+    /// What the user said last.
+    pub(super) fn last_of_user(&self) -> Option<&Arc<Message>> {
+        self.messages.iter().rev().find(|message| message.role == Role::User)
+    }
+}
+
+const MARK: &str = " earlier messages are left out]";
+
+fn mark(count: u64) -> Message {
+    Message::system(format!("[{count}{MARK}"))
+}
+
+fn read_mark(message: &Message) -> Option<u64> {
+    let text = message.text();
+    let count = text.strip_prefix('[')?.strip_suffix(MARK)?;
+    if message.role == Role::System { count.parse().ok() } else { None }
+}
+
+/// How many bytes a message keeps: its text, and what it shows beside it.
+fn weight(message: &Message) -> usize {
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Media(media) => media_bytes(media),
+        Part::ToolResult(result) => result.content.iter().map(content_bytes).sum(),
+        _ => 0,
+    });
+    parts.fold(message.size(), usize::saturating_add)
+}
+
+fn content_bytes(content: &Content) -> usize {
+    match content {
+        Content::Media(media) => media_bytes(media),
+        _ => 0,
+    }
+}
+
+fn media_bytes(media: &Media) -> usize {
+    match &media.source {
+        MediaSource::Bytes(bytes) => bytes.as_slice().len(),
+        MediaSource::Url(url) => url.len(),
+        _ => 0,
+    }
+}
+
+/// These messages, as far as they make a history: of calls whose results do not follow only the words beside them are left.
+pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let mut kept = Vec::with_capacity(messages.len());
+    let mut rest = messages.iter().peekable();
+    while let Some(message) = rest.next() {
+        let is_plain = message.calls().next().is_none() && message.results().next().is_none();
+        match rest.next_if(|next| !is_plain && next.role == Role::Tool) {
+            Some(answer) if is_history(&[message, answer]) => kept.extend([message.clone(), answer.clone()]),
+            _ if is_plain && message.role != Role::Tool => kept.push(message.clone()),
+            _ => kept.extend(words(message)),
+        }
+    }
+    match History::renamed(kept.clone()) {
+        Ok(_) => kept,
+        Err(_) => kept.iter().filter_map(words).collect(),
+    }
+}
+
+fn is_history(messages: &[&Arc<Message>]) -> bool {
+    History::renamed(messages.iter().map(|message| (*message).clone()).collect()).is_ok()
+}
+
+/// What is said in a message, without calls, results and reasoning; nothing if that is all there is. What its provider has
+/// fastened to it goes, too: it may point to what is left out.
+pub(super) fn words(message: &Arc<Message>) -> Option<Arc<Message>> {
+    let is_word = |part: &Part| match part {
+        Part::Text(text) => !text.text.is_empty(),
+        Part::Media(_) => true,
+        _ => false,
+    };
+    if message.role == Role::Tool || !message.parts.iter().any(is_word) {
+        return None;
+    }
+    if message.parts.iter().all(|part| is_word(part) && part.opaque().is_none()) {
+        return Some(message.clone());
+    }
+    let parts = message.parts.iter().filter(|part| is_word(part)).cloned().map(plain);
+    Some(Arc::new(Message::new(message.role, parts)))
+}
+
+fn plain(mut part: Part) -> Part {
+    match &mut part {
+        Part::Text(text) => text.opaque = None,
+        Part::Media(media) => media.opaque = None,
+        _ => {}
+    }
+    part
+}
+
+/// The last call to pass the conversation on was not taken: its answer says so.
+pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
+    let is_it = |part: &Part| matches!(part, Part::ToolResult(result) if result.name == TRANSFER);
+    let Some(answer) = said.iter_mut().rev().find(|message| message.parts.iter().any(is_it)) else { return };
+    for part in &mut Arc::make_mut(answer).parts {
+        if let Part::ToolResult(result) = part
+            && result.name == TRANSFER
+        {
+            deny(result, why);
+        }
+    }
+}
+
+fn deny(result: &mut ToolResult, why: &str) {
+    result.content = vec![Content::Text(format!("the conversation was not passed on: {why}"))];
+    (result.value, result.error) = (None, Some(ToolErrorKind::Denied));
+}

@@ -1,0 +1,71 @@
+//! The tool that passes the conversation on.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use levity_core::text::{clipped, one_line};
+use levity_core::{Signal, ToolSpec};
+use serde_json::{Value, json};
+
+use super::Handoff;
+use crate::rules::Rules;
+
+pub(super) const TRANSFER: &str = "transfer_to";
+
+/// How many others stand in the tool's description.
+const NAMED: usize = 50;
+/// How much is told of each of them, in bytes.
+const MOST_TOLD: usize = 300;
+/// How much of a note goes along, in bytes.
+const MOST_NOTE: usize = 16 << 10;
+
+/// The tool of a worker; nothing when there is nobody it may pass on to.
+pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<ToolSpec> {
+    let allowed: Vec<&Arc<str>> = rules.order.iter().filter(|name| handoff.allows(worker, name)).collect();
+    if allowed.is_empty() {
+        return None;
+    }
+    let mut to = json!({"type": "string", "description": "The name of the colleague."});
+    // A longer list would cost more than it helps: a name that is wrong is refused later.
+    if allowed.len() <= NAMED {
+        to["enum"] = allowed.iter().map(|name| Value::from(&***name)).collect();
+    }
+    let note = "What the colleague must know: what the user wants, what is done, what is left to do.";
+    Some(ToolSpec::new(TRANSFER, description(&allowed, rules)).with_input(json!({
+        "type": "object",
+        "properties": {"to": to, "note": {"type": "string", "description": note}},
+        "required": ["to"],
+        "additionalProperties": false,
+    })))
+}
+
+fn description(allowed: &[&Arc<str>], rules: &Rules) -> String {
+    let mut text = "Passes this conversation on to a colleague, who goes on with it in your place. Call it alone, and only when \
+                    the colleague can do what you cannot. Who there is:"
+        .to_owned();
+    for name in allowed.iter().take(NAMED) {
+        let about = rules.cards.get(*name).map(|card| one_line(&card.description, MOST_TOLD));
+        let _ = write!(text, "\n- `{name}`: {}", about.unwrap_or_default());
+    }
+    if allowed.len() > NAMED {
+        let _ = write!(text, "\n- and {} more", allowed.len() - NAMED);
+    }
+    text
+}
+
+/// To whom the conversation is to be passed on, and what is said to that.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) to: Arc<str>,
+    pub(super) note: Arc<str>,
+}
+
+impl Pass {
+    /// The last one that was signalled.
+    pub(super) fn of(signals: &[Signal]) -> Option<Self> {
+        let signal = signals.iter().rev().find(|signal| &*signal.name == TRANSFER)?;
+        let text = |key| signal.args.get(key).and_then(Value::as_str).map(str::trim);
+        let note = clipped(text("note").unwrap_or_default(), MOST_NOTE);
+        Some(Self { to: text("to")?.into(), note: note.into() })
+    }
+}
