@@ -3,13 +3,16 @@
 mod blackboard;
 mod board;
 mod bus;
+mod crew;
 mod debate;
 mod desk;
+mod effort;
 mod error;
 mod executor;
 mod finished;
 mod handle;
 mod handoff;
+mod judge;
 mod keywords;
 mod lineage;
 mod machine;

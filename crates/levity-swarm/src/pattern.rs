@@ -46,7 +46,7 @@ impl Pattern {
         match &self.0 {
             Kind::Router(router) => router.leads(),
             Kind::Handoff(_) => Ok(Vec::new()),
-            Kind::Debate(debate) => Ok(debate.leads()),
+            Kind::Debate(debate) => debate.leads(),
             Kind::Blackboard(board) => Ok(board.leads()),
         }
     }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use levity_core::{ConversationId, Limits, Signal, Step as Wants};
+use levity_core::{Signal, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work, add_stats};
+use crate::effort;
 use crate::names::ROUTER;
 use crate::notice::{Notice, Then};
 use crate::plan::{Delegation, Order};
 use crate::report::{Report, ReportStatus};
 use crate::talk;
-use crate::worker::{Card, Scope};
+use crate::worker::Scope;
 
 /// A delegation on its way; what came of it is in the report of the same place.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Routed {
         for at in self.base..self.jobs.len() {
             let job = &self.jobs[at];
             let mut waits: Vec<usize> = job.needs.iter().copied().filter(|need| *need >= self.base).collect();
-            if self.conversation(&job.worker, desk).is_some()
+            if effort::conversation(&job.worker, desk).is_some()
                 && let Some(before) = last.insert(job.worker.clone(), at)
                 && !waits.contains(&before)
             {
@@ -125,36 +126,12 @@ impl Routed {
         let job = &self.jobs[at];
         let mut work = Work::new(self.task(at, desk));
         let Some(card) = desk.rules.cards.get(&job.worker) else { return work };
-        work.conversation = self.conversation(&job.worker, desk);
+        work.conversation = effort::conversation(&job.worker, desk);
         if card.scope != Scope::Task && work.conversation.is_none() {
             work.history = self.remembered(at, desk);
         }
-        work.limits = Some(self.allowed(card, &desk.reports[at]));
+        work.limits = Some(effort::allowed(card, &self.share, &desk.reports[at]));
         work
-    }
-
-    /// What a worker may use for a task, less what earlier attempts have used.
-    fn allowed(&self, card: &Card, report: &Report) -> Limits {
-        let mut limits = card.limits.map_or(self.share, |own| own.within(&self.share));
-        limits.wall_time = Some(limits.wall_time.map_or(card.timeout, |own| own.min(card.timeout)));
-        limits.tokens = limits.tokens.map(|tokens| tokens.saturating_sub(report.usage.total()));
-        let spent = report.usage.cost.unwrap_or_default();
-        limits.money = limits.money.map(|money| money.saturating_sub(spent));
-        limits.model_calls = limits.model_calls.map(|calls| calls.saturating_sub(report.stats.model_calls));
-        limits.tool_calls = limits.tool_calls.map(|calls| calls.saturating_sub(report.stats.tool_calls));
-        limits
-    }
-
-    /// The conversation that a worker keeps, if it does.
-    fn conversation(&self, worker: &Arc<str>, desk: &Desk) -> Option<ConversationId> {
-        match &desk.rules.cards.get(worker)?.scope {
-            Scope::Named(id) => Some(id.clone()),
-            Scope::Conversation => {
-                let of_run = desk.start.conversation.as_ref()?;
-                Some(ConversationId::new(format!("{of_run}/{worker}")))
-            }
-            _ => None,
-        }
     }
 
     /// A worker has ended.
@@ -201,8 +178,8 @@ impl Routed {
     }
 
     fn failed(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) {
-        let then = self.then(at, &why, desk);
         let job = &mut self.jobs[at];
+        let then = effort::then(&job.worker, job.tried, &job.before, &why, desk);
         let to = Recipient::One(ROUTER.into());
         job.letters.push(Draft::new(job.worker.clone(), to, MessageKind::Failure, &*why.error));
         let report = &mut desk.reports[at];
@@ -221,24 +198,6 @@ impl Routed {
         desk.tell(wants, || Notice::Failed { id, worker, error, then });
         if left {
             self.settle(at);
-        }
-    }
-
-    /// What is done about a failure: the same worker once more, or who stands in for it.
-    fn then(&self, at: usize, why: &Why, desk: &Desk) -> Then {
-        let job = &self.jobs[at];
-        if why.kind == WhyKind::Stopped || desk.near.is_some() {
-            return Then::Leave;
-        }
-        let Some(card) = desk.rules.cards.get(&job.worker) else { return Then::Leave };
-        if why.kind == WhyKind::Failed && job.tried <= card.retries {
-            return Then::Retry;
-        }
-        match &card.stand_in {
-            Some(other) if *other != job.worker && !job.before.contains(other) => {
-                Then::StandIn { worker: other.clone() }
-            }
-            _ => Then::Leave,
         }
     }
 

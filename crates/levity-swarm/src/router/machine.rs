@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+<<<<<<< HEAD
 use levity_core::{Limit, Limits, Money, Step as Wants};
+=======
+use levity_core::{Limits, Step as Wants};
+>>>>>>> 75a96133dad112d8eba010ead2cc958bf2e3f6bb
 
 use super::Router;
 use super::jobs::Job;
 use crate::desk::{Came, Desk, Duty};
+use crate::effort;
 use crate::machine::{Play, Shown};
 use crate::notice::{Notice, PlannedBy};
 use crate::plan::{Delegation, Order};
@@ -78,7 +83,7 @@ impl Routed {
         desk.tell(wants, || Notice::Planned { round, by, plan: plan.clone() });
         (self.base, self.open) = (self.jobs.len(), plan.len());
         self.mark = desk.bus.last_id() + 1;
-        self.share = share(desk, plan.len());
+        self.share = effort::share(desk, plan.len());
         self.add_jobs(plan, order, desk);
         self.announce(desk, wants);
         self.pump(desk, wants);
@@ -120,21 +125,6 @@ impl Routed {
         }
         self.close(desk, wants);
     }
-}
-
-/// What each of so many may use, so that something is left for the answer. What is not limited for the whole is not limited for
-/// them.
-fn share(desk: &Desk, count: usize) -> Limits {
-    let whole = &desk.start.limits;
-    let parts = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
-    let mut share = crate::executor::unlimited();
-    share.tokens = whole.tokens.map(|tokens| tokens.saturating_sub(desk.usage.total()) / parts);
-    share.money = whole.money.map(|money| {
-        let spent = desk.usage.cost.unwrap_or_default();
-        Money::from_nanos(money.saturating_sub(spent).nanos() / parts)
-    });
-    share.assumed_price = whole.assumed_price;
-    share
 }
 
 impl Play for Routed {

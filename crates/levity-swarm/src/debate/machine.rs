@@ -1,0 +1,235 @@
+//! The machine of a debate.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::{Failure, Status, Step as Wants};
+
+use super::Debate;
+use crate::bus::{Draft, MessageKind, Recipient};
+use crate::crew::{Crew, How, not_done, shared_list};
+use crate::desk::{Came, Desk, Duty};
+use crate::judge::{Asking, Verdict, read};
+use crate::machine::{Play, Shown};
+use crate::names::{JUDGE, USER};
+use crate::notice::Notice;
+use crate::report::Report;
+use crate::rules::Start;
+
+/// Has the workers speak round by round, and the judge decide.
+pub(crate) struct Debating {
+    pub(super) debate: Debate,
+    /// The question, for the reports.
+    goal: Arc<str>,
+    /// Which round, from 1; 0 before the first.
+    pub(super) round: u32,
+    pub(super) crew: Crew,
+    pub(super) asking: Asking,
+    /// What the judge has said, by round.
+    pub(super) verdicts: BTreeMap<usize, Arc<str>>,
+    /// Whether the workers are speaking.
+    speaking: bool,
+    /// Who spoke last.
+    last: Option<Arc<str>>,
+}
+
+impl Debating {
+    pub(crate) fn new(debate: &Debate, start: &Start) -> Self {
+        Self {
+            debate: debate.clone(),
+            goal: start.goal.as_str().into(),
+            round: 0,
+            crew: Crew::default(),
+            asking: Asking::default(),
+            verdicts: BTreeMap::new(),
+            speaking: false,
+            last: None,
+        }
+    }
+
+    /// Begins the next round, or has the judge decide when there is none.
+    fn go_on(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        if self.round >= self.debate.rounds || desk.near.is_some() {
+            return self.decide(desk, wants);
+        }
+        self.round += 1;
+        let (round, of) = (self.round, self.debate.rounds);
+        desk.tell(wants, || Notice::RoundBegan { round, of });
+        let how = if round == 1 && self.debate.together { How::Together } else { How::InTurns };
+        let rules = desk.rules.clone();
+        self.crew.seat(round, &rules.order, &self.goal, how, desk);
+        self.speaking = true;
+        self.pump(desk, wants);
+    }
+
+    /// Has those speak who may; when all have, sees how it goes on.
+    fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.crew.skip_rest(desk, wants);
+        while let Some(seat) = self.crew.next(desk) {
+            let task = self.turn(seat, desk);
+            self.crew.begin(seat, task, desk, wants);
+        }
+        if self.crew.is_over() {
+            self.round_over(desk, wants);
+        }
+    }
+
+    fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
+        if heard.done {
+            let turn = Draft::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
+            self.crew.letter(seat, turn);
+        }
+        self.crew.flush(desk, wants);
+        self.pump(desk, wants);
+    }
+
+    fn round_over(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.speaking = false;
+        let turns = &desk.reports[self.crew.base()..];
+        let last = turns.iter().rev().find(|turn| turn.is_done()).map(|turn| turn.worker.clone());
+        let silent = last.is_none();
+        self.last = last.or(self.last.take());
+        self.crew.rise(desk);
+        if silent {
+            return self.decide(desk, wants);
+        }
+        let looks = self.debate.judge.each_round && self.round < self.debate.rounds && desk.near.is_none();
+        if looks {
+            self.asking = Asking::default();
+            return self.ask(false, desk, wants);
+        }
+        self.go_on(desk, wants);
+    }
+
+    /// Has the judge give the answer, or lists what was said.
+    fn decide(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        if !self.debate.judge.is_there() {
+            return self.list_up(None, desk, wants);
+        }
+        self.asking = Asking::default();
+        self.ask(true, desk, wants);
+    }
+
+    fn ask(&mut self, last: bool, desk: &mut Desk, wants: &mut Wants) {
+        let work = self.debate.judge.work(self.judging(last, desk), last, desk);
+        let duty = if last { Duty::Close } else { Duty::Lead };
+        let effect = desk.want(&JUDGE.into(), &work, duty, wants);
+        if last {
+            desk.tell(wants, || Notice::Synthesising { effect });
+        }
+    }
+
+    /// The judge has spoken.
+    fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        let verdict = read(&came.text).and_then(|verdict| check(verdict, last));
+        match (verdict, came.result) {
+            (Ok(verdict), _) => self.found(verdict, last, desk, wants),
+            (Err(_), Err(why)) => self.no_verdict(why.error, last, desk, wants),
+            (Err(complaint), Ok(())) => {
+                if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
+                    return self.ask(last, desk, wants);
+                }
+                if !last || came.text.trim().is_empty() {
+                    return self.no_verdict(complaint, last, desk, wants);
+                }
+                let reason = format!("what the judge said is the answer as it stands, since {complaint}");
+                let (done, answer) = (Some(true), came.text.trim().to_owned());
+                self.found(Verdict { done, answer, reason }, last, desk, wants);
+            }
+        }
+    }
+
+    fn found(&mut self, verdict: Verdict, last: bool, desk: &mut Desk, wants: &mut Wants) {
+        let (round, words) = (self.round, verdict.words());
+        let done = last || verdict.done == Some(true);
+        desk.tell(wants, || Notice::Judged { round, done, reason: words.clone() });
+        desk.post(Draft::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
+        if done {
+            let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
+            return self.answer(text, desk, wants);
+        }
+        self.verdicts.insert(usize::try_from(round).unwrap_or(usize::MAX), words);
+        self.go_on(desk, wants);
+    }
+
+    /// The judge is of no use: between rounds the debate goes on without it, and at the end what was said is listed.
+    fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut Wants) {
+        if last {
+            return self.list_up(Some(why), desk, wants);
+        }
+        let round = self.round;
+        let reason: Arc<str> = format!("the judge gave no verdict: {why}").into();
+        desk.tell(wants, || Notice::Judged { round, done: false, reason });
+        self.go_on(desk, wants);
+    }
+
+    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
+        if let Some(why) = &why {
+            desk.tell(wants, || Notice::Listed { why: why.clone() });
+        }
+        let text = self.list(desk);
+        if desk.reports.iter().any(Report::is_done) {
+            return self.answer(text, desk, wants);
+        }
+        let judged = why.map_or_else(String::new, |why| format!(", and the judge gave no verdict: {why}"));
+        let why = format!("nobody has said anything{judged}{}", not_done(&desk.reports));
+        desk.end(Status::Failed(Failure::Unreached(why)), text, None);
+    }
+
+    fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
+        desk.post(Draft::new(JUDGE, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
+        let status = desk.answered();
+        desk.end(status, text, None);
+    }
+
+    /// What each has said last, and who could not speak.
+    fn list(&self, desk: &Desk) -> String {
+        let all = desk.rules.order.len();
+        let last = (0..all).filter_map(|seat| {
+            let turns = desk.reports.iter().skip(seat).step_by(all.max(1));
+            turns.rev().find(|turn| turn.is_done())
+        });
+        let list = shared_list(last.map(|turn| (format!("{} (`{}`)", turn.worker, turn.id), &*turn.text)));
+        format!("{list}{}", not_done(&desk.reports))
+    }
+}
+
+/// Whether a verdict says what was asked for.
+fn check(verdict: Verdict, last: bool) -> Result<Verdict, String> {
+    if !last && verdict.done.is_none() {
+        return Err("it has no `done`".to_owned());
+    }
+    if (last || verdict.done == Some(true)) && verdict.answer.is_empty() {
+        return Err("it has no `answer`".to_owned());
+    }
+    Ok(verdict)
+}
+
+impl Play for Debating {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.go_on(desk, wants);
+    }
+
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        match duty {
+            Duty::Lead => self.judged(false, came, desk, wants),
+            Duty::Work(seat) => self.spoke(seat as usize, came, desk, wants),
+            Duty::Close => self.judged(true, came, desk, wants),
+        }
+    }
+
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        if desk.near.is_some() && self.speaking {
+            self.pump(desk, wants);
+        }
+    }
+
+    fn so_far(&self, desk: &Desk) -> String {
+        self.list(desk)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown { last: self.last.clone(), ..Shown::default() }
+    }
+}

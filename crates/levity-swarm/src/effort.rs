@@ -1,0 +1,64 @@
+//! What a piece of work may use, and what is done when it fails: the same for all patterns.
+
+use std::sync::Arc;
+
+use levity_core::{ConversationId, Limits, Money};
+
+use crate::desk::{Desk, Why, WhyKind};
+use crate::notice::Then;
+use crate::report::Report;
+use crate::worker::{Card, Scope};
+
+/// What each of so many may use, so that something is left for the answer. What is not limited for the whole is not limited for
+/// them.
+pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
+    let whole = &desk.start.limits;
+    let parts = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
+    let mut share = crate::executor::unlimited();
+    share.tokens = whole.tokens.map(|tokens| tokens.saturating_sub(desk.usage.total()) / parts);
+    share.money = whole.money.map(|money| {
+        let spent = desk.usage.cost.unwrap_or_default();
+        Money::from_nanos(money.saturating_sub(spent).nanos() / parts)
+    });
+    share.assumed_price = whole.assumed_price;
+    share
+}
+
+/// What a worker may use for a task, less what earlier attempts have used.
+pub(crate) fn allowed(card: &Card, share: &Limits, report: &Report) -> Limits {
+    let mut limits = card.limits.map_or(*share, |own| own.within(share));
+    limits.wall_time = Some(limits.wall_time.map_or(card.timeout, |own| own.min(card.timeout)));
+    limits.tokens = limits.tokens.map(|tokens| tokens.saturating_sub(report.usage.total()));
+    let spent = report.usage.cost.unwrap_or_default();
+    limits.money = limits.money.map(|money| money.saturating_sub(spent));
+    limits.model_calls = limits.model_calls.map(|calls| calls.saturating_sub(report.stats.model_calls));
+    limits.tool_calls = limits.tool_calls.map(|calls| calls.saturating_sub(report.stats.tool_calls));
+    limits
+}
+
+/// The conversation that a worker keeps, if it does.
+pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<ConversationId> {
+    match &desk.rules.cards.get(worker)?.scope {
+        Scope::Named(id) => Some(id.clone()),
+        Scope::Conversation => {
+            let of_run = desk.start.conversation.as_ref()?;
+            Some(ConversationId::new(format!("{of_run}/{worker}")))
+        }
+        _ => None,
+    }
+}
+
+/// What is done about a failure: the same worker once more, or who stands in for it and has not had it before.
+pub(crate) fn then(worker: &Arc<str>, tried: u32, before: &[Arc<str>], why: &Why, desk: &Desk) -> Then {
+    if why.kind == WhyKind::Stopped || desk.near.is_some() {
+        return Then::Leave;
+    }
+    let Some(card) = desk.rules.cards.get(worker) else { return Then::Leave };
+    if why.kind == WhyKind::Failed && tried <= card.retries {
+        return Then::Retry;
+    }
+    match &card.stand_in {
+        Some(other) if other != worker && !before.contains(other) => Then::StandIn { worker: other.clone() },
+        _ => Then::Leave,
+    }
+}

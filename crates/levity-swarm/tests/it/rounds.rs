@@ -1,0 +1,82 @@
+//! What the tests of work in rounds share.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{Deltas, Event, Model, ModelCard, ModelError, Request};
+use levity_loop::Agent;
+use levity_swarm::{Finished, Notice, Worker};
+use levity_test::ScriptedModel;
+
+pub(crate) fn agent(model: impl Model + 'static) -> Agent {
+    Agent::builder(model).build().unwrap()
+}
+
+pub(crate) fn worker(name: &str, model: impl Model + 'static) -> Worker {
+    Worker::new(name, format!("The {name}."), agent(model))
+}
+
+/// Says these, one after the other.
+pub(crate) fn says(texts: &[&str]) -> ScriptedModel {
+    texts.iter().fold(ScriptedModel::new(), |model, text| model.reply(*text))
+}
+
+/// What a model was told last in its call of this number, from 0.
+pub(crate) fn told(model: &ScriptedModel, call: usize) -> String {
+    model.requests()[call]
+        .history
+        .messages()
+        .last()
+        .map(|message| message.text().into_owned())
+        .unwrap_or_default()
+}
+
+/// What is told of a run, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<Notice>>>);
+
+impl Told {
+    pub(crate) fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
+        let told = self.0.clone();
+        move |event| told.lock().unwrap().extend(Notice::of(&event.kind))
+    }
+
+    pub(crate) fn count(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
+        self.0.lock().unwrap().iter().filter(|notice| is_it(notice)).count()
+    }
+}
+
+/// The bus as it is written to a file.
+pub(crate) fn log(finished: &Finished) -> String {
+    let mut lines = Vec::new();
+    finished.bus().write_json_lines(&mut lines).unwrap();
+    String::from_utf8(lines).unwrap()
+}
+
+/// Who said what kind of thing, in order.
+pub(crate) fn kinds(finished: &Finished) -> Vec<String> {
+    finished.bus().messages().map(|message| format!("{} {}", message.from, message.kind)).collect()
+}
+
+/// A model that lets others go first, so often.
+pub(crate) struct Slow(pub(crate) ScriptedModel, pub(crate) usize);
+
+#[async_trait]
+impl Model for Slow {
+    fn card(&self) -> &ModelCard {
+        self.0.card()
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        for _ in 0..self.1 {
+            tokio::task::yield_now().await;
+        }
+        self.0.stream(request).await
+    }
+}
+
+/// Waits for a future without an end, in case of a hang.
+pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60), future.into_future()).await.expect("it hangs")
+}
