@@ -3,11 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-<<<<<<< HEAD
-use levity_core::{Limit, Limits, Money, Step as Wants};
-=======
-use levity_core::{Limits, Step as Wants};
->>>>>>> 75a96133dad112d8eba010ead2cc958bf2e3f6bb
+use levity_core::{Limit, Limits, Step as Wants};
 
 use super::Router;
 use super::jobs::Job;
