@@ -60,7 +60,7 @@ fn agent() -> Agent {
 }
 
 fn tokio() -> runtime::Runtime {
-    runtime::Builder::new_current_thread().build().expect("a runtime is built")
+    runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built")
 }
 
 /// How the delegations depend on each other.

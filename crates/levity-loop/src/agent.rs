@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, RunId, ToolError,
+    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, ModelCard, RunId,
+    ToolError,
 };
 use levity_runtime::{Job, Runtime};
 use schemars::JsonSchema;
@@ -182,6 +183,11 @@ impl Agent {
     /// What performs this agent's effects.
     pub fn executor(&self) -> Arc<dyn Executor> {
         self.inner.executor.clone()
+    }
+
+    /// What is known of its model: provider, id, window, abilities and price.
+    pub fn card(&self) -> &ModelCard {
+        self.inner.executor.model.card()
     }
 
     /// What drives its runs.

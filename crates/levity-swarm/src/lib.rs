@@ -1,4 +1,47 @@
 //! Agents that work together: a router and its workers, handoff, debate, a blackboard, and the bus they talk by.
+//!
+//! ```
+//! use levity_loop::Agent;
+//! use levity_swarm::{Router, Swarm, Worker};
+//! use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let model = ScriptedModel::new().reply(
+//! #     r#"{"delegations": [{"id": "draw", "worker": "artist", "task": "Draw a boat."},
+//! #         {"id": "name", "worker": "poet", "task": "Name it.", "depends_on": ["draw"]}]}"#,
+//! # ).reply("The artist drew a boat, and the poet calls it Tern.");
+//! # let agent = |says: &str| Agent::builder(ScriptedModel::new().reply(says)).build();
+//! # let (artist, poet) = (agent("A boat.")?, agent("Tern.")?);
+//! let swarm = Swarm::builder(Router::new(model))
+//!     .worker(Worker::new("artist", "Draws.", artist))
+//!     .worker(Worker::new("poet", "Finds words.", poet))
+//!     .build()?;
+//! let finished = swarm.run("I need a boat with a name.").await?;
+//! assert_eq!(finished.text(), "The artist drew a boat, and the poet calls it Tern.");
+//! for message in finished.bus().messages() {
+//!     println!("{} to {}: {}", message.from, message.to, message.content);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Swarm`] is workers and a pattern by which they work together: a [`Router`] that delegates and puts the results together, a
+//! [`Handoff`] of the conversation from one to the next, a [`Debate`] with a judge, or a [`Blackboard`] that all write on. An agent
+//! as a tool of another is `AgentBuilder::agent`; a swarm as one is [`Swarm::as_tool`]. What is promised of all of them:
+//!
+//! - Each piece of work is a run below the swarm's own, with its share of the budget. The budget of the whole is never passed.
+//! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who was faster.
+//! - A run goes on after a crash where it was; nothing that was finished is done again.
+//! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and nothing else.
+//! - One event stream tells of all; [`Lineage`] says whose each event is. One worker can be spoken to, stopped and
+//!   answered: [`Steering`].
+//!
+//! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
+//! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
+//!
+//! # Features
+//! - `files`, `commands`, `web`: tools of these kinds for the workers that are [`Ready`].
 
 mod blackboard;
 mod board;

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{ConversationId, Limits};
+use levity_core::{ConversationId, Limits, Price};
 use levity_loop::Agent;
 
 use crate::swarm::Swarm;
@@ -44,6 +44,8 @@ pub(crate) struct Card {
     pub(crate) stand_in: Option<Arc<str>>,
     pub(crate) scope: Scope,
     pub(crate) is_swarm: bool,
+    /// What a million tokens cost that its model is sent and that it says, if that is known.
+    pub(crate) price: Option<Price>,
 }
 
 /// What does the work.
@@ -85,6 +87,10 @@ impl Worker {
     }
 
     fn of(name: Arc<str>, description: Arc<str>, does: Does) -> Self {
+        let price = match &does {
+            Does::Agent(agent) => agent.card().price,
+            Does::Swarm(_) => None,
+        };
         let card = Card {
             name,
             description,
@@ -94,6 +100,7 @@ impl Worker {
             retries: 1,
             stand_in: None,
             scope: Scope::Task,
+            price,
             is_swarm: matches!(does, Does::Swarm(_)),
         };
         Self { card, does }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use levity_core::Money;
 use levity_core::text::{clipped, fenced, one_line, share};
 
 use super::machine::Routed;
@@ -48,7 +49,7 @@ impl Routed {
             "Each delegation has an `id`, the name of the `worker`, the `task` with all that the worker must know (nobody sees \
              this conversation), `depends_on` with the ids of those whose results it needs, and `expected`: what the result \
              should be. Those that do not depend on each other are done at the same time. At most {} delegations; as few as \
-             will do.\n\nAnswer with this JSON alone:\n{}\n",
+             will do, and the cheaper one of two who would do as well.\n\nAnswer with this JSON alone:\n{}\n",
             self.router.most,
             r#"{"delegations": [{"id": "..", "worker": "..", "task": "..", "depends_on": [], "expected": ".."}]}"#
         );
@@ -100,6 +101,12 @@ fn workers(text: &mut String, desk: &Desk) {
     let each = (MOST_WORKERS / desk.rules.order.len().max(1)).min(MOST_WORKER);
     for name in &desk.rules.order {
         let Some(card) = desk.rules.cards.get(name) else { continue };
-        let _ = writeln!(text, "- `{name}`: {}", one_line(&card.description, each));
+        let _ = write!(text, "- `{name}`: {}", one_line(&card.description, each));
+        // What is known to cost something should be chosen for it.
+        if let Some(price) = card.price.filter(|price| price.output > Money::default()) {
+            let _ =
+                write!(text, " (costs {} and {} per million tokens in and out)", price.input, price.output);
+        }
+        text.push('\n');
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity_core::{Event, ModelErrorKind, Status};
+use levity_core::{Event, ModelCard, ModelErrorKind, Price, Status};
 use levity_loop::Agent;
 use levity_swarm::{
     Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmBuilder, Then,
@@ -273,4 +273,20 @@ async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
     let plan =
         [Delegation::new("a", "coder", "Write."), Delegation::new("b", "reviewer", "Look.").after(["a"])];
     assert_eq!(swarm.run("Go").plan(plan).await.unwrap().text(), "Put together.");
+}
+
+#[tokio::test]
+async fn the_router_knows_what_the_workers_cost() {
+    let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
+    let card = ModelCard::new("test", "dear").with_price(Price::new(3.0, 15.0));
+    let dear = worker("dear", ScriptedModel::new().with_card(card));
+    let swarm = Swarm::builder(Router::new(router.clone()))
+        .worker(dear)
+        .worker(worker("free", ScriptedModel::new()))
+        .build();
+    swarm.unwrap().run("Hello").await.unwrap();
+    let asked = told(&router, 0);
+    let expected =
+        "- `dear`: The dear. (costs $3.00 and $15.00 per million tokens in and out)\n- `free`: The free.\n";
+    assert!(asked.contains(expected), "{asked}");
 }
