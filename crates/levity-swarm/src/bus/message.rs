@@ -49,6 +49,11 @@ impl Recipient {
     /// What stands for everybody in text.
     pub const EVERYBODY: &'static str = "*";
 
+    /// Whether it is for this one alone.
+    pub fn is_for(&self, name: &str) -> bool {
+        matches!(self, Self::One(one) if **one == *name)
+    }
+
     /// The name, or `*`.
     pub fn as_str(&self) -> &str {
         match self {

@@ -20,7 +20,6 @@ const MOST_NAMED: usize = 20;
 impl Routed {
     /// Has the results put together. What one worker alone has said, and nobody has failed at, is the answer as it is.
     pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        self.closing = true;
         if let [only] = &*desk.reports
             && only.is_done()
         {

@@ -26,7 +26,7 @@ pub(crate) struct Job {
     /// How many it waits for.
     waits: usize,
     /// Who does it now, and how often that one has tried.
-    worker: Arc<str>,
+    pub(super) worker: Arc<str>,
     tried: u32,
     /// Who has had it before.
     before: Vec<Arc<str>>,
@@ -157,6 +157,7 @@ impl Routed {
     fn take_notes(&mut self, at: usize, signals: &[Signal], desk: &Desk) {
         let job = &mut self.jobs[at];
         for draft in talk::drafts(&job.worker, signals, &desk.rules.names) {
+            self.noted = true;
             job.notes.push(draft.clone());
             job.letters.push(draft);
         }

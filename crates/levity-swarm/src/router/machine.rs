@@ -36,7 +36,8 @@ pub(crate) struct Routed {
     pub(super) mark: u64,
     /// What each of the round may use at most.
     pub(super) share: Limits,
-    pub(super) closing: bool,
+    /// Whether somebody of the round has left a message.
+    pub(super) noted: bool,
 }
 
 /// How far the plan of a round is.
@@ -62,7 +63,7 @@ impl Routed {
             head: 0,
             mark: 0,
             share: Limits::new(),
-            closing: false,
+            noted: false,
         }
     }
 
@@ -77,7 +78,7 @@ impl Routed {
     ) {
         let round = self.round;
         desk.tell(wants, || Notice::Planned { round, by, plan: plan.clone() });
-        (self.base, self.open) = (self.jobs.len(), plan.len());
+        (self.base, self.open, self.noted) = (self.jobs.len(), plan.len(), false);
         self.mark = desk.bus.last_id() + 1;
         self.share = effort::share(desk, plan.len());
         self.add_jobs(plan, order, desk);
