@@ -11,6 +11,7 @@ use levity::dag::{Catalogue, Parts, Plan, Step, StepStatus, Team};
 use levity::llm::{ModelExt as _, Models};
 use levity::memory::{InMemory, Window};
 use levity::prelude::*;
+use levity::swarm::{Notice, PlannedBy, Report, Router, Swarm, Worker};
 
 /// What a small model needs to be told.
 const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then answer.\n\
@@ -189,4 +190,37 @@ async fn a_real_model_carries_out_a_plan() {
         assert!(!value.is_null() && value != "", "{name}: {value}");
     }
     assert!(finished.usage().total() > 0 && finished.stats().model_calls >= 2, "{:?}", finished.stats());
+}
+
+/// What the model delegates is its own; that a small one is held to a plan that can be carried out, that the right workers have the
+/// right tools and that an answer is made of what they say is ours.
+#[tokio::test]
+async fn a_real_model_leads_a_swarm() {
+    let Some((url, model)) = server() else { return };
+    let [name, ..] = names(&url, &model);
+    let model = Models::new().model(&name).unwrap();
+    let agent = || {
+        let mut options = Options::new();
+        (options.temperature, options.max_tokens) = (Some(0.0), Some(300));
+        Agent::builder(model.clone()).options(options)
+    };
+    let tooled = || agent().instructions(INSTRUCTIONS).tool_choice(ToolChoice::Required);
+    let swarm = Swarm::builder(Router::agent(agent().build().unwrap()))
+        .worker(Worker::new("reckoner", "Works out sums.", tooled().tool(calculator).build().unwrap()))
+        .worker(Worker::new("reader", "Reads files.", tooled().tool(read_file).build().unwrap()))
+        .build()
+        .unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let run = swarm.run("Two things: what is 12*7, and what is the password in secret.txt?");
+    let run = run.on_event(move |event| heard.lock().unwrap().extend(Notice::of(&event.kind)));
+    let finished = run.await.unwrap_or_else(|error| panic!("{error:?}"));
+    let told = told.lock().unwrap();
+    let planned = told.iter().any(|told| matches!(told, Notice::Planned { by: PlannedBy::Router, .. }));
+    assert!(planned, "{told:?}");
+    for said in ["84", "tangerine-42"] {
+        let knows = |report: &Report| report.is_done() && report.text.contains(said);
+        assert!(finished.reports().iter().any(knows), "{said} in {:?}", finished.reports());
+    }
+    assert!(!finished.text().trim().is_empty() && finished.usage().total() > 0);
 }

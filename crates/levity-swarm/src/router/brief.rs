@@ -51,13 +51,8 @@ impl Routed {
              should be. Those that do not depend on each other are done at the same time. At most {} delegations; as few as \
              will do, and the cheaper one of two who would do as well.\n\nAnswer with this JSON alone:\n{}\n",
             self.router.most,
-            r#"{"delegations": [{"id": "..", "worker": "..", "task": "..", "depends_on": [], "expected": ".."}]}"#
+            r#"{"delegations": [{"id": "a", "worker": "NAME", "task": "TASK", "depends_on": [], "expected": "RESULT"}, {"id": "b", "worker": "NAME", "task": "TASK", "depends_on": ["a"], "expected": "RESULT"}]}"#
         );
-        if self.round == 1 {
-            text.push_str(
-                "If there is nothing to delegate, answer `{\"answer\": \"..\"}` with the answer itself.\n",
-            );
-        }
     }
 
     fn tell_results(&self, text: &mut String, desk: &Desk) {
