@@ -188,7 +188,7 @@ impl Handing {
     fn passes(&mut self, leg: Leg, mut came: Came, pass: Pass, desk: &mut Desk, wants: &mut Wants) {
         if let Err(refused) = self.may_pass(&leg.worker, &pass.to, desk) {
             deny_transfer(&mut came.said, &refused.why);
-            return self.keeps(leg, came, pass.to, refused, desk, wants);
+            return self.keeps(leg, came, &pass.to, refused, desk, wants);
         }
         let view = self.done(&leg, came, desk, wants);
         let (from, Pass { to, note }) = (leg.worker, pass);
@@ -230,13 +230,13 @@ impl Handing {
         &mut self,
         leg: Leg,
         came: Came,
-        to: Arc<str>,
+        to: &str,
         refused: Refused,
         desk: &mut Desk,
         wants: &mut Wants,
     ) {
         let Refused { why, again } = refused;
-        let to: Arc<str> = short(&to).into();
+        let to: Arc<str> = short(to).into();
         let view = self.done(&leg, came, desk, wants);
         self.strays = if again { self.strays + 1 } else { 0 };
         let from = leg.worker;

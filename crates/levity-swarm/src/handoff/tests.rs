@@ -316,7 +316,7 @@ fn messages_of_colleagues_are_shown_once() {
 }
 
 /// What may come of a leg, and what may happen meanwhile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     Answer,
     Pass(&'static str),
