@@ -97,6 +97,10 @@ pub(crate) struct Verdict {
     pub(crate) reason: String,
 }
 
+/// What is asked for.
+pub(crate) const SHAPE: &str =
+    "Answer with this JSON alone:\n{\"done\": true, \"answer\": \"..\", \"reason\": \"..\"}\n";
+
 /// How much of a reason is kept.
 const MOST_REASON: usize = 4_000;
 

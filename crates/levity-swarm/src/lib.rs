@@ -74,7 +74,7 @@ mod tool;
 mod worker;
 
 pub use blackboard::Blackboard;
-pub use board::Board;
+pub use board::{Board, Earlier, Entry};
 pub use bus::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages, ReadError, Recipient};
 pub use debate::Debate;
 pub use error::{Error, ErrorKind, Result};

@@ -144,6 +144,15 @@ pub enum Notice {
         /// How often it was written by now.
         version: u32,
     },
+    /// Something could not be written on the blackboard.
+    Refused {
+        /// Where it was to stand.
+        key: Arc<str>,
+        /// By whom.
+        by: Arc<str>,
+        /// Why.
+        why: String,
+    },
     /// A message is on the bus.
     Message(BusMessage),
 }

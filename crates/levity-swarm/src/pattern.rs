@@ -47,7 +47,7 @@ impl Pattern {
             Kind::Router(router) => router.leads(),
             Kind::Handoff(_) => Ok(Vec::new()),
             Kind::Debate(debate) => debate.leads(),
-            Kind::Blackboard(board) => Ok(board.leads()),
+            Kind::Blackboard(board) => board.leads(),
         }
     }
 

@@ -6,6 +6,7 @@ use levity_core::text::{fenced, one_line};
 
 use super::machine::Debating;
 use crate::desk::Desk;
+use crate::judge::SHAPE;
 
 /// How many of the others are named.
 const NAMED: usize = 50;
@@ -68,11 +69,7 @@ impl Debating {
                  tells those who debate what is open."
             ),
         };
-        let _ = write!(
-            text,
-            "\n\nAnswer with this JSON alone:\n{}\n",
-            r#"{"done": true, "answer": "..", "reason": ".."}"#
-        );
+        let _ = write!(text, "\n\n{SHAPE}");
         self.asking.complain(&mut text);
         text
     }

@@ -124,7 +124,7 @@ impl Debating {
     fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let verdict = read(&came.text).and_then(|verdict| check(verdict, last));
         match (verdict, came.result) {
-            (Ok(verdict), _) => self.found(verdict, last, desk, wants),
+            (Ok(verdict), _) => self.found(&verdict, last, desk, wants),
             (Err(_), Err(why)) => self.no_verdict(why.error, last, desk, wants),
             (Err(complaint), Ok(())) => {
                 if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
@@ -135,12 +135,12 @@ impl Debating {
                 }
                 let reason = format!("what the judge said is the answer as it stands, since {complaint}");
                 let (done, answer) = (Some(true), came.text.trim().to_owned());
-                self.found(Verdict { done, answer, reason }, last, desk, wants);
+                self.found(&Verdict { done, answer, reason }, last, desk, wants);
             }
         }
     }
 
-    fn found(&mut self, verdict: Verdict, last: bool, desk: &mut Desk, wants: &mut Wants) {
+    fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut Wants) {
         let (round, words) = (self.round, verdict.words());
         let done = last || verdict.done == Some(true);
         desk.tell(wants, || Notice::Judged { round, done, reason: words.clone() });

@@ -80,16 +80,16 @@ fn within<'a>(
     let lengths = costs.iter().map(|cost| usize::try_from(*cost).unwrap_or(usize::MAX));
     let each = share(lengths, usize::try_from(tokens).unwrap_or(usize::MAX)) as u64;
     let mut left = tokens.saturating_sub(costs.iter().map(|cost| (*cost).min(each)).sum());
-    let mut shown: Vec<_> = newest.into_iter().map(|line| cut(line, each)).collect();
+    let mut shown: Vec<_> = newest.iter().map(|line| cut(line, each)).collect();
     while let Some(line) = lines.next() {
         let cost = cost(line.text, tokens);
         if cost > left {
             let room = left >= LEAST;
-            shown.extend(room.then(|| cut(line, left)));
+            shown.extend(room.then(|| cut(&line, left)));
             return (shown, !room || lines.next().is_some());
         }
         left -= cost;
-        shown.push(cut(line, cost));
+        shown.push(cut(&line, cost));
     }
     (shown, false)
 }
@@ -100,7 +100,7 @@ fn cost(text: &str, most: u64) -> u64 {
     estimate_tokens(head(text, enough)).saturating_add(HEADING)
 }
 
-fn cut(line: Line<'_>, tokens: u64) -> (String, String) {
+fn cut(line: &Line<'_>, tokens: u64) -> (String, String) {
     let room = tokens.saturating_sub(HEADING);
     let mut bytes = usize::try_from(room.saturating_mul(4)).unwrap_or(usize::MAX).min(line.text.len());
     while estimate_tokens(head(line.text, bytes)) > room {

@@ -1,5 +1,6 @@
 //! The crate as a whole, by subject.
 
+mod blackboard;
 mod bus;
 mod crowd;
 mod debate;

@@ -1,0 +1,163 @@
+//! The machine of work on a board.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::Step as Wants;
+
+use super::Blackboard;
+use super::writes::{self, Write};
+use crate::board::{Board, Entry};
+use crate::crew::{Crew, How};
+use crate::desk::{Came, Desk, Duty};
+use crate::judge::Asking;
+use crate::machine::{Play, Shown};
+use crate::notice::Notice;
+use crate::rules::Start;
+
+/// Has the workers write round by round, and the answer made of what stands there.
+pub(crate) struct Boarding {
+    pub(super) blackboard: Blackboard,
+    /// The goal, for the reports.
+    goal: Arc<str>,
+    /// Which round, from 1; 0 before the first.
+    pub(super) round: u32,
+    pub(super) crew: Crew,
+    pub(super) asking: Asking,
+    pub(super) board: Board,
+    /// What those of the round want to write, by place.
+    pub(super) writes: Vec<Vec<Write>>,
+    /// Whose places they are.
+    asked: Vec<Arc<str>>,
+    /// The round in which each worker last looked.
+    looked: BTreeMap<Arc<str>, u32>,
+    /// What could not be written in the last round.
+    pub(super) refused: Vec<String>,
+    /// What the judge said last.
+    pub(super) verdict: Option<Arc<str>>,
+    /// What those of the round are shown of the board.
+    pub(super) seen: String,
+    /// Whether the workers are at work.
+    working: bool,
+}
+
+impl Boarding {
+    pub(crate) fn new(blackboard: &Blackboard, start: &Start) -> Self {
+        Self {
+            blackboard: blackboard.clone(),
+            goal: start.goal.as_str().into(),
+            round: 0,
+            crew: Crew::default(),
+            asking: Asking::default(),
+            board: Board::default(),
+            writes: Vec::new(),
+            asked: Vec::new(),
+            looked: BTreeMap::new(),
+            refused: Vec::new(),
+            verdict: None,
+            seen: String::new(),
+            working: false,
+        }
+    }
+
+    /// Begins the next round, or has the answer made when there is none.
+    pub(super) fn go_on(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        if self.round >= self.blackboard.rounds || desk.near.is_some() {
+            return self.close(desk, wants);
+        }
+        let asked: Vec<Arc<str>> =
+            desk.rules.order.iter().filter(|name| self.is_asked(name)).cloned().collect();
+        if asked.is_empty() {
+            return self.close(desk, wants);
+        }
+        self.round += 1;
+        let (round, of) = (self.round, self.blackboard.rounds);
+        desk.tell(wants, || Notice::RoundBegan { round, of });
+        self.seen = self.look();
+        self.crew.seat(round, &asked, &self.goal, How::Together, desk);
+        self.writes = asked.iter().map(|_| Vec::new()).collect();
+        (self.asked, self.working) = (asked, true);
+        self.pump(desk, wants);
+    }
+
+    /// Whether a worker is asked: it has no rule, or something that it reads is new to it.
+    fn is_asked(&self, worker: &Arc<str>) -> bool {
+        let Some(keys) = self.blackboard.reads.get(worker) else { return true };
+        let looked = self.looked.get(worker).copied().unwrap_or(0);
+        keys.iter().filter_map(|key| self.board.get(key)).any(|entry| is_new(entry, worker, looked))
+    }
+
+    /// Has those begin who may; when all are done, sees how it goes on.
+    fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.crew.skip_rest(desk, wants);
+        while let Some(seat) = self.crew.next(desk) {
+            let task = self.task(seat, desk);
+            self.crew.begin(seat, task, desk, wants);
+        }
+        if self.crew.is_over() {
+            self.round_over(desk, wants);
+        }
+    }
+
+    fn worked(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
+        if let Some(writes) = self.writes.get_mut(seat) {
+            writes::take(writes, &heard, desk);
+        }
+        if let Some(worker) = self.asked.get(seat).filter(|_| heard.done) {
+            self.looked.insert(worker.clone(), self.round);
+        }
+        self.crew.flush(desk, wants);
+        self.pump(desk, wants);
+    }
+
+    fn round_over(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.working = false;
+        let any = self.put_up(desk, wants);
+        self.crew.rise(desk);
+        let is_last = self.round >= self.blackboard.rounds || desk.near.is_some();
+        let reached = self.board.get(&self.blackboard.until).is_some_and(|entry| entry.round == self.round);
+        if reached || !any || is_last {
+            return self.close(desk, wants);
+        }
+        if self.blackboard.judge.each_round {
+            self.asking = Asking::default();
+            return self.ask(desk, wants);
+        }
+        self.go_on(desk, wants);
+    }
+}
+
+/// Whether something in an entry was written by another since the worker looked, which sees what stood there before the round.
+fn is_new(entry: &Entry, worker: &Arc<str>, looked: u32) -> bool {
+    let earlier = entry.history.iter().map(|earlier| (earlier.round, &earlier.by));
+    earlier.chain([(entry.round, &entry.by)]).any(|(round, by)| round >= looked && by != worker)
+}
+
+impl Play for Boarding {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        self.go_on(desk, wants);
+    }
+
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+        match duty {
+            Duty::Lead => self.judged(&came, desk, wants),
+            Duty::Work(seat) => self.worked(seat as usize, came, desk, wants),
+            Duty::Close => self.closed(&came, desk, wants),
+        }
+    }
+
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+        if desk.near.is_some() && self.working {
+            self.pump(desk, wants);
+        }
+    }
+
+    fn so_far(&self, desk: &Desk) -> String {
+        self.without(desk)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown { board: Some(self.board.clone()), ..Shown::default() }
+    }
+}
