@@ -58,6 +58,9 @@ fn notice_line(notice: &Notice, origin: &Origin) -> Option<String> {
         Notice::Skipped { id, why } => format!("`{id}` is left out: {why}"),
         Notice::Synthesising { .. } => "the results are put together".to_owned(),
         Notice::Listed { why } => format!("the results are listed: {why}"),
+        Notice::Message(message) if message.kind == MessageKind::Result => {
+            return of(&message.from, format!("answers: {}", message.content));
+        }
         Notice::Message(message) if message.kind == MessageKind::Note => {
             return of(&message.from, format!("says to {}: {}", message.to, message.content));
         }
