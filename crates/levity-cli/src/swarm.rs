@@ -94,7 +94,7 @@ enum Name {
     Reviewer,
 }
 
-/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 4 when some was
+/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 4 when not all was
 /// done, 130 when it was left by Ctrl-C.
 pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
     match begin(&args).await {

@@ -36,6 +36,7 @@ pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<Fini
         summary(args, run, finished);
     }
     let code = match &result {
+        Ok(finished) if finished.missing().next().is_some() => ExitCode::from(PARTIAL),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => failed(error, driven.interrupted),
     };

@@ -135,7 +135,7 @@ fn a_plan_from_a_file_is_carried_out() {
     check(&output, 0, "swarm: the plan, as given: a (reviewer)\n");
     assert_eq!(text(&output), "I found nothing. Ready.\n");
     let path =
-        file("swarm-cook.json", r#"{"delegations": [{"id": "a", "worker": "coda", "task": "Cook."}]}"#);
+        file("swarm-cook.json", r#"{"delegations": [{"id": "a", "worker": "codr", "task": "Cook."}]}"#);
     check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "did you mean `coder`?");
     let path = file("swarm-odd.json", r#"{"steps": []}"#);
     check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "swarm-odd.json` is no plan");
@@ -184,6 +184,7 @@ fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
 #[test]
 fn a_limit_leaves_what_was_done() {
     let output = levity(&["swarm", "Write", "--limit-calls", "3", "--json"]);
+    check(&output, 4, "1 of 3 done");
     let object: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!(object["reports"][0]["status"], "done", "{object}");
     assert!(object["stats"]["model_calls"].as_u64() <= Some(3), "{object}");
@@ -222,7 +223,11 @@ fn a_question_waits_in_the_journal() {
         3,
         "run monday waits",
     );
-    check(&place.levity(&["runs", "approve", "monday"]), 0, "written");
+    check(
+        &place.levity(&["runs", "approve", "monday"]),
+        0,
+        "`levity swarm --resume` goes on with run monday",
+    );
     let output = in_time(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
     check(&output, 0, "swarm › researcher › now: gives ");
     assert!(text(&output).starts_with(ANSWER));
