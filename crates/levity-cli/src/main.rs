@@ -4,8 +4,10 @@ mod agent;
 mod chat;
 mod complete;
 mod conversations;
+mod drive;
 mod follow;
 mod input;
+mod limits;
 mod mcp;
 mod memory;
 mod plan;
@@ -13,6 +15,7 @@ mod run;
 mod runs;
 mod sessions;
 mod store;
+mod swarm;
 mod terminal;
 mod tools;
 
@@ -46,6 +49,8 @@ enum Command {
     Runs(runs::Runs),
     /// Look at plans that were carried out and kept.
     Sessions(sessions::Sessions),
+    /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
+    Swarm(Box<swarm::SwarmArgs>),
     /// Say what really keeps commands in a folder on this system.
     Sandbox(tools::SandboxReport),
 }
@@ -67,6 +72,7 @@ async fn start() -> ExitCode {
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
         Command::Sessions(args) => sessions::sessions(args).await,
+        Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Sandbox(report) => tools::report(&report),
     }
 }

@@ -1,6 +1,6 @@
 //! Plans that are made and carried out from the terminal.
 
-mod demo;
+pub(crate) mod demo;
 mod draw;
 mod drive;
 mod end;
@@ -13,16 +13,16 @@ mod told;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Once};
-use std::time::Duration;
 
 use clap::Args;
-use levity::core::{Event, Journal, Limits, Money, RunId, Status};
+use levity::core::{Event, Journal, Limits, RunId, Status};
 use levity::dag::{
     FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamHandle, TeamRun, View,
 };
 use levity::prelude::*;
 
 use crate::agent::ModelArgs;
+use crate::limits::LimitArgs;
 use crate::mcp::McpArgs;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -83,39 +83,6 @@ pub(crate) struct PlanArgs {
     /// Print the graph as well, after the answer.
     #[arg(long, value_enum, value_name = "FORM")]
     export: Option<Drawing>,
-}
-
-/// What the whole run may use.
-#[derive(Args)]
-struct LimitArgs {
-    /// Use no more money than this.
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
-    limit_cost: Option<f64>,
-    /// Use no more tokens than this.
-    #[arg(long, value_name = "N")]
-    limit_tokens: Option<u64>,
-    /// Call models no more often than this.
-    #[arg(long, value_name = "N")]
-    limit_calls: Option<u64>,
-    /// Take no longer than this.
-    #[arg(long, value_name = "SECONDS")]
-    limit_time: Option<u64>,
-}
-
-fn dollars(text: &str) -> Result<f64, String> {
-    let dollars = text.parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
-    dollars.ok_or_else(|| "it must be an amount of dollars, 0 or more".to_owned())
-}
-
-impl LimitArgs {
-    fn limits(&self) -> Limits {
-        let mut limits = Limits::new();
-        limits.money = self.limit_cost.map(Money::from_dollars);
-        limits.tokens = self.limit_tokens;
-        limits.model_calls = self.limit_calls.or(limits.model_calls);
-        limits.wall_time = self.limit_time.map(Duration::from_secs);
-        limits
-    }
 }
 
 /// Has a plan made and carried out, and says how it went: 0 when the goal was reached, 1 when nothing was, 2 for a wrong

@@ -11,6 +11,7 @@ use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
 use levity::dag::Parts;
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
+use levity::swarm::Ready;
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::terminal::{chain, complain, note, say};
@@ -50,13 +51,26 @@ pub(crate) struct ToolArgs {
 }
 
 /// What was asked for, before anybody has it.
-#[derive(Default)]
 struct Gathered {
-    tools: Vec<Arc<dyn Tool>>,
+    now: Arc<dyn Tool>,
+    workspace: Option<Workspace>,
+    command: Option<RunCommand>,
+    web: Option<WebFetch>,
     folder: Option<FolderTools>,
     context: Option<ContextFiles>,
     /// What code in Python may call.
     for_python: Vec<ToolSpec>,
+}
+
+impl Gathered {
+    /// The tools but those of the folder.
+    fn tools(&mut self) -> Vec<Arc<dyn Tool>> {
+        let mut tools = vec![self.now.clone()];
+        tools.extend(self.command.take().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        tools.extend(self.workspace.take().into_iter().flat_map(|space| FileTools::new(space).into_tools()));
+        tools.extend(self.web.take().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+        tools
+    }
 }
 
 impl ToolArgs {
@@ -68,11 +82,11 @@ impl ToolArgs {
         quiet: bool,
         tell: impl Fn(&str),
     ) -> Result<AgentBuilder, String> {
-        let offered = self.gather(quiet, tell)?;
-        if let Some(context) = offered.context {
+        let mut offered = self.gather(quiet, tell)?;
+        if let Some(context) = offered.context.take() {
             agent = agent.context(context);
         }
-        agent = agent.tools(offered.tools);
+        agent = agent.tools(offered.tools());
         if let Some(folder) = offered.folder {
             agent = agent.source(folder);
         }
@@ -89,11 +103,11 @@ impl ToolArgs {
         quiet: bool,
         tell: impl Fn(&str),
     ) -> Result<Parts, String> {
-        let offered = self.gather(quiet, tell)?;
-        if let Some(context) = offered.context {
+        let mut offered = self.gather(quiet, tell)?;
+        if let Some(context) = offered.context.take() {
             parts = parts.context(context);
         }
-        parts = parts.tools(offered.tools);
+        parts = parts.tools(offered.tools());
         if let Some(folder) = offered.folder {
             parts = parts.tools(folder.tools());
         }
@@ -103,40 +117,82 @@ impl ToolArgs {
         Ok(parts)
     }
 
+    /// Workers with these tools, each with those of its role, and what the workspace says about itself.
+    pub(crate) fn add_to_ready(
+        &self,
+        ready: Ready,
+        quiet: bool,
+        tell: impl Fn(&str),
+    ) -> Result<Ready, String> {
+        let Gathered { now, workspace, command, web, folder, context, for_python } =
+            self.gather(quiet, tell)?;
+        let mut ready = ready.tools(vec![now]);
+        if let Some(workspace) = workspace {
+            ready = ready.workspace(workspace);
+        }
+        if let Some(command) = command {
+            ready = ready.commands(command);
+        }
+        if let Some(web) = web {
+            ready = ready.web(web);
+        }
+        if let Some(folder) = folder {
+            ready = ready.source(folder);
+        }
+        if let Some(context) = context {
+            ready = ready.finish(move |_, agent| agent.context(context.clone()));
+        }
+        if self.python {
+            ready = ready.finish(move |name, agent| match name {
+                "coder" => agent.program(RunPython::new().specs(for_python.clone())),
+                _ => agent,
+            });
+        }
+        Ok(ready)
+    }
+
     /// Whether Python may be run.
     pub(crate) fn python(&self) -> bool {
         self.python
     }
 
     fn gather(&self, quiet: bool, tell: impl Fn(&str)) -> Result<Gathered, String> {
-        let mut gathered = Gathered { tools: vec![Arc::new(Now::new())], ..Gathered::default() };
+        let mut gathered = Gathered {
+            now: Arc::new(Now::new()),
+            workspace: None,
+            command: None,
+            web: self.web.then(WebFetch::new),
+            folder: None,
+            context: None,
+            for_python: Vec::new(),
+        };
         if let Some(folder) = &self.workspace {
             let workspace = self.open(folder)?;
             gathered.context = (!self.no_context).then(|| context(&workspace, quiet));
-            match self.sandbox(&workspace) {
-                Ok(sandbox) => {
-                    gathered.tools.push(Arc::new(RunCommand::new(sandbox).policy(self.policy(&workspace))));
-                }
-                // Files are kept apart on every system that has handles on folders.
-                Err(error @ SandboxError::Weak { .. }) => tell(&format!(
-                    "commands are left out: {}; `--weak` runs them all the same",
-                    chain(&error)
-                )),
-                Err(error) => return Err(chain(&error)),
-            }
-            let files = FileTools::new(workspace).into_tools();
+            gathered.command = self.command(&workspace, &tell)?;
+            let files = FileTools::new(workspace.clone()).into_tools();
             gathered.for_python = files.iter().map(|tool| tool.spec().clone()).collect();
-            gathered.tools.extend(files);
+            gathered.workspace = Some(workspace);
         }
         if let Some(folder) = &self.tools {
             let tools = FolderTools::open(folder).map_err(|error| chain(&error))?;
             tools.problems().iter().for_each(|problem| tell(problem));
             gathered.folder = Some(tools);
         }
-        if self.web {
-            gathered.tools.push(Arc::new(WebFetch::new()));
-        }
         Ok(gathered)
+    }
+
+    /// How commands are run, where the system can keep them in the workspace or need not.
+    fn command(&self, workspace: &Workspace, tell: impl Fn(&str)) -> Result<Option<RunCommand>, String> {
+        match self.sandbox(workspace) {
+            Ok(sandbox) => Ok(Some(RunCommand::new(sandbox).policy(self.policy(workspace)))),
+            // Files are kept apart on every system that has handles on folders.
+            Err(error @ SandboxError::Weak { .. }) => {
+                tell(&format!("commands are left out: {}; `--weak` runs them all the same", chain(&error)));
+                Ok(None)
+            }
+            Err(error) => Err(chain(&error)),
+        }
     }
 
     fn open(&self, folder: &Path) -> Result<Workspace, String> {

@@ -55,6 +55,11 @@ impl Finished {
         self.reports().iter().filter(|report| !report.is_done())
     }
 
+    /// What was not done, and was not done again in a later round either: what an answer must do without.
+    pub fn missing(&self) -> impl Iterator<Item = &Report> {
+        self.reports().iter().filter(|report| report.is_missing(self.reports()))
+    }
+
     /// All that was said, in order.
     pub fn bus(&self) -> &Bus {
         &self.machine.desk().bus

@@ -54,6 +54,15 @@ impl Report {
     pub fn is_done(&self) -> bool {
         self.status == ReportStatus::Done
     }
+
+    /// Whether it is not done, and was not done again in a later round either.
+    pub(crate) fn is_missing(&self, all: &[Self]) -> bool {
+        let again = |other: &&Self| {
+            let rest = other.id.strip_prefix(&*self.id).and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|round| round.parse::<u32>().is_ok()) && other.is_done()
+        };
+        !self.is_done() && all.iter().find(again).is_none()
+    }
 }
 
 /// What came of a piece of work.

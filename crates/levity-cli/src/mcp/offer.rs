@@ -10,6 +10,7 @@ use levity::core::World as _;
 use levity::dag::Parts;
 use levity::mcp::{ServerState, Servers, Wait};
 use levity::runtime::SystemWorld;
+use levity::swarm::Ready;
 
 use super::read;
 use crate::terminal::chain;
@@ -64,6 +65,14 @@ impl Offered {
         match &self.0 {
             Some(servers) => agent.tools(servers.helper_tools()).source(servers.clone()),
             None => agent,
+        }
+    }
+
+    /// Workers with the tools of the servers: who must change nothing has those that are hinted read-only.
+    pub(crate) fn add_to_ready(&self, ready: Ready) -> Ready {
+        match &self.0 {
+            Some(servers) => ready.tools(servers.helper_tools()).source(servers.clone()),
+            None => ready,
         }
     }
 

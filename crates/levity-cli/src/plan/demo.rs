@@ -11,11 +11,16 @@ use levity::test::FunctionModel;
 use serde_json::{Value, json};
 
 /// How long a reply takes where somebody looks on.
-pub(super) const PAUSE: Duration = Duration::from_millis(700);
+pub(crate) const PAUSE: Duration = Duration::from_millis(700);
 
 /// A model that plays all agents of a short demonstration, whatever the goal is.
 pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
-    Arc::new(Demo { model: FunctionModel::new(reply), pause })
+    paced(FunctionModel::new(reply), pause)
+}
+
+/// A model that takes its time for each reply.
+pub(crate) fn paced(model: FunctionModel, pause: Duration) -> Arc<dyn Model> {
+    Arc::new(Demo { model, pause })
 }
 
 struct Demo {
@@ -55,7 +60,7 @@ fn reply(request: &Request) -> Result<Response, ModelError> {
 const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a plan is made, how a step fails, and how \
                       another takes its place.";
 
-fn last_words(request: &Request) -> String {
+pub(crate) fn last_words(request: &Request) -> String {
     let messages = request.history.messages();
     let last = messages.iter().rev().find(|message| message.role == Role::User);
     last.map(|message| message.text().to_string()).unwrap_or_default()

@@ -12,7 +12,7 @@ use super::screen::Screen;
 /// miss some when there are many.
 pub(super) struct Told {
     state: Mutex<State>,
-    news: Notify,
+    pub(super) news: Notify,
 }
 
 pub(super) struct State {
@@ -34,11 +34,6 @@ impl Told {
             told.lock().event(event);
             told.news.notify_one();
         }
-    }
-
-    /// Until something has happened.
-    pub(super) async fn news(&self) {
-        self.news.notified().await;
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -15,6 +15,7 @@ mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
+mod swarm;
 mod tools;
 
 /// The command, where no model is configured.

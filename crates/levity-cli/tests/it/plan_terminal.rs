@@ -10,15 +10,15 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// A terminal, and the command on it.
-struct Terminal {
-    ours: File,
+pub(crate) struct Terminal {
+    pub(crate) ours: File,
     theirs: File,
-    child: Child,
+    pub(crate) child: Child,
     printed: String,
 }
 
 impl Terminal {
-    fn new(args: &[&str], typed: &[u8]) -> Self {
+    pub(crate) fn new(args: &[&str], typed: &[u8]) -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -37,7 +37,7 @@ impl Terminal {
 
     /// Reads until this was printed.
     #[track_caller]
-    fn until(&mut self, part: &str) {
+    pub(crate) fn until(&mut self, part: &str) {
         let mut bytes = [0; 4096];
         while !self.printed.contains(part) {
             let read = self.ours.read(&mut bytes).unwrap();

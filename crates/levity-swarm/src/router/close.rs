@@ -114,7 +114,8 @@ fn results(desk: &Desk) -> String {
 /// What is not done, by name; nothing when all is.
 fn not_done(desk: &Desk) -> String {
     let mut text = String::new();
-    let missing: Vec<&Report> = desk.reports.iter().filter(|report| is_missing(report, desk)).collect();
+    let missing: Vec<&Report> =
+        desk.reports.iter().filter(|report| report.is_missing(&desk.reports)).collect();
     for report in missing.iter().take(MOST_NAMED) {
         let why = report.error.as_deref().unwrap_or("it did not end");
         let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
@@ -123,13 +124,4 @@ fn not_done(desk: &Desk) -> String {
         let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
     }
     if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
-}
-
-/// Whether something is not done, and was not done again in a later round either.
-fn is_missing(report: &Report, desk: &Desk) -> bool {
-    let again = |other: &&Report| {
-        let rest = other.id.strip_prefix(&*report.id).and_then(|rest| rest.strip_prefix('.'));
-        rest.is_some_and(|round| round.parse::<u32>().is_ok()) && other.is_done()
-    };
-    !report.is_done() && desk.reports.iter().find(again).is_none()
 }

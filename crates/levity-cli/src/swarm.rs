@@ -1,0 +1,217 @@
+//! Swarms that work from the terminal.
+
+mod demo;
+mod end;
+mod lines;
+mod told;
+
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use levity::core::RunSummary;
+use levity::prelude::*;
+use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmHandle, SwarmRun};
+
+use crate::agent::ModelArgs;
+use crate::drive::drive;
+use crate::limits::LimitArgs;
+use crate::mcp::{McpArgs, Offered};
+use crate::plan::demo::PAUSE;
+use crate::store;
+use crate::terminal::{chain, complain, note};
+use crate::tools::ToolArgs;
+
+use told::Told;
+
+/// How `levity swarm` is called.
+#[derive(Args)]
+pub(crate) struct SwarmArgs {
+    /// What to do, in words.
+    #[arg(required_unless_present_any = ["plan", "resume"])]
+    goal: Option<String>,
+    /// Take only this worker; may be given more than once.
+    #[arg(long = "worker", value_enum, value_name = "NAME")]
+    workers: Vec<Name>,
+    /// A plan (JSON) to carry out, in place of the router's.
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    plan: Option<PathBuf>,
+    /// How many delegations the router's plan may have.
+    #[arg(long, value_name = "N", default_value_t = Router::DEFAULT_DELEGATIONS)]
+    max_delegations: usize,
+    /// How many may work at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_parallel: usize,
+    /// Let workers leave messages for each other.
+    #[arg(long)]
+    talk: bool,
+    /// Keep the run in this folder or SQLite file (`*.db`).
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// The run's id; a random one by default.
+    #[arg(long, value_name = "ID", requires = "journal", conflicts_with = "resume")]
+    id: Option<String>,
+    /// Go on with this run; what was done is not done again.
+    #[arg(long, value_name = "RUN", requires = "journal", conflicts_with = "goal")]
+    resume: Option<String>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    tools: ToolArgs,
+    #[command(flatten)]
+    mcp: McpArgs,
+    /// Ask before this tool is called; may be given more than once.
+    #[arg(long, value_name = "TOOL")]
+    ask: Vec<String>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Leave the run in its journal when all it does is wait, for a person or a time.
+    #[arg(long, requires = "journal")]
+    park: bool,
+    /// Write all that was said to this file, as JSON lines, when the run has ended.
+    #[arg(long, value_name = "FILE")]
+    bus: Option<PathBuf>,
+    /// Print what came of it as one JSON object, in place of the answer.
+    #[arg(long)]
+    json: bool,
+    /// Print the answer alone.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The workers there are.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Finds things out; changes nothing.
+    Researcher,
+    /// Writes code.
+    Coder,
+    /// Says what is wrong with the work of others; changes nothing.
+    Reviewer,
+}
+
+/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 4 when not all was
+/// done, 130 when it was left by Ctrl-C.
+pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
+    match begin(&args).await {
+        Ok(code) => code,
+        Err(problem) => complain(&problem, 2),
+    }
+}
+
+async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
+    let runtime = match &args.journal {
+        Some(path) => Runtime::new().with_journal(store::open(path).map_err(|error| chain(&error))?),
+        None => Runtime::new(),
+    };
+    let plan = args.plan.as_deref().map(read_plan).transpose()?;
+    let offered = args.mcp.start(note).await?;
+    let done = match args.build(runtime, &offered) {
+        Ok(swarm) => work(args, &swarm, plan).await,
+        Err(problem) => Err(problem),
+    };
+    offered.end(done).await
+}
+
+async fn work(args: &SwarmArgs, swarm: &Swarm, plan: Option<Vec<Delegation>>) -> Result<ExitCode, String> {
+    let told = Told::new(args.quiet, args.park);
+    let run = start(args, swarm, plan, &told).await?;
+    let (id, control) = (run.id().clone(), run.control().clone());
+    let driven = drive(run, control, told, swarm.runtime()).await;
+    Ok(end::conclude(args, &id, driven))
+}
+
+impl SwarmArgs {
+    fn build(&self, runtime: Runtime, offered: &Offered) -> Result<Swarm, String> {
+        let tell = |text: &str| {
+            if !self.quiet {
+                note(text.trim_end());
+            }
+        };
+        let pause = if io::stderr().is_terminal() { PAUSE } else { Duration::ZERO };
+        // Many agents call the model, so a script has one reply for each call and not for each turn of an agent.
+        let model = match self.model.scripted()? {
+            Some(script) => Arc::new(script) as Arc<dyn Model>,
+            None => self.model.open(tell, || demo::model(pause))?,
+        };
+        let ready = Ready::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
+        let ready = self.tools.add_to_ready(ready, self.quiet, tell)?;
+        let asked = |ready: Ready, tool: &String| {
+            ready.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
+        };
+        let ready = self.ask.iter().fold(offered.add_to_ready(ready), asked);
+        let mut swarm = Swarm::builder(Router::new(model).max_delegations(self.max_delegations))
+            .max_parallel(self.max_parallel)
+            .limits(self.limits.limits())
+            .runtime(runtime);
+        for (name, worker) in Name::value_variants().iter().zip(ready.all().map_err(|error| chain(&error))?) {
+            if self.workers.is_empty() || self.workers.contains(name) {
+                swarm = swarm.worker(worker);
+            }
+        }
+        let swarm = if self.talk { swarm.talk() } else { swarm };
+        swarm.build().map_err(|error| chain(&error))
+    }
+}
+
+/// Begins a run, or goes on with one.
+async fn start(
+    args: &SwarmArgs,
+    swarm: &Swarm,
+    plan: Option<Vec<Delegation>>,
+    told: &Arc<Told>,
+) -> Result<SwarmHandle, String> {
+    let Some(id) = &args.resume else {
+        let mut run = swarm.run(args.goal.clone().unwrap_or_default());
+        if let Some(plan) = plan {
+            run = run.plan(plan);
+        }
+        if let Some(id) = &args.id {
+            run = run.id(id.as_str());
+        }
+        return set(args, run, told);
+    };
+    let id = RunId::new(id.as_str());
+    let records = swarm.runtime().journal().read(&id).await.map_err(|error| chain(&error))?;
+    let Some(known) = RunSummary::of(&id, &records) else {
+        return Err(format!("there is no run `{id}`; `levity runs list` shows those there are"));
+    };
+    told.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
+    let mut run = swarm.resume(id);
+    if args.limits.limits() != Limits::new() {
+        run = run.limits(args.limits.limits());
+    }
+    let run = set(args, run, told)?;
+    if known.paused {
+        // A run that could not be opened says so itself.
+        let _ = run.control().resume().await;
+    }
+    Ok(run)
+}
+
+fn set(args: &SwarmArgs, run: SwarmRun, told: &Arc<Told>) -> Result<SwarmHandle, String> {
+    let run = run.on_event(told.watcher());
+    let run = if args.park { run.park() } else { run };
+    run.start().map_err(|error| chain(&error))
+}
+
+/// A plan from a file: a list of delegations, or an object with one, as a router writes it.
+fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged)]
+    enum Plan {
+        List(Vec<Delegation>),
+        Object { delegations: Vec<Delegation> },
+    }
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    let form = r#"[{"id": "..", "worker": "..", "task": "..", "depends_on": []}]"#;
+    match serde_json::from_str(&text) {
+        Ok(Plan::List(plan) | Plan::Object { delegations: plan }) => Ok(plan),
+        Err(_) => Err(format!("`{}` is no plan; one looks like this: {form}", path.display())),
+    }
+}

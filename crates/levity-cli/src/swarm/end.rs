@@ -1,0 +1,98 @@
+//! What is printed when a run has ended.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use levity::core::{RunId, Status};
+use levity::swarm::{Error, Finished, Report, Result};
+use serde_json::{Value, json};
+
+use super::SwarmArgs;
+use crate::drive::Driven;
+use crate::follow::WAITS;
+use crate::terminal::{chain, complain, note, say, say_json};
+
+/// Some of it was done, but not all.
+const PARTIAL: u8 = 4;
+/// It was left by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// Prints the answer and what went wrong, writes the bus, and gives the exit code.
+pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<Finished>>) -> ExitCode {
+    let Some(result) = driven.result else {
+        return complain("left before it had ended", INTERRUPTED);
+    };
+    let reached = result.as_ref().ok().or_else(|| result.as_ref().err().and_then(Error::partial));
+    match reached {
+        Some(finished) if args.json => say_json(&object(finished, result.as_ref().err())),
+        Some(finished) if !finished.text().is_empty() => say(&format!("{}\n", finished.text())),
+        _ => {}
+    }
+    let kept = reached
+        .map_or(Ok(()), |finished| args.bus.as_deref().map_or(Ok(()), |path| write_bus(finished, path)));
+    if let Some(finished) = reached.filter(|_| !args.quiet) {
+        summary(args, run, finished);
+    }
+    let code = match &result {
+        Ok(finished) if finished.missing().next().is_some() => ExitCode::from(PARTIAL),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => failed(error, driven.interrupted),
+    };
+    match kept {
+        Ok(()) => code,
+        Err(problem) => complain(&problem, 1),
+    }
+}
+
+/// What came of it, for programs.
+fn object(finished: &Finished, error: Option<&Error>) -> Value {
+    json!({
+        "run": finished.run(),
+        "status": finished.status(),
+        "text": finished.text(),
+        "error": error.map(|error| chain(error)),
+        "plan": finished.plan(),
+        "reports": finished.reports(),
+        "usage": finished.usage(),
+        "stats": finished.stats(),
+    })
+}
+
+fn write_bus(finished: &Finished, path: &Path) -> std::result::Result<(), String> {
+    let write = || -> io::Result<()> {
+        let mut out = BufWriter::new(File::create(path)?);
+        finished.bus().write_json_lines(&mut out)?;
+        out.flush()
+    };
+    write().map_err(|error| format!("the bus cannot be written to `{}`: {error}", path.display()))
+}
+
+fn summary(args: &SwarmArgs, run: &RunId, finished: &Finished) {
+    if let Status::BestEffort(_) = finished.status() {
+        note(&finished.status().to_string());
+    }
+    if args.journal.is_some() {
+        note(&format!("kept as run {run}"));
+    }
+    let done = finished.reports().iter().filter(|report| report.is_done()).count();
+    let stats = finished.stats();
+    let (all, calls, tools) = (finished.reports().len(), stats.model_calls, stats.tool_calls);
+    note(&format!("{done} of {all} done ({}, {calls} model calls, {tools} tool calls)", finished.usage()));
+}
+
+/// Says why there is no answer; a program that calls this goes by the code.
+fn failed(error: &Error, interrupted: bool) -> ExitCode {
+    let some = |finished: &Finished| finished.reports().iter().any(Report::is_done);
+    match error {
+        Error::Parked { run, .. } => {
+            let text =
+                format!("run {run} waits; `levity runs show {run}` says for what, `--resume {run}` goes on");
+            complain(&text, WAITS)
+        }
+        Error::Cancelled { .. } if interrupted => complain(&chain(error), INTERRUPTED),
+        error if error.partial().is_some_and(some) => complain(&chain(error), PARTIAL),
+        error => complain(&chain(error), 1),
+    }
+}

@@ -1,0 +1,254 @@
+//! `levity swarm`, where no model is configured.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{Place, check, command, file, in_time, levity, text};
+
+const ANSWER: &str = "A scripted stand-in cannot know.";
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file of replies; a text is said, anything else is a step as it is.
+fn script(name: &str, steps: &[Value]) -> PathBuf {
+    let step = |step: &Value| if step.is_string() { json!({"reply": step}) } else { step.clone() };
+    file(&format!("swarm-{name}.json"), &json!(steps.iter().map(step).collect::<Vec<_>>()).to_string())
+}
+
+fn call(name: &str, args: Value) -> Value {
+    json!({"call": {"name": name, "args": args}})
+}
+
+/// What a router would write: these, one after the other.
+fn plan(workers: &[&str]) -> Value {
+    let one = |at: usize| {
+        let before: Vec<String> = at.checked_sub(1).map(|at| format!("d{at}")).into_iter().collect();
+        json!({"id": format!("d{at}"), "worker": workers[at], "task": "Work.", "depends_on": before})
+    };
+    let delegations: Vec<_> = (0..workers.len()).map(one).collect();
+    json!(json!({"delegations": delegations}).to_string())
+}
+
+/// A folder of this test run's own, with a file.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("notes.txt"), "one\n").unwrap();
+        Self(path)
+    }
+
+    fn notes(&self) -> String {
+        fs::read_to_string(self.0.join("notes.txt")).unwrap()
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn without_a_model_a_stand_in_shows_how_it_goes() {
+    let output = levity(&["swarm", "Write a haiku"]);
+    assert!(text(&output).starts_with(ANSWER), "{output:?}");
+    for part in [
+        "a scripted stand-in",
+        "swarm: the plan, by the router: find (researcher), write (coder), review (reviewer)\n",
+        "swarm › researcher › now: is called with {}\n",
+        "swarm › coder: failed at `write`: ",
+        "swarm › coder: begins `write`, attempt 2\n",
+        "swarm › reviewer: answers: I found nothing. Ready.\n",
+        "swarm: the results are put together\n",
+        "3 of 3 done",
+    ] {
+        check(&output, 0, part);
+    }
+    let quiet = levity(&["swarm", "-q", "Write a haiku"]);
+    assert_eq!((told(&quiet), text(&quiet)), (String::new(), text(&output)));
+}
+
+#[test]
+fn a_coder_writes_a_file_and_a_reviewer_cannot() {
+    let folder = Folder::new("swarm-writes");
+    let write = |content: &str| call("write_file", json!({"path": "notes.txt", "content": content}));
+    let steps = [
+        plan(&["coder", "reviewer"]),
+        write("by the coder\n"),
+        json!("Written."),
+        write("by the reviewer\n"),
+        call("run_command", json!({"command": "rm notes.txt"})),
+        call("read_file", json!({"path": "notes.txt"})),
+        json!("I can only read."),
+        json!("The coder wrote it; the reviewer looked at it."),
+    ];
+    let script = script("writes", &steps);
+    let args = ["swarm", "Write notes", "--script", script.to_str().unwrap(), "--workspace", folder.path()];
+    let output = levity(&[&args[..], &["--weak", "--allow", "rm"]].concat());
+    for part in [
+        "swarm › coder › write_file: written notes.txt\n",
+        "swarm › reviewer › write_file: fails: there is no tool `write_file`",
+        "swarm › reviewer › run_command: fails: there is no tool `run_command`",
+        "swarm › reviewer › read_file: gives by the coder\n",
+        "2 of 2 done",
+    ] {
+        check(&output, 0, part);
+    }
+    assert_eq!(text(&output), "The coder wrote it; the reviewer looked at it.\n");
+    assert_eq!(folder.notes(), "by the coder\n");
+}
+
+#[test]
+fn only_those_who_are_wanted_work() {
+    let output = levity(&["swarm", "Write", "--worker", "coder"]);
+    check(&output, 0, "by the router: write (coder)\n");
+    assert_eq!(text(&output), "Written, at the second attempt.\n");
+    check(
+        &levity(&["swarm", "Write", "--worker", "cook"]),
+        2,
+        "possible values: researcher, coder, reviewer",
+    );
+    let script = script("nobody", &[plan(&["reviewer"]), plan(&["reviewer"]), json!("Done.")]);
+    let args = ["swarm", "Fix it", "--worker", "coder", "--script", script.to_str().unwrap()];
+    let output = levity(&args);
+    check(&output, 0, "`d0` is for `reviewer`, who is not there");
+    check(&output, 0, "swarm: the plan, by words of the goal: d1 (coder)\n");
+}
+
+#[test]
+fn a_plan_from_a_file_is_carried_out() {
+    let path = file("swarm-plan.json", r#"[{"id": "a", "worker": "reviewer", "task": "Look."}]"#);
+    let output = levity(&["swarm", "--plan", path.to_str().unwrap()]);
+    check(&output, 0, "swarm: the plan, as given: a (reviewer)\n");
+    assert_eq!(text(&output), "I found nothing. Ready.\n");
+    let path =
+        file("swarm-cook.json", r#"{"delegations": [{"id": "a", "worker": "codr", "task": "Cook."}]}"#);
+    check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "did you mean `coder`?");
+    let path = file("swarm-odd.json", r#"{"steps": []}"#);
+    check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "swarm-odd.json` is no plan");
+    check(&levity(&["swarm", "--plan", "nowhere.json"]), 2, "`nowhere.json` cannot be read");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_way_out() {
+    check(&levity(&["swarm"]), 2, "Usage");
+    check(&levity(&["swarm", "x", "--max-parallel", "0"]), 2, "`max_parallel` is 0");
+    check(&levity(&["swarm", "x", "--max-delegations", "0"]), 2, "`max_delegations` is 0");
+    check(&levity(&["swarm", "x", "--park"]), 2, "--journal");
+    check(&levity(&["swarm", "x", "--workspace", "nowhere"]), 2, "`nowhere`");
+    let place = Place::new("swarm-none");
+    check(&place.levity(&["swarm", "--resume", "nobody"]), 2, "there is no run `nobody`");
+    check(&levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]), 1, "the bus cannot be written");
+}
+
+#[test]
+fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
+    let folder = Folder::new("swarm-bus");
+    let bus = folder.0.join("bus.jsonl");
+    let output = levity(&["swarm", "Write", "--json", "--bus", bus.to_str().unwrap()]);
+    let object: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!((&object["status"], &object["error"]), (&json!("complete"), &Value::Null));
+    assert!(object["text"].as_str().is_some_and(|text| text.starts_with(ANSWER)), "{object}");
+    assert_eq!(object["reports"][1]["attempts"], 2);
+    assert_eq!(object["plan"][2]["worker"], "reviewer");
+    let lines: Vec<Value> =
+        fs::read_to_string(bus).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said: Vec<_> = lines.iter().map(|line| (line["from"].as_str(), line["type"].as_str())).collect();
+    let (worker, router) = (|name, kind| (Some(name), Some(kind)), |kind| (Some("router"), Some(kind)));
+    let expected = [
+        router("task"),
+        router("task"),
+        router("task"),
+        worker("researcher", "result"),
+        worker("coder", "failure"),
+        worker("coder", "result"),
+        worker("reviewer", "result"),
+        router("answer"),
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_limit_leaves_what_was_done() {
+    let output = levity(&["swarm", "Write", "--limit-calls", "3", "--json"]);
+    check(&output, 4, "1 of 3 done");
+    let object: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!(object["reports"][0]["status"], "done", "{object}");
+    assert!(object["stats"]["model_calls"].as_u64() <= Some(3), "{object}");
+}
+
+#[test]
+fn a_run_goes_on_after_its_process_was_killed() {
+    for name in ["swarm-killed", "swarm-killed.db"] {
+        let place = Place::new(name);
+        let steps = [plan(&["researcher", "coder"]), json!("Found."), json!({"hang": true})];
+        let hangs = script(&format!("{name}-hangs"), &steps);
+        let args = ["swarm", "Write", "--id", "monday", "--script", hangs.to_str().unwrap(), "--journal"];
+        let mut child =
+            command(&args).arg(&place.0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "swarm › coder: begins `d1`"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let goes_on = script(&format!("{name}-goes-on"), &[json!("Written."), json!("Found and written.")]);
+        let again = ["swarm", "--resume", "monday", "--script", goes_on.to_str().unwrap()];
+        let output = place.levity(&again);
+        assert_eq!(text(&output), "Found and written.\n", "{output:?}");
+        let told = told(&output);
+        assert!(told.contains("swarm › coder: has done `d1`") && !told.contains("researcher"), "{told}");
+        check(&place.levity(&again), 0, "2 of 2 done");
+    }
+}
+
+#[test]
+fn a_question_waits_in_the_journal() {
+    let place = Place::new("swarm-waits");
+    let run = ["swarm", "Write", "--id", "monday", "--ask", "now", "--park"];
+    check(&place.levity(&run), 3, "run monday waits");
+    check(
+        &in_time(&place, &["swarm", "--resume", "monday", "--ask", "now", "--park"]),
+        3,
+        "run monday waits",
+    );
+    check(
+        &place.levity(&["runs", "approve", "monday"]),
+        0,
+        "`levity swarm --resume` goes on with run monday",
+    );
+    let output = in_time(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
+    check(&output, 0, "swarm › researcher › now: gives ");
+    assert!(text(&output).starts_with(ANSWER));
+    // Where nobody sits, the answer is no.
+    let run = ["swarm", "Write", "--id", "tuesday", "--ask", "now"];
+    check(&place.levity(&[&run[..], &["--park"]].concat()), 3, "run tuesday waits");
+    let output = in_time(&place, &["swarm", "--resume", "tuesday", "--ask", "now"]);
+    check(&output, 0, "nobody sits at the terminal");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn whoever_sits_there_is_told_who_asks() {
+    use std::io::Write as _;
+
+    let path = file("swarm-asks.json", r#"[{"id": "a", "worker": "researcher", "task": "[demo: find]"}]"#);
+    let args = ["swarm", "--plan", path.to_str().unwrap(), "--ask", "now"];
+    let mut terminal = crate::plan_terminal::Terminal::new(&args, b"typed before\n");
+    terminal.until("researcher:\r\n  may it call now {}? (it is asked about by `--ask`) [y/N] ");
+    terminal.ours.write_all(b"y\n").unwrap();
+    terminal.until("swarm › researcher › now: gives ");
+    terminal.until("1 of 1 done");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+}
