@@ -21,7 +21,7 @@ fn script(name: &str, steps: &[Value]) -> PathBuf {
     file(&format!("swarm-{name}.json"), &json!(steps.iter().map(step).collect::<Vec<_>>()).to_string())
 }
 
-fn call(name: &str, args: Value) -> Value {
+fn call(name: &str, args: &Value) -> Value {
     json!({"call": {"name": name, "args": args}})
 }
 
@@ -84,14 +84,14 @@ fn without_a_model_a_stand_in_shows_how_it_goes() {
 #[test]
 fn a_coder_writes_a_file_and_a_reviewer_cannot() {
     let folder = Folder::new("swarm-writes");
-    let write = |content: &str| call("write_file", json!({"path": "notes.txt", "content": content}));
+    let write = |content: &str| call("write_file", &json!({"path": "notes.txt", "content": content}));
     let steps = [
         plan(&["coder", "reviewer"]),
         write("by the coder\n"),
         json!("Written."),
         write("by the reviewer\n"),
-        call("run_command", json!({"command": "rm notes.txt"})),
-        call("read_file", json!({"path": "notes.txt"})),
+        call("run_command", &json!({"command": "rm notes.txt"})),
+        call("read_file", &json!({"path": "notes.txt"})),
         json!("I can only read."),
         json!("The coder wrote it; the reviewer looked at it."),
     ];

@@ -80,7 +80,7 @@ impl Role {
         }
         match (has.web, has.search) {
             (true, true) => {
-                lines.push("You search the web and fetch pages. Give the address of what you used.")
+                lines.push("You search the web and fetch pages. Give the address of what you used.");
             }
             (true, false) => lines.push("You fetch pages from the web. Give the address of what you used."),
             (false, true) => lines.push("You search the web. Give the address of what you used."),

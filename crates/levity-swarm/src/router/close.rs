@@ -101,7 +101,7 @@ fn results(desk: &Desk) -> String {
             report.worker, report.id, report.task
         );
         if let Some(error) = report.error.as_ref().filter(|_| !report.is_done()) {
-            let _ = write!(text, "Why: {}\n", fenced(error));
+            let _ = writeln!(text, "Why: {}", fenced(error));
         }
     }
     text.push_str(

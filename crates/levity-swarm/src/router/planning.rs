@@ -46,7 +46,7 @@ impl Routed {
     pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
         // An answer of the wrong shape may hold a plan all the same.
         let read = match came.result {
-            Err(why) if came.text.is_empty() => return self.no_plan(why.error, desk, wants),
+            Err(why) if came.text.is_empty() => return self.no_plan(&why.error, desk, wants),
             _ => read(&came.text),
         };
         match read {
@@ -59,7 +59,7 @@ impl Routed {
                 }
                 self.take_plan(plan, &came.text, desk, wants);
             }
-            Err(fault) => self.rejected(fault.into(), &came.text, desk, wants),
+            Err(fault) => self.rejected(&fault.into(), &came.text, desk, wants),
         }
     }
 
@@ -69,7 +69,7 @@ impl Routed {
         }
         match self.check(&plan, self.router.most, desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Router, desk, wants),
-            Err(faults) => self.rejected(faults, text, desk, wants),
+            Err(faults) => self.rejected(&faults, text, desk, wants),
         }
     }
 
@@ -91,7 +91,7 @@ impl Routed {
     }
 
     /// What came cannot be carried out: the router is asked once more, with what is wrong with it.
-    fn rejected(&mut self, faults: PlanFaults, text: &str, desk: &mut Desk, wants: &mut Wants) {
+    fn rejected(&mut self, faults: &PlanFaults, text: &str, desk: &mut Desk, wants: &mut Wants) {
         let attempt = self.planning.attempt;
         desk.tell(wants, || Notice::PlanRejected { attempt, faults: faults.clone() });
         if attempt < self.router.tries && desk.near.is_none() {
@@ -103,14 +103,14 @@ impl Routed {
     }
 
     /// The router itself failed.
-    fn no_plan(&mut self, why: String, desk: &mut Desk, wants: &mut Wants) {
+    fn no_plan(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
         let attempt = self.planning.attempt;
-        let faults = PlanFault::Unreadable { what: why.clone() }.into();
+        let faults = PlanFault::Unreadable { what: why.to_owned() }.into();
         desk.tell(wants, || Notice::PlanRejected { attempt, faults });
         if attempt < self.router.tries && desk.near.is_none() {
             return self.ask(desk, wants);
         }
-        self.give_up(&why, desk, wants);
+        self.give_up(why, desk, wants);
     }
 
     /// No plan is to be had from the router. What was done before stands.
