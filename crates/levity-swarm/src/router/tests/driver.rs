@@ -31,6 +31,8 @@ pub(super) struct Driver {
     asked: usize,
     pub(super) notices: Vec<Notice>,
     conversations: BTreeMap<EffectId, Option<Id>>,
+    /// What each was told to do.
+    tasks: Vec<String>,
 }
 
 impl Driver {
@@ -54,6 +56,7 @@ impl Driver {
             asked: 0,
             notices: Vec::new(),
             conversations: BTreeMap::new(),
+            tasks: Vec::new(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Driver {
         for (id, effect) in &wants.effects {
             if let Effect::Child(child) = effect {
                 self.conversations.insert(*id, child.input["conversation"].as_str().map(Into::into));
+                self.tasks.push(format!("{} {}", child.agent, child.input));
             }
             assert!(self.last.is_none_or(|last| last < *id), "{id} comes after {:?}", self.last);
             self.last = Some(*id);
@@ -212,7 +216,7 @@ impl Driver {
         each.collect()
     }
 
-    /// The log without the times, and what came of each delegation.
+    /// The log without the times, what came of each delegation, and what each was told.
     pub(super) fn log(&self) -> Vec<String> {
         let line = |message: &BusMessage| {
             format!("{} {} {} {}: {}", message.id, message.from, message.kind, message.to, message.content)
@@ -224,6 +228,9 @@ impl Driver {
             format!("{id} {worker} {status:?} {} {:?} {}", report.attempts, report.error, report.text)
         }));
         log.push(format!("{:?}", self.machine.ending()));
+        let mut tasks = self.tasks.clone();
+        tasks.sort_unstable();
+        log.append(&mut tasks);
         log
     }
 }
