@@ -176,3 +176,6 @@ impl fmt::Debug for Router {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

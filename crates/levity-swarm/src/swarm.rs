@@ -185,7 +185,7 @@ impl Swarm {
         SwarmMachine::restore(self.inner.rules.clone(), state)
     }
 
-    fn begin(&self, goal: String) -> Start {
+    pub(crate) fn begin(&self, goal: String) -> Start {
         let pattern = self.inner.rules.pattern.name().to_owned();
         Start { pattern, goal, limits: self.inner.limits, ..Start::default() }
     }

@@ -1,6 +1,6 @@
 //! Plans as models write them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_llm::json::{Mends, repair};
@@ -29,34 +29,38 @@ const NEEDS: [&str; 6] = ["depends_on", "depends-on", "dependsOn", "dependencies
 const EXPECTED: [&str; 5] =
     ["expected", "expected_result", "expectedResult", "expected-result", "expected_output"];
 
-/// Reads a plan.
+/// Reads a plan. It may name what was delegated in earlier rounds.
 ///
 /// # Errors
 /// When there is none in the text.
-pub(crate) fn read(text: &str) -> Result<Answered, PlanFault> {
+pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Answered, PlanFault> {
     let repaired = repair(text).map_err(|error| unreadable(format!("it is no JSON: {error}")))?;
     let list = match repaired.value {
         Value::Array(list) => list,
         Value::Object(mut object) => match take(&mut object, &LISTS) {
             Some(Value::Array(list)) if list.is_empty() && object.contains_key("answer") => {
-                return lone(object, repaired.mends).or(Err(PlanFault::Empty));
+                return lone(object, repaired.mends, earlier).or(Err(PlanFault::Empty));
             }
             Some(Value::Array(list)) => list,
             Some(_) => return Err(unreadable("`delegations` is no list")),
-            None => return lone(object, repaired.mends),
+            None => return lone(object, repaired.mends, earlier),
         },
         _ => return Err(unreadable("it is no JSON object with `delegations`")),
     };
     if list.len() > MOST {
         return Err(PlanFault::TooMany { count: list.len(), most: MOST });
     }
-    delegations(list).map(|plan| Answered::Plan(plan, repaired.mends))
+    delegations(list, earlier).map(|plan| Answered::Plan(plan, repaired.mends))
 }
 
 /// An object without a list: one delegation, or the answer.
-fn lone(mut object: Map<String, Value>, mends: Mends) -> Result<Answered, PlanFault> {
+fn lone(
+    mut object: Map<String, Value>,
+    mends: Mends,
+    earlier: &BTreeMap<Arc<str>, usize>,
+) -> Result<Answered, PlanFault> {
     if WORKERS.iter().any(|key| object.contains_key(*key)) {
-        return delegations(vec![Value::Object(object)]).map(|plan| Answered::Plan(plan, mends));
+        return delegations(vec![Value::Object(object)], earlier).map(|plan| Answered::Plan(plan, mends));
     }
     match object.remove("answer") {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(Answered::Answer(text)),
@@ -64,13 +68,13 @@ fn lone(mut object: Map<String, Value>, mends: Mends) -> Result<Answered, PlanFa
     }
 }
 
-fn delegations(list: Vec<Value>) -> Result<Vec<Delegation>, PlanFault> {
+fn delegations(list: Vec<Value>, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Vec<Delegation>, PlanFault> {
     let mut plan: Vec<(Delegation, Vec<Value>)> = Vec::with_capacity(list.len());
     for (at, one) in list.into_iter().enumerate() {
         plan.push(delegation(at, one)?);
     }
     let ids: Vec<Arc<str>> = plan.iter().map(|(one, _)| one.id.clone()).collect();
-    let known: BTreeSet<&str> = ids.iter().map(|id| &**id).collect();
+    let known: BTreeSet<&str> = ids.iter().chain(earlier.keys()).map(|id| &**id).collect();
     let mut read = Vec::with_capacity(plan.len());
     for (mut one, needs) in plan {
         one.depends_on = needs.iter().filter_map(|need| dependency(need, &ids, &known)).collect();

@@ -12,7 +12,7 @@ fn checked(plan: &[Delegation]) -> Result<Vec<usize>, String> {
 
 #[track_caller]
 fn check_text(text: &str, expected: Result<&[usize], &str>) {
-    let found = match read(text) {
+    let found = match read(text, &BTreeMap::new()) {
         Ok(Answered::Plan(plan, _)) => checked(&plan),
         Ok(Answered::Answer(text)) => Err(format!("answer: {text}")),
         Err(fault) => Err(fault.to_string()),

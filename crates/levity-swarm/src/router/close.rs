@@ -1,5 +1,6 @@
 //! How the results become the answer.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
@@ -39,7 +40,7 @@ impl Routed {
     pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut Wants) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
-                let text = format!("{}{}", came.text.trim_end(), not_done(desk));
+                let text = format!("{}{}", came.text.trim_end(), self.not_done(desk));
                 return self.answer(text, desk, wants);
             }
             Ok(()) => "what was made of them is empty".to_owned(),
@@ -50,13 +51,13 @@ impl Routed {
             let text = self.list(desk);
             return self.answer(text, desk, wants);
         }
-        let why = format!("nothing was done, and no answer was made of it: {why}{}", not_done(desk));
+        let why = format!("nothing was done, and no answer was made of it: {why}{}", self.not_done(desk));
         desk.end(Status::Failed(Failure::Unreached(why)), self.list(desk), None);
     }
 
     fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
         if !desk.reports.iter().any(Report::is_done) && self.router.closes().is_none() {
-            let why = format!("nothing was done{}", not_done(desk));
+            let why = format!("nothing was done{}", self.not_done(desk));
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         }
         let draft = Draft::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
@@ -77,8 +78,39 @@ impl Routed {
             let _ = write!(text, "## {} (`{}`)\n{}\n\n", report.worker, report.id, report.text.trim_end());
         }
         text.truncate(text.trim_end().len());
-        text.push_str(&not_done(desk));
+        text.push_str(&self.not_done(desk));
         text
+    }
+
+    /// What is not done, by name; nothing when all is.
+    fn not_done(&self, desk: &Desk) -> String {
+        let mut text = String::new();
+        let covered = self.done_again(desk);
+        let missing =
+            desk.reports.iter().enumerate().filter(|(at, report)| !report.is_done() && !covered.contains(at));
+        let missing: Vec<&Report> = missing.map(|(_, report)| report).collect();
+        for report in missing.iter().take(MOST_NAMED) {
+            let why = report.error.as_deref().unwrap_or("it did not end");
+            let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
+        }
+        if missing.len() > MOST_NAMED {
+            let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
+        }
+        if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
+    }
+
+    /// What failed in one round and was done in a later one.
+    fn done_again(&self, desk: &Desk) -> BTreeSet<usize> {
+        let mut covered = BTreeSet::new();
+        // What does it again comes later, and may itself be done again only after that.
+        for (at, job) in self.jobs.iter().enumerate().rev() {
+            if let Some(earlier) = job.again
+                && (desk.reports[at].is_done() || covered.contains(&at))
+            {
+                covered.insert(earlier);
+            }
+        }
+        covered
     }
 }
 
@@ -110,6 +142,7 @@ fn results(desk: &Desk) -> String {
     );
     text
 }
+<<<<<<< HEAD
 
 /// What is not done, by name; nothing when all is.
 fn not_done(desk: &Desk) -> String {
@@ -125,3 +158,5 @@ fn not_done(desk: &Desk) -> String {
     }
     if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
 }
+=======
+>>>>>>> f254aca313e4620f6d40b8fbe25980a916eaa05f

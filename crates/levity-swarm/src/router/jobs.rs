@@ -1,8 +1,9 @@
 //! How a delegation is begun, tried again and settled.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::{Signal, Step as Wants};
+use levity_core::{ConversationId, Limit, Signal, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
@@ -14,6 +15,17 @@ use crate::plan::{Delegation, Order};
 use crate::report::{Report, ReportStatus};
 use crate::talk;
 use crate::worker::Scope;
+
+/// The conversations that a task may be done in: the worker's, and those of all who may have to stand in for it. Who works is only
+/// known when it begins, and who waits for whom must not depend on it.
+fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
+    let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
+    while let Some(name) = next.filter(|name| seen.insert(*name)) {
+        talks.extend(effort::conversation(name, desk));
+        next = desk.rules.cards.get(name).and_then(|card| card.stand_in.as_ref());
+    }
+    talks
+}
 
 /// A delegation on its way; what came of it is in the report of the same place.
 #[derive(Debug)]
@@ -36,6 +48,8 @@ pub(crate) struct Job {
     letters: Vec<Draft>,
     /// The messages that were for others, for those who come after it.
     pub(super) notes: Vec<Draft>,
+    /// What it does again, of an earlier round.
+    pub(super) again: Option<usize>,
 }
 
 impl Routed {
@@ -49,6 +63,7 @@ impl Routed {
             let own = needs.iter().map(|need| base + need);
             self.ids.insert(delegation.id.clone(), place);
             let (id, worker) = (delegation.id.clone(), delegation.worker.clone());
+            let again = self.again.remove(&id);
             desk.reports.push(Report::new(id, worker.clone(), delegation.task.clone()));
             let job = Job {
                 delegation: Arc::new(delegation),
@@ -61,24 +76,22 @@ impl Routed {
                 failed: None,
                 letters: Vec::new(),
                 notes: Vec::new(),
+                again,
             };
             self.jobs.push(job);
         }
         self.link(desk);
     }
 
-    /// Who waits for whom. A worker that keeps a conversation does one thing after the other.
+    /// Who waits for whom. In a conversation that is kept, one thing is done after the other, in the order of the plan.
     fn link(&mut self, desk: &Desk) {
-        let mut last = std::collections::BTreeMap::new();
+        let mut last = BTreeMap::new();
         for at in self.base..self.jobs.len() {
             let job = &self.jobs[at];
-            let mut waits: Vec<usize> = job.needs.iter().copied().filter(|need| *need >= self.base).collect();
-            if effort::conversation(&job.worker, desk).is_some()
-                && let Some(before) = last.insert(job.worker.clone(), at)
-                && !waits.contains(&before)
-            {
-                waits.push(before);
-            }
+            let own = job.needs.iter().copied().filter(|need| *need >= self.base);
+            let talks = conversations(&job.worker, desk);
+            let before = talks.into_iter().filter_map(|talk| last.insert(talk, at));
+            let waits: BTreeSet<usize> = own.chain(before).collect();
             self.jobs[at].waits = waits.len();
             waits.iter().for_each(|before| self.jobs[*before].dependents.push(at));
             if waits.is_empty() {
@@ -233,11 +246,21 @@ impl Routed {
         // Those that were to be tried again are left, too.
         while let Some(at) = self.ready.pop_first() {
             if !desk.reports[at].status.is_settled() {
-                desk.reports[at].status = ReportStatus::Failed;
-                self.settle(at);
+                self.leave(at, limit, desk, wants);
             }
         }
         self.flush(desk, wants);
+    }
+
+    /// A delegation that failed was to be tried again, and is not.
+    fn leave(&mut self, at: usize, limit: Limit, desk: &mut Desk, wants: &mut Wants) {
+        let report = &mut desk.reports[at];
+        report.status = ReportStatus::Failed;
+        let (id, worker) = (report.id.clone(), report.worker.clone());
+        let why = report.error.as_deref().unwrap_or("it failed");
+        let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
+        desk.tell(wants, || Notice::Failed { id, worker, error, then: Then::Leave });
+        self.settle(at);
     }
 
     /// Nothing more comes of a delegation: those that waited for it may begin.

@@ -25,6 +25,8 @@ pub(crate) struct Routed {
     pub(super) base: usize,
     /// Places by id, of all rounds.
     pub(super) ids: BTreeMap<Arc<str>, usize>,
+    /// What the plan that is taken on does again, by id.
+    pub(super) again: BTreeMap<Arc<str>, usize>,
     /// Those that may begin, the first in the plan first.
     pub(super) ready: BTreeSet<usize>,
     pub(super) running: usize,
@@ -57,6 +59,7 @@ impl Routed {
             jobs: Vec::new(),
             base: 0,
             ids: BTreeMap::new(),
+            again: BTreeMap::new(),
             ready: BTreeSet::new(),
             running: 0,
             open: 0,

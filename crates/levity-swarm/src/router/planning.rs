@@ -46,8 +46,13 @@ impl Routed {
     pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
         // An answer of the wrong shape may hold a plan all the same.
         let read = match came.result {
+<<<<<<< HEAD
             Err(why) if came.text.is_empty() => return self.no_plan(&why.error, desk, wants),
             _ => read(&came.text),
+=======
+            Err(why) if came.text.is_empty() => return self.no_plan(why.error, desk, wants),
+            _ => read(&came.text, &self.ids),
+>>>>>>> f254aca313e4620f6d40b8fbe25980a916eaa05f
         };
         match read {
             Ok(Answered::Answer(text)) if self.round == 1 => self.answered_at_once(text, desk, wants),
@@ -78,14 +83,17 @@ impl Routed {
     }
 
     /// A later plan names what it does again as it was named before; it is told apart by the round.
-    fn rename(&self, plan: &mut [Delegation]) {
+    fn rename(&mut self, plan: &mut [Delegation]) {
+        self.again.clear();
         let own: Vec<_> = plan.iter().map(|one| one.id.clone()).collect();
-        let renamed = |id: &Arc<str>| format!("{id}.{}", self.round).into();
+        let round = self.round;
+        let renamed = |id: &Arc<str>| -> Arc<str> { format!("{id}.{round}").into() };
         for one in plan {
             let again = |id: &&mut Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
             one.depends_on.iter_mut().filter(again).for_each(|id| *id = renamed(id));
-            if self.ids.contains_key(&one.id) {
+            if let Some(place) = self.ids.get(&one.id) {
                 one.id = renamed(&one.id);
+                self.again.insert(one.id.clone(), *place);
             }
         }
     }
