@@ -317,3 +317,6 @@ fn remembered(worker: &Arc<str>, reports: &[Report]) -> Vec<Arc<Message>> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
