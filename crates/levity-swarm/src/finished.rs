@@ -9,7 +9,7 @@ use crate::bus::Bus;
 use crate::error::{Error, Result};
 use crate::machine::{Shown, SwarmMachine};
 use crate::plan::Delegation;
-use crate::report::Report;
+use crate::report::{Report, missing};
 
 /// What a run of a swarm came to.
 pub struct Finished {
@@ -57,7 +57,7 @@ impl Finished {
 
     /// What was not done, and was not done again in a later round either: what an answer must do without.
     pub fn missing(&self) -> impl Iterator<Item = &Report> {
-        self.reports().iter().filter(|report| report.is_missing(self.reports()))
+        missing(self.reports()).into_iter()
     }
 
     /// All that was said, in order.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use levity_core::{RunId, Stats, Usage};
@@ -26,6 +27,9 @@ pub struct Report {
     pub usage: Usage,
     /// What was done for it.
     pub stats: Stats,
+    /// What failed in an earlier round and is done again by this, if it is something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Arc<str>>,
     /// The run of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
@@ -46,6 +50,7 @@ impl Report {
             attempts: 0,
             usage: Usage::default(),
             stats: Stats::default(),
+            again: None,
             run: None,
         }
     }
@@ -54,15 +59,20 @@ impl Report {
     pub fn is_done(&self) -> bool {
         self.status == ReportStatus::Done
     }
+}
 
-    /// Whether it is not done, and was not done again in a later round either.
-    pub(crate) fn is_missing(&self, all: &[Self]) -> bool {
-        let again = |other: &&Self| {
-            let rest = other.id.strip_prefix(&*self.id).and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|round| round.parse::<u32>().is_ok()) && other.is_done()
-        };
-        !self.is_done() && all.iter().find(again).is_none()
+/// What is not done, and was not done again in a later round either.
+pub(crate) fn missing(reports: &[Report]) -> Vec<&Report> {
+    let mut covered: BTreeSet<&str> = BTreeSet::new();
+    // What does something again comes later, and may itself be done again only after that.
+    for report in reports.iter().rev() {
+        if let Some(earlier) = report.again.as_deref()
+            && (report.is_done() || covered.contains(&*report.id))
+        {
+            covered.insert(earlier);
+        }
     }
+    reports.iter().filter(|report| !report.is_done() && !covered.contains(&*report.id)).collect()
 }
 
 /// What came of a piece of work.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use levity_core::text::{clipped, share};
 
-use crate::report::Report;
+use crate::report::{Report, missing};
 
 /// How many failures are named below an answer.
 const MOST_NAMED: usize = 20;
@@ -14,14 +14,13 @@ const MOST_LISTED: usize = 1 << 20;
 /// What was not done, by name; nothing when all was.
 pub(crate) fn not_done(reports: &[Report]) -> String {
     let mut text = String::new();
-    let missing = || reports.iter().filter(|report| report.status.is_settled() && !report.is_done());
-    for report in missing().take(MOST_NAMED) {
+    let missing = missing(reports);
+    for report in missing.iter().take(MOST_NAMED) {
         let why = report.error.as_deref().unwrap_or("it did not end");
         let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
     }
-    let all = missing().count();
-    if all > MOST_NAMED {
-        let _ = write!(text, "\n- and {} more", all - MOST_NAMED);
+    if missing.len() > MOST_NAMED {
+        let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
     }
     if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
 }

@@ -1,6 +1,5 @@
 //! How the results become the answer.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
@@ -8,6 +7,7 @@ use levity_core::{Failure, Status, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
+use crate::crew::{not_done, shared_list};
 use crate::desk::{Came, Desk, Duty, Work};
 use crate::names::{ROUTER, USER};
 use crate::notice::Notice;
@@ -15,8 +15,6 @@ use crate::report::Report;
 
 /// How much of the results is shown to whoever puts them together, in bytes.
 const MOST_SHOWN: usize = 200_000;
-/// How many failures are named below an answer.
-const MOST_NAMED: usize = 20;
 
 impl Routed {
     /// Has the results put together. What one worker alone has said, and nobody has failed at, is the answer as it is.
@@ -40,7 +38,7 @@ impl Routed {
     pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut Wants) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
-                let text = format!("{}{}", came.text.trim_end(), self.not_done(desk));
+                let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
                 return self.answer(text, desk, wants);
             }
             Ok(()) => "what was made of them is empty".to_owned(),
@@ -51,13 +49,13 @@ impl Routed {
             let text = self.list(desk);
             return self.answer(text, desk, wants);
         }
-        let why = format!("nothing was done, and no answer was made of it: {why}{}", self.not_done(desk));
+        let why = format!("nothing was done, and no answer was made of it: {why}{}", not_done(&desk.reports));
         desk.end(Status::Failed(Failure::Unreached(why)), self.list(desk), None);
     }
 
     fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
         if !desk.reports.iter().any(Report::is_done) && self.router.closes().is_none() {
-            let why = format!("nothing was done{}", self.not_done(desk));
+            let why = format!("nothing was done{}", not_done(&desk.reports));
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         }
         let draft = Draft::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
@@ -73,44 +71,9 @@ impl Routed {
     /// What each has said, and what is not done.
     pub(super) fn list(&self, desk: &Desk) -> String {
         let done = desk.reports.iter().filter(|report| report.is_done());
-        let mut text = String::new();
-        for report in done {
-            let _ = write!(text, "## {} (`{}`)\n{}\n\n", report.worker, report.id, report.text.trim_end());
-        }
-        text.truncate(text.trim_end().len());
-        text.push_str(&self.not_done(desk));
-        text
-    }
-
-    /// What is not done, by name; nothing when all is.
-    fn not_done(&self, desk: &Desk) -> String {
-        let mut text = String::new();
-        let covered = self.done_again(desk);
-        let missing =
-            desk.reports.iter().enumerate().filter(|(at, report)| !report.is_done() && !covered.contains(at));
-        let missing: Vec<&Report> = missing.map(|(_, report)| report).collect();
-        for report in missing.iter().take(MOST_NAMED) {
-            let why = report.error.as_deref().unwrap_or("it did not end");
-            let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
-        }
-        if missing.len() > MOST_NAMED {
-            let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
-        }
-        if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
-    }
-
-    /// What failed in one round and was done in a later one.
-    fn done_again(&self, desk: &Desk) -> BTreeSet<usize> {
-        let mut covered = BTreeSet::new();
-        // What does it again comes later, and may itself be done again only after that.
-        for (at, job) in self.jobs.iter().enumerate().rev() {
-            if let Some(earlier) = job.again
-                && (desk.reports[at].is_done() || covered.contains(&at))
-            {
-                covered.insert(earlier);
-            }
-        }
-        covered
+        let list =
+            shared_list(done.map(|report| (format!("{} (`{}`)", report.worker, report.id), &*report.text)));
+        format!("{list}{}", not_done(&desk.reports))
     }
 }
 
@@ -142,21 +105,3 @@ fn results(desk: &Desk) -> String {
     );
     text
 }
-<<<<<<< HEAD
-
-/// What is not done, by name; nothing when all is.
-fn not_done(desk: &Desk) -> String {
-    let mut text = String::new();
-    let missing: Vec<&Report> =
-        desk.reports.iter().filter(|report| report.is_missing(&desk.reports)).collect();
-    for report in missing.iter().take(MOST_NAMED) {
-        let why = report.error.as_deref().unwrap_or("it did not end");
-        let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
-    }
-    if missing.len() > MOST_NAMED {
-        let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
-    }
-    if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
-}
-=======
->>>>>>> f254aca313e4620f6d40b8fbe25980a916eaa05f

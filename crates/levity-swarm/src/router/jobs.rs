@@ -48,8 +48,6 @@ pub(crate) struct Job {
     letters: Vec<Draft>,
     /// The messages that were for others, for those who come after it.
     pub(super) notes: Vec<Draft>,
-    /// What it does again, of an earlier round.
-    pub(super) again: Option<usize>,
 }
 
 impl Routed {
@@ -63,8 +61,9 @@ impl Routed {
             let own = needs.iter().map(|need| base + need);
             self.ids.insert(delegation.id.clone(), place);
             let (id, worker) = (delegation.id.clone(), delegation.worker.clone());
-            let again = self.again.remove(&id);
-            desk.reports.push(Report::new(id, worker.clone(), delegation.task.clone()));
+            let mut report = Report::new(id, worker.clone(), delegation.task.clone());
+            report.again = self.again.remove(&report.id);
+            desk.reports.push(report);
             let job = Job {
                 delegation: Arc::new(delegation),
                 needs: own.chain(earlier).collect(),
@@ -76,7 +75,6 @@ impl Routed {
                 failed: None,
                 letters: Vec::new(),
                 notes: Vec::new(),
-                again,
             };
             self.jobs.push(job);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Routed {
     /// Places by id, of all rounds.
     pub(super) ids: BTreeMap<Arc<str>, usize>,
     /// What the plan that is taken on does again, by id.
-    pub(super) again: BTreeMap<Arc<str>, usize>,
+    pub(super) again: BTreeMap<Arc<str>, Arc<str>>,
     /// Those that may begin, the first in the plan first.
     pub(super) ready: BTreeSet<usize>,
     pub(super) running: usize,

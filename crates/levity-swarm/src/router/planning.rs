@@ -46,13 +46,8 @@ impl Routed {
     pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
         // An answer of the wrong shape may hold a plan all the same.
         let read = match came.result {
-<<<<<<< HEAD
             Err(why) if came.text.is_empty() => return self.no_plan(&why.error, desk, wants),
-            _ => read(&came.text),
-=======
-            Err(why) if came.text.is_empty() => return self.no_plan(why.error, desk, wants),
             _ => read(&came.text, &self.ids),
->>>>>>> f254aca313e4620f6d40b8fbe25980a916eaa05f
         };
         match read {
             Ok(Answered::Answer(text)) if self.round == 1 => self.answered_at_once(text, desk, wants),
@@ -91,9 +86,9 @@ impl Routed {
         for one in plan {
             let again = |id: &&mut Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
             one.depends_on.iter_mut().filter(again).for_each(|id| *id = renamed(id));
-            if let Some(place) = self.ids.get(&one.id) {
-                one.id = renamed(&one.id);
-                self.again.insert(one.id.clone(), *place);
+            if self.ids.contains_key(&one.id) {
+                let earlier = std::mem::replace(&mut one.id, renamed(&one.id));
+                self.again.insert(one.id.clone(), earlier);
             }
         }
     }
