@@ -9,6 +9,7 @@ use crate::rules::Rules;
 
 mod brief;
 mod carry;
+mod fails;
 mod legs;
 mod machine;
 mod record;

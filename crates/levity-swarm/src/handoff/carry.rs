@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_core::{Message, Role};
 
-use super::record::{sound, words};
+use super::record::words;
 use super::transfer::TRANSFER;
 
 type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
@@ -49,7 +49,8 @@ impl Carry {
         Self::By(Arc::new(filter))
     }
 
-    /// What goes along of these messages, and whether the program's function has failed.
+    /// What goes along of these messages, and whether the program's function has failed. It may still be that it makes no history;
+    /// a [`Record`](super::record::Record) of it does.
     pub(super) fn of(&self, all: &[Arc<Message>], goal: &str) -> (Vec<Arc<Message>>, bool) {
         let said = || all.iter().filter_map(words).collect();
         let shown = match self {
@@ -62,7 +63,7 @@ impl Carry {
                 Err(_) => return (said(), true),
             },
         };
-        (sound(&shown), false)
+        (shown, false)
     }
 }
 

@@ -414,12 +414,19 @@ fn the_oldest_leave_and_a_mark_says_so() {
     let all = record.all();
     assert_eq!(all.len(), Record::MAX_MESSAGES + 1, "and the mark");
     assert_eq!(all[0].text(), "[2001 earlier messages are left out]");
-    assert_eq!(all[1].role, Role::Assistant, "a result does not stay without its call");
+    record.push(Message::user("Go on.").into());
+    let all = record.all();
+    assert_eq!(
+        all[0].text(),
+        "[2003 earlier messages are left out]",
+        "a result does not stay without its call"
+    );
+    assert_eq!((all.len(), all[1].role), (Record::MAX_MESSAGES, Role::Assistant));
     // It is read again when a conversation goes on.
     let mut again = Record::of(&all);
     assert_eq!(again.all(), all);
     again.extend(&exchange(0));
-    assert_eq!(again.all()[0].text(), "[2003 earlier messages are left out]");
+    assert_eq!(again.all()[0].text(), "[2005 earlier messages are left out]");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A conversation that is passed on.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;

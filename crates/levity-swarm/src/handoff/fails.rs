@@ -1,0 +1,96 @@
+//! What becomes of a leg that is not done.
+
+use std::sync::Arc;
+
+use levity_core::{Failure, Status, Step as Wants};
+
+use super::machine::{Handing, Held, Leg, Opening};
+use crate::bus::{Draft, MessageKind, Recipient};
+use crate::desk::{Came, Desk, Why, WhyKind};
+use crate::machine::Play as _;
+use crate::names::USER;
+use crate::notice::{Notice, Then};
+use crate::report::ReportStatus;
+
+impl Handing {
+    /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes back.
+    pub(super) fn fails(&mut self, mut leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
+        let then = self.then(&leg, why, desk);
+        let to = self.giver().map_or_else(|| USER.into(), |held| held.worker.clone());
+        let draft = Draft::new(leg.worker.clone(), Recipient::One(to), MessageKind::Failure, &*why.error);
+        desk.post(draft, wants);
+        let report = &mut desk.reports[leg.place];
+        report.error = Some(why.error.clone());
+        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
+        match then {
+            Then::Retry => {
+                desk.tell(wants, || Notice::Failed { id, worker, error, then });
+                self.go(leg, desk, wants);
+            }
+            Then::StandIn { worker: other } => {
+                let then = Then::StandIn { worker: other.clone() };
+                desk.tell(wants, || Notice::Failed { id, worker, error, then });
+                self.pass_leg(&mut leg, other, why, desk, wants);
+                self.go(leg, desk, wants);
+            }
+            Then::Leave => self.gives_up(leg, came, why, desk, wants),
+        }
+    }
+
+    fn then(&self, leg: &Leg, why: &Why, desk: &Desk) -> Then {
+        if why.kind == WhyKind::Stopped || desk.near.is_some() {
+            return Then::Leave;
+        }
+        let Some(card) = desk.rules.cards.get(&leg.worker) else { return Then::Leave };
+        if why.kind == WhyKind::Failed && leg.tried <= card.retries {
+            return Then::Retry;
+        }
+        match &card.stand_in {
+            Some(other) if *other != leg.worker && !leg.before.contains(other) => {
+                Then::StandIn { worker: other.clone() }
+            }
+            _ => Then::Leave,
+        }
+    }
+
+    /// Another takes a leg.
+    fn pass_leg(&mut self, leg: &mut Leg, other: Arc<str>, why: &Why, desk: &Desk, wants: &mut Wants) {
+        leg.history = match leg.opening {
+            Opening::First => std::mem::take(&mut leg.history),
+            Opening::Passed { .. } => self.carried(&other, &self.talk.all(), desk, wants),
+            _ => self.carried(&other, &leg.history, desk, wants),
+        };
+        (leg.tried, leg.error) = (0, Some(why.error.clone()));
+        leg.before.push(std::mem::replace(&mut leg.worker, other));
+    }
+
+    /// Nobody can do a leg: it goes back to who has passed the conversation on.
+    fn gives_up(&mut self, leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
+        let report = &mut desk.reports[leg.place];
+        let stopped = why.kind == WhyKind::Stopped;
+        report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };
+        let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
+        self.failed.extend(leg.before.iter().cloned());
+        self.failed.push(worker.clone());
+        while self.held.last().is_some_and(|held| self.failed.contains(&held.worker)) {
+            self.held.pop();
+        }
+        let back = self.held.pop();
+        let then = back.as_ref().map_or(Then::Leave, |held| Then::StandIn { worker: held.worker.clone() });
+        desk.tell(wants, || Notice::Failed { id, worker: worker.clone(), error: error.clone(), then });
+        let Some(Held { worker: giver, view }) = back else {
+            self.asked(&leg.asks);
+            let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");
+            let text = self.so_far(desk);
+            return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
+        };
+        let opening = Opening::Back { who: worker, error, text: came.text.clone() };
+        let next = Leg { asks: leg.asks, plain: true, ..Leg::new(giver, opening, view) };
+        self.open(next, desk, wants);
+    }
+
+    /// Who would have the conversation back.
+    fn giver(&self) -> Option<&Held> {
+        self.held.iter().rev().find(|held| !self.failed.contains(&held.worker))
+    }
+}
