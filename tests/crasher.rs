@@ -1,6 +1,6 @@
 //! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal is in
 //! FOLDER, in files or, if STORE is `sqlite`, in `runs.db`. With `talk` or `talk-sqlite` the run is part of a conversation
-//! that is kept there, too, and becomes too long for its model.
+//! that is kept there, too, and becomes too long for its model. With `swarm` or `swarm-sqlite` it is the run of a swarm.
 //!
 //! With the first record after STOP it says `stopped` and waits to be killed, or for a line to read; nothing
 //! of that record is written before. It goes on with the run if it finds one. What its tools do is written
@@ -22,6 +22,9 @@ use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use levity::runtime::{Durability, FileJournal, SqliteJournal};
 use serde_json::{Value, json};
+
+#[path = "crasher/swarm.rs"]
+mod swarm;
 
 /// A journal that stands still once it has taken so many records.
 struct Standstill {
@@ -100,13 +103,17 @@ impl Tools {
 
 impl Tools {
     fn did(&self, what: &str, cx: &ToolCx) -> String {
-        let line = format!("{what} {}\n", cx.key);
-        let file = OpenOptions::new().create(true).append(true).open(&self.0);
-        match file.and_then(|mut file| file.write_all(line.as_bytes())) {
+        match note(&self.0, &format!("{what} {}", cx.key)) {
             Ok(()) => format!("{what} done"),
             Err(error) => format!("{what} not done: {error}"),
         }
     }
+}
+
+/// One line, in one write.
+fn note(file: &std::path::Path, line: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(file)?;
+    file.write_all(format!("{line}\n").as_bytes())
 }
 
 /// A model that goes by what it has been told, so that any process can play its part.
@@ -214,6 +221,10 @@ async fn main() -> levity::Result<()> {
     let known = known.iter().any(|summary| summary.run.as_str() == "r");
     if let Some(how) = name.as_deref().and_then(|name| name.strip_prefix("talk")) {
         return talk(&folder, runtime, known, how == "-sqlite").await;
+    }
+    if let Some(how) = name.as_deref().and_then(|name| name.strip_prefix("swarm")) {
+        swarm::work(&folder, runtime, known, how == "-sqlite").await;
+        return Ok(());
     }
     let tools = || Tools(folder.join("done"));
 

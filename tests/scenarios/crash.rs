@@ -11,7 +11,7 @@ use levity::prelude::*;
 use levity::runtime::SqliteJournal;
 use serde_json::{Value, json};
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("crash-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     folder
@@ -20,22 +20,24 @@ fn folder(name: &str) -> PathBuf {
 fn crasher(folder: &Path, stop: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crasher"));
     command.arg(folder).arg(stop.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-    match (is_sqlite(folder), folder.to_string_lossy().contains("talk")) {
-        (true, false) => drop(command.arg("sqlite")),
-        (true, true) => drop(command.arg("talk-sqlite")),
-        (false, true) => drop(command.arg("talk")),
-        (false, false) => {}
+    let name = folder.to_string_lossy();
+    let what = ["talk", "swarm"].into_iter().find(|what| name.contains(what));
+    match (is_sqlite(folder), what) {
+        (true, None) => drop(command.arg("sqlite")),
+        (true, Some(what)) => drop(command.arg(format!("{what}-sqlite"))),
+        (false, Some(what)) => drop(command.arg(what)),
+        (false, None) => {}
     }
     command
 }
 
 /// A folder says by its name how runs are kept in it.
-fn is_sqlite(folder: &Path) -> bool {
+pub fn is_sqlite(folder: &Path) -> bool {
     folder.to_string_lossy().contains("sqlite")
 }
 
 /// The records of each run, as lines of JSON; those of the lead come first.
-fn logs(folder: &Path) -> Vec<String> {
+pub fn logs(folder: &Path) -> Vec<String> {
     if is_sqlite(folder) {
         return block_on(sqlite_logs(folder));
     }
@@ -61,12 +63,12 @@ async fn sqlite_logs(folder: &Path) -> Vec<String> {
     logs
 }
 
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
 /// Lets it run until it stands still, and kills it (SIGKILL); the last line when it ended by itself.
-fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
+pub fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
     let mut child = crasher(folder, stop).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut last = None;
@@ -83,7 +85,7 @@ fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
 }
 
 /// How often each thing was done, by its key.
-fn done(folder: &Path) -> Vec<String> {
+pub fn done(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("done")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }

@@ -24,6 +24,7 @@ mod resume;
 mod stops;
 mod strategies;
 mod support;
+mod swarm;
 mod tool_search;
 mod typed;
 mod upgrade;
