@@ -9,7 +9,7 @@ use super::Debate;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
-use crate::judge::{Asking, Verdict, read};
+use crate::judge::{Asking, Verdict, in_words, read};
 use crate::machine::{Play, Shown};
 use crate::names::{JUDGE, USER};
 use crate::notice::Notice;
@@ -130,11 +130,11 @@ impl Debating {
                 if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
                     return self.ask(last, desk, wants);
                 }
-                if !last || came.text.trim().is_empty() {
+                let Some(answer) = in_words(&came.text).filter(|_| last) else {
                     return self.no_verdict(complaint, last, desk, wants);
-                }
+                };
                 let reason = format!("what the judge said is the answer as it stands, since {complaint}");
-                let (done, answer) = (Some(true), came.text.trim().to_owned());
+                let (done, answer) = (Some(true), answer.to_owned());
                 self.found(&Verdict { done, answer, reason }, last, desk, wants);
             }
         }
