@@ -36,7 +36,7 @@ pub(crate) struct Handing {
     heard: usize,
     /// Those that have gone along with no leg yet.
     waiting: Vec<Arc<str>>,
-    /// The last message on the bus when a worker was last begun.
+    /// The last message on the bus when a worker began what it last got done.
     pub(super) seen: BTreeMap<Arc<str>, u64>,
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Leg {
     /// Who had the leg before, and why the last of them could not do it.
     pub(super) before: Vec<Arc<str>>,
     pub(super) error: Option<String>,
+    /// The last message on the bus when it began.
+    pub(super) seen: u64,
 }
 
 /// How a worker comes to have the conversation.
@@ -166,6 +168,7 @@ impl Handing {
         (report.status, report.error) = (ReportStatus::Done, None);
         desk.tell(wants, || Notice::Done { id, worker });
         self.failed.clear();
+        self.seen.insert(leg.worker.clone(), leg.seen);
         self.asked(&leg.asks);
         let mut said = came.said;
         if said.is_empty() {
