@@ -63,13 +63,15 @@ impl Handing {
         let back = self.held.pop();
         let then = back.as_ref().map_or(Then::Leave, |held| Then::StandIn { worker: held.worker.clone() });
         desk.tell(wants, || Notice::Failed { id, worker: worker.clone(), error: error.clone(), then });
-        let Some(Held { worker: giver, view }) = back else {
+        let Some(held) = back else {
             self.asked(&leg.asks);
             let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");
             let text = self.so_far(desk);
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         };
         let opening = Opening::Back { who: worker, error, text: came.text.clone() };
+        let giver = held.worker.clone();
+        let view = self.known_to(held, leg.asks.len(), desk);
         let next = Leg { asks: leg.asks, plain: true, ..Leg::new(giver, opening, view) };
         self.open(next, desk, wants);
     }

@@ -11,7 +11,7 @@ use super::transfer::Pass;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, add_stats};
 use crate::machine::{Play, Shown};
-use crate::names::{USER, did_you_mean, short};
+use crate::names::{did_you_mean, short};
 use crate::notice::Notice;
 use crate::report::ReportStatus;
 use crate::rules::Start;
@@ -81,6 +81,8 @@ pub(super) enum Opening {
 pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
+    /// How many of the host's words it knows.
+    heard: usize,
 }
 
 /// Why the conversation is not passed on, and whether the worker may name another.
@@ -120,6 +122,20 @@ impl Handing {
         std::mem::take(&mut self.waiting)
     }
 
+    /// How many of the host's words have gone along.
+    fn gone_along(&self) -> usize {
+        self.heard.saturating_sub(self.waiting.len())
+    }
+
+    /// What one knows that has the conversation again, when these words are still to go along: what was said to others meanwhile,
+    /// too.
+    pub(super) fn known_to(&self, held: Held, asks: usize, desk: &Desk) -> Vec<Arc<Message>> {
+        let mut view = held.view;
+        let meanwhile = desk.said.get(held.heard..self.gone_along().saturating_sub(asks));
+        view.extend(meanwhile.unwrap_or_default().iter().map(|words| Arc::new(Message::user(&**words))));
+        view
+    }
+
     /// A leg has ended, one way or another.
     fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Some(report) = desk.reports.get_mut(leg.place) else { return };
@@ -155,10 +171,7 @@ impl Handing {
         // What came too late is there for a run after this one.
         let late = self.unheard(desk);
         self.asked(&late);
-        let draft = Draft::new(leg.worker, Recipient::One(USER.into()), MessageKind::Answer, &*text);
-        desk.post(draft, wants);
-        let status = desk.answered();
-        desk.end(status, text, None);
+        desk.answer(leg.worker, text, wants);
     }
 
     /// A leg is done: what was said in it belongs to the conversation. Returns what its worker knows of it.
@@ -197,7 +210,7 @@ impl Handing {
         let (from, Pass { to, note }) = (leg.worker, pass);
         (self.strays, self.passed) = (0, self.passed + 1);
         *self.pairs.entry((from.clone(), to.clone())).or_default() += 1;
-        self.held.push(Held { worker: from.clone(), view });
+        self.held.push(Held { worker: from.clone(), view, heard: self.gone_along() });
         desk.tell(wants, || Notice::HandedOff { from: from.clone(), to: to.clone(), note: note.clone() });
         let whom = Recipient::One(to.clone());
         desk.post(Draft::new(from.clone(), whom, MessageKind::Handoff, note.clone()), wants);

@@ -186,6 +186,24 @@ fn words_stay_when_a_leg_fails_or_the_run_is_stopped() {
 }
 
 #[test]
+fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
+    let mut run = Driven::new(&swarm());
+    run.say("One.");
+    run.pass("b");
+    run.say("Two.");
+    run.pass("c");
+    run.say("Three.");
+    run.fail();
+    run.fail();
+    let (who, work) = run.now();
+    let shown: Vec<_> = work.history.iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!((&*who, shown.last().map(String::as_str)), ("a", Some("One.")));
+    assert!(work.task.ends_with("The user says: Two.\n\nThe user says: Three."), "{}", work.task);
+    run.answer("Well.");
+    assert_eq!(run.words(), ["Do it.", "One.", "Two.", "Three.", "Well."]);
+}
+
+#[test]
 fn words_before_the_beginning_are_part_of_the_first_leg() {
     let mut machine = Driven { machine: swarm().machine("Do it."), wanted: Vec::new(), told: Vec::new() };
     machine.say("Soon.");
