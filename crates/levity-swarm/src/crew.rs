@@ -17,7 +17,7 @@ mod notes;
 mod told;
 
 use notes::Notes;
-pub(crate) use told::{not_done, shared_list};
+pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
 
 /// The workers of a round.
 #[derive(Default)]
