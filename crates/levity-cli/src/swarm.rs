@@ -171,7 +171,7 @@ async fn start(
             run = run.plan(plan);
         }
         if let Some(id) = &args.id {
-            run = run.id(id.as_str());
+            run = run.id(free(id, swarm).await?);
         }
         return set(args, run, told);
     };
@@ -191,6 +191,16 @@ async fn start(
         let _ = run.control().resume().await;
     }
     Ok(run)
+}
+
+/// An id that a run can have, and none has.
+async fn free(id: &str, swarm: &Swarm) -> Result<RunId, String> {
+    let id = RunId::new(id);
+    match swarm.runtime().journal().read(&id).await {
+        Ok(records) if records.is_empty() => Ok(id),
+        Ok(_) => Err(format!("run `{id}` exists already; go on with it by `--resume`, or choose another id")),
+        Err(error) => Err(chain(&error)),
+    }
 }
 
 fn set(args: &SwarmArgs, run: SwarmRun, told: &Arc<Told>) -> Result<SwarmHandle, String> {

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// | entries | [`MAX_ENTRIES`](Self::MAX_ENTRIES) |
 /// | content of one entry | [`MAX_CONTENT`](Self::MAX_CONTENT) |
 /// | content of all | [`MAX_BYTES`](Self::MAX_BYTES) |
-/// | a key | one line of [`MAX_KEY`](Self::MAX_KEY) bytes; what is beyond is cut |
+/// | a key | one line of [`MAX_KEY`](Self::MAX_KEY) bytes without backticks; what is beyond is cut |
 /// | what stood in an entry before | the last [`MAX_HISTORY`](Self::MAX_HISTORY), 2,000 bytes of each |
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Entry>", into = "Vec<Entry>")]
@@ -198,9 +198,10 @@ impl Entry {
     }
 }
 
-/// A key as it is kept: on one line, and not longer than it may be.
+/// A key as it is kept: on one line, not longer than it may be, and without the marks between which keys are shown, so that it
+/// says nothing beside them.
 pub(crate) fn clean_key(key: &str) -> String {
-    let plain = head(key, 4 * Board::MAX_KEY).replace(char::is_control, " ");
+    let plain = head(key, 4 * Board::MAX_KEY).replace('`', "").replace(char::is_control, " ");
     one_line(plain.trim_start(), Board::MAX_KEY)
 }
 

@@ -1,6 +1,6 @@
 //! Work in rounds: each worker once, in the order in which they were added.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::{Limits, Message, Signal, Step as Wants};
@@ -17,7 +17,7 @@ mod notes;
 mod told;
 
 use notes::Notes;
-pub(crate) use told::{not_done, shared_list};
+pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
 
 /// The workers of a round.
 #[derive(Default)]
@@ -56,6 +56,8 @@ struct Seat {
     worker: Arc<str>,
     tried: u32,
     running: bool,
+    /// The places that come first, in conversations that it may be done in.
+    after: Vec<usize>,
     /// Who has had it before.
     before: Vec<Arc<str>>,
     /// Why the attempt before failed.
@@ -91,7 +93,12 @@ impl Crew {
     ) {
         (self.base, self.head, self.open, self.how) = (desk.reports.len(), 0, workers.len(), how);
         self.share = effort::share(desk, workers.len());
-        self.seats = workers.iter().map(Seat::new).collect();
+        let mut last = BTreeMap::new();
+        let seats = workers.iter().enumerate().map(|(at, worker)| {
+            let talks = effort::conversations(worker, desk).into_iter();
+            Seat::new(worker, talks.filter_map(|talk| last.insert(talk, at)).collect())
+        });
+        self.seats = seats.collect();
         self.ready = (0..workers.len()).collect();
         let reports = workers
             .iter()
@@ -133,16 +140,15 @@ impl Crew {
         if self.running >= most {
             return None;
         }
-        let next = self.ready.iter().copied().find(|seat| !self.is_busy(*seat, desk))?;
+        let next = self.ready.iter().copied().find(|seat| self.is_free(*seat, desk))?;
         self.ready.remove(&next);
         Some(next)
     }
 
-    /// Whether the worker keeps a conversation and is at work for another.
-    fn is_busy(&self, seat: usize, desk: &Desk) -> bool {
-        let worker = &self.seats[seat].worker;
-        effort::conversation(worker, desk).is_some()
-            && self.seats.iter().any(|other| other.running && other.worker == *worker)
+    /// Whether nothing comes before it. In a conversation that is kept, one thing is done after the other, in the order of the
+    /// workers.
+    fn is_free(&self, seat: usize, desk: &Desk) -> bool {
+        self.seats[seat].after.iter().all(|before| desk.reports[self.base + before].status.is_settled())
     }
 
     /// Has a worker begin.
@@ -292,11 +298,12 @@ impl Crew {
 }
 
 impl Seat {
-    fn new(worker: &Arc<str>) -> Self {
+    fn new(worker: &Arc<str>, after: Vec<usize>) -> Self {
         Self {
             worker: worker.clone(),
             tried: 0,
             running: false,
+            after,
             before: Vec::new(),
             failed: None,
             letters: Vec::new(),

@@ -18,8 +18,8 @@ pub(crate) use machine::Debating;
 ///
 /// They speak in the order in which they were added. The judge is asked for `{"done": .., "answer": "..", "reason": ".."}` at the
 /// end, or after each round, and then `done` ends the debate early. An answer of its that cannot be read is asked for once more; if
-/// that cannot be read either, all of it is the answer at the end, and between rounds the debate goes on. When the judge fails, or
-/// there is none, the last turn of each worker is listed.
+/// that cannot be read either, its words are the answer at the end, and between rounds the debate goes on. When the judge fails or
+/// says nothing, or there is none, the last turn of each worker is listed.
 ///
 /// A worker that fails is tried again, or another stands in for it, as its [`Worker`](crate::Worker) says; after that the turn is
 /// left out and named, and the others go on. When nobody could speak in a round, the judge decides on what there is.

@@ -12,8 +12,9 @@ use levity_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bus::{Bus, Draft};
+use crate::bus::{Bus, Draft, MessageKind, Recipient};
 use crate::executor::unlimited;
+use crate::names::USER;
 use crate::notice::Notice;
 use crate::report::Report;
 use crate::rules::{Rules, Start};
@@ -187,6 +188,13 @@ impl Desk {
         ending.text = text;
         (ending.usage, ending.stats) = (self.usage, self.stats);
         ending
+    }
+
+    /// Gives the answer to the user, and ends the run.
+    pub(crate) fn answer(&mut self, from: impl Into<Arc<str>>, text: String, wants: &mut Wants) {
+        self.post(Draft::new(from, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
+        let status = self.answered();
+        self.end(status, text, None);
     }
 
     /// An answer is there: whole, or made since a limit was near.

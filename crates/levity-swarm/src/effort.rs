@@ -1,5 +1,6 @@
 //! What a piece of work may use, and what is done when it fails: the same for all patterns.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use levity_core::{ConversationId, Limits, Money};
@@ -46,6 +47,17 @@ pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<Conversatio
         }
         _ => None,
     }
+}
+
+/// The conversations that a task may be done in: the worker's, and those of all who may have to stand in for it. Who works is only
+/// known when it begins, and who waits for whom must not depend on it.
+pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
+    let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
+    while let Some(name) = next.filter(|name| seen.insert(*name)) {
+        talks.extend(conversation(name, desk));
+        next = desk.rules.cards.get(name).and_then(|card| card.stand_in.as_ref());
+    }
+    talks
 }
 
 /// What is done about a failure: the same worker once more, or who stands in for it and has not had it before.

@@ -134,6 +134,16 @@ pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
     Ok(Verdict { done, answer, reason: head(&reason, MOST_REASON).to_owned() })
 }
 
+/// What a judge said that is no verdict, as an answer in its own words; nothing when it is JSON that has none.
+pub(crate) fn in_words(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let is_empty = match serde_json::from_str(text) {
+        Ok(value) => matches!(value, Value::Null | Value::Array(_) | Value::Object(_)),
+        Err(_) => text.is_empty(),
+    };
+    (!is_empty).then_some(text)
+}
+
 fn words(fields: &Map<String, Value>, key: &str) -> String {
     match fields.get(key) {
         Some(Value::String(text)) => text.trim().to_owned(),

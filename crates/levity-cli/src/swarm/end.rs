@@ -27,7 +27,10 @@ pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<Fini
     let reached = result.as_ref().ok().or_else(|| result.as_ref().err().and_then(Error::partial));
     match reached {
         Some(finished) if args.json => say_json(&object(finished, result.as_ref().err())),
-        Some(finished) if !finished.text().is_empty() => say(&format!("{}\n", finished.text())),
+        // Where there is no answer, what is not done comes after an empty line.
+        Some(finished) if !finished.text().is_empty() => {
+            say(&format!("{}\n", finished.text().trim_start_matches('\n')));
+        }
         _ => {}
     }
     let kept = reached

@@ -151,6 +151,11 @@ fn what_is_wrong_is_said_with_the_way_out() {
     check(&levity(&["swarm", "x", "--workspace", "nowhere"]), 2, "`nowhere`");
     let place = Place::new("swarm-none");
     check(&place.levity(&["swarm", "--resume", "nobody"]), 2, "there is no run `nobody`");
+    let output = place.levity(&["swarm", "x", "--id", "../monday"]);
+    check(&output, 2, "needs an id of at most 200 letters");
+    assert!(!told(&output).contains("kept as"), "{output:?}");
+    check(&place.levity(&["swarm", "x", "--id", "monday", "--limit-calls", "0"]), 1, "gave no answer");
+    check(&place.levity(&["swarm", "x", "--id", "monday"]), 2, "run `monday` exists already");
     check(&levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]), 1, "the bus cannot be written");
 }
 
@@ -185,6 +190,8 @@ fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
 fn a_limit_leaves_what_was_done() {
     let output = levity(&["swarm", "Write", "--limit-calls", "3", "--json"]);
     check(&output, 4, "1 of 3 done");
+    let none = levity(&["swarm", "Write", "--limit-calls", "0"]);
+    assert!(text(&none).starts_with("Not done:\n- "), "{none:?}");
     let object: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!(object["reports"][0]["status"], "done", "{object}");
     assert!(object["stats"]["model_calls"].as_u64() <= Some(3), "{object}");

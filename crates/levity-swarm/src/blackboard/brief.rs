@@ -6,6 +6,7 @@ use levity_core::text::{clipped, fenced, one_line, share};
 
 use super::machine::Boarding;
 use crate::board::Entry;
+use crate::crew::{MOST_WORKER, goal, others, tell_who};
 use crate::desk::Desk;
 use crate::judge::SHAPE;
 
@@ -14,27 +15,19 @@ const MOST_SHOWN: usize = 100_000;
 const MOST_HEADINGS: usize = 50_000;
 /// What an entry takes beside its heading and its content: fences, and a mark when it is cut.
 const AROUND: usize = 80;
-/// How many of the others are named.
-const NAMED: usize = 50;
-/// How much is told of who somebody is.
-const MOST_WORKER: usize = 600;
 /// How much is shown of what the workers said, when nothing is on the board.
 const MOST_SAID: usize = 50_000;
 
 impl Boarding {
     /// The task of a worker.
     pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
-        let mut text = goal(desk);
+        let mut text = goal("The goal", desk);
         let Some(worker) = self.crew.worker(seat) else { return text };
         let (round, of) = (self.round, self.blackboard.rounds);
-        let _ = write!(text, "\n# Who you are\nYou are `{worker}`");
-        if let Some(card) = desk.rules.cards.get(worker) {
-            let _ = write!(text, ": {}", one_line(&card.description, MOST_WORKER));
-        }
-        let others = desk.rules.order.iter().filter(|name| *name != worker).take(NAMED);
-        let others: Vec<String> = others.map(|name| format!("`{name}`")).collect();
-        let with = if others.is_empty() { "nobody else".to_owned() } else { others.join(", ") };
-        let _ = write!(text, "\nOn the same board work: {with}. This is round {round} of at most {of}.\n");
+        text.push_str("\n# Who you are\n");
+        tell_who(&mut text, worker, desk);
+        let with = others(worker, desk);
+        let _ = writeln!(text, "On the same board work: {with}. This is round {round} of at most {of}.");
         text.push_str(&self.seen);
         self.crew.notes.tell(&mut text, worker, desk.rules.context);
         if let Some(why) = self.crew.failed(seat) {
@@ -92,7 +85,7 @@ impl Boarding {
 
     /// The task of saying whether the goal is reached.
     pub(super) fn judging(&self, desk: &Desk) -> String {
-        let mut text = goal(desk);
+        let mut text = goal("The goal", desk);
         text.push_str(&self.tell_board());
         let (round, of) = (self.round, self.blackboard.rounds);
         let _ = write!(
@@ -107,7 +100,7 @@ impl Boarding {
 
     /// The task of making the answer.
     pub(super) fn closing(&self, desk: &Desk) -> String {
-        let mut text = goal(desk);
+        let mut text = goal("The goal", desk);
         text.push_str(&self.tell_board());
         if self.board.is_empty() {
             self.tell_words(&mut text, desk);
@@ -133,14 +126,6 @@ impl Boarding {
             let _ = write!(text, "\n## {}\n{words}\n", one_line(&report.worker, MOST_WORKER));
         }
     }
-}
-
-fn goal(desk: &Desk) -> String {
-    let mut text = format!("# The goal\n{}\n", desk.start.goal);
-    for said in &desk.said {
-        let _ = write!(text, "\nThe user has added: {said}\n");
-    }
-    text
 }
 
 /// As many entries as have room, those that were written last first chosen, in the order of the board; and the room they take beside

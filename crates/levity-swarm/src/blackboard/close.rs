@@ -7,7 +7,7 @@ use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
 use crate::judge::{Verdict, read};
-use crate::names::{JUDGE, USER};
+use crate::names::JUDGE;
 use crate::notice::Notice;
 use crate::report::Report;
 
@@ -49,7 +49,7 @@ impl Boarding {
             return self.close(desk, wants);
         }
         let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
-        self.answer(text, desk, wants);
+        desk.answer(JUDGE, text, wants);
     }
 
     /// Has the answer made of what stands on the board.
@@ -67,7 +67,7 @@ impl Boarding {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
                 let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
-                return self.answer(text, desk, wants);
+                return desk.answer(JUDGE, text, wants);
             }
             Ok(()) => "what was made of it is empty".to_owned(),
             Err(why) => why.error.clone(),
@@ -79,17 +79,11 @@ impl Boarding {
     fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
         let text = self.without(desk);
         if !self.board.is_empty() || desk.reports.iter().any(Report::is_done) {
-            return self.answer(text, desk, wants);
+            return desk.answer(JUDGE, text, wants);
         }
         let made = why.map_or_else(String::new, |why| format!(", and no answer was made: {why}"));
         let why = format!("nobody has written anything{made}{}", not_done(&desk.reports));
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
-    }
-
-    fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
-        desk.post(Draft::new(JUDGE, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
-        let status = desk.answered();
-        desk.end(status, text, None);
     }
 
     /// The answer without an agent that makes it: the entry for it, the board as a list, or what was said beside it.

@@ -44,6 +44,8 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn keys_are_one_short_line() {
     assert_eq!(clean_key("  two\r\n words\u{7} "), "two words");
+    assert_eq!(clean_key(" `answer` "), "answer");
+    assert_eq!(clean_key("k` by user, round 1"), "k by user, round 1");
     for key in ["é".repeat(500), " ".repeat(500), format!("{}x", " \n".repeat(500)), "\u{2028}a".into()] {
         let clean = clean_key(&key);
         assert!(clean.len() <= Board::MAX_KEY && !clean.contains(char::is_control), "{clean:?}");

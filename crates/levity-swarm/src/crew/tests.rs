@@ -14,7 +14,7 @@ use crate::bus::MessageKind;
 use crate::desk::Work;
 use crate::machine::SwarmMachine;
 use crate::pattern::Pattern;
-use crate::report::ReportStatus;
+use crate::report::{Report, ReportStatus};
 use crate::swarm::{Swarm, SwarmBuilder};
 use crate::worker::{Scope, Worker};
 use crate::{Blackboard, Debate};
@@ -172,6 +172,15 @@ fn near_a_limit_a_judge_is_not_asked_again() {
 }
 
 #[test]
+fn a_judge_that_gives_no_answer_gives_none() {
+    let mut debate = Driven::new(builder(Debate::new(judge()).rounds(1)));
+    (0..3).for_each(|_| debate.says(0, "x"));
+    debate.says(0, "null");
+    debate.says(0, r#"{"done": true, "answer": null}"#);
+    assert!(debate.text().starts_with("## a (`round1.a`)\nx"), "{}", debate.text());
+}
+
+#[test]
 fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
     let swarm = builder(Blackboard::new(judge())).build().unwrap();
     let mut board = Driven { machine: swarm.machine("Do it."), open: Vec::new() };
@@ -190,12 +199,51 @@ fn who_keeps_a_conversation_does_one_thing_after_the_other() {
         .worker(worker("a").stand_in("b"))
         .worker(worker("b").memory(Scope::Named("talk".into())));
     let mut board = Driven::new(swarm);
+    assert_eq!(board.at_work(), ["a"], "it may be the other's in the end");
     board.fails(0);
-    assert_eq!(board.at_work(), ["b"], "it is at work for itself");
-    board.says(0, "Nothing.");
-    assert_eq!(board.at_work(), ["b"], "and then for the other");
+    assert_eq!(board.at_work(), ["b"], "it is at work for the other");
     board.end(0, wrote("k", "x"));
+    assert_eq!(board.at_work(), ["b"], "and then for itself");
+    board.says(0, "Nothing.");
     assert_eq!(board.bus(), ["a failure the model's reply is of no use: broken", "b entry k: x"]);
+}
+
+#[test]
+fn in_a_conversation_of_two_one_works_after_the_other() {
+    let talks = |name| worker(name).memory(Scope::Named("talk".into()));
+    let swarm = Swarm::builder(Blackboard::unjudged()).workers([talks("a"), worker("b"), talks("c")]);
+    let mut board = Driven::new(swarm);
+    assert_eq!(board.at_work(), ["a", "b"]);
+    board.says(1, "Nothing.");
+    assert_eq!(board.at_work(), ["a"]);
+    board.says(0, "Nothing.");
+    assert_eq!(board.at_work(), ["c"]);
+}
+
+#[test]
+fn who_fails_first_does_not_say_what_a_conversation_is() {
+    for faster in [0, 1] {
+        let swarm = Swarm::builder(Blackboard::unjudged()).max_parallel(2).workers([
+            worker("a").stand_in("c"),
+            worker("b").stand_in("c"),
+            worker("c").memory(Scope::Named("talk".into())),
+        ]);
+        let (mut board, mut tasks) = (Driven::new(swarm), Vec::new());
+        while !board.open.is_empty() {
+            let at = faster.min(board.open.len() - 1);
+            if board.at_work()[at] == "c" {
+                let is_at_it = |report: &&Report| {
+                    report.status == ReportStatus::Running && report.worker == board.open[at].1.agent
+                };
+                let reports = board.machine.desk().reports.iter();
+                tasks.extend(reports.filter(is_at_it).map(|report| report.id.clone()));
+                board.says(at, "Nothing.");
+            } else {
+                board.fails(at);
+            }
+        }
+        assert_eq!(tasks.iter().map(|id| &**id).collect::<Vec<_>>(), ["round1.a", "round1.b", "round1.c"]);
+    }
 }
 
 #[test]

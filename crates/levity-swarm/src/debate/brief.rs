@@ -2,33 +2,26 @@
 
 use std::fmt::Write as _;
 
-use levity_core::text::{fenced, one_line};
+use levity_core::text::fenced;
 
 use super::machine::Debating;
+use crate::crew::{goal, others, tell_who};
 use crate::desk::Desk;
 use crate::judge::SHAPE;
 
-/// How many of the others are named.
-const NAMED: usize = 50;
-/// How much is told of who somebody is.
-const MOST_WORKER: usize = 600;
 /// How many times as much the judge is shown.
 const FOR_THE_JUDGE: u64 = 4;
 
 impl Debating {
     /// The task of a turn.
     pub(super) fn turn(&self, seat: usize, desk: &Desk) -> String {
-        let mut text = question(desk);
+        let mut text = goal("The question", desk);
         let Some(worker) = self.crew.worker(seat) else { return text };
         let (round, of) = (self.round, self.debate.rounds);
-        let _ = write!(text, "\n# The debate\nYou are `{worker}`");
-        if let Some(card) = desk.rules.cards.get(worker) {
-            let _ = write!(text, ": {}", one_line(&card.description, MOST_WORKER));
-        }
-        let others = desk.rules.order.iter().filter(|name| *name != worker);
-        let others: Vec<&str> = others.map(|name| &**name).take(NAMED).collect();
-        let _ =
-            write!(text, "\nWith you debate: `{}`. This is round {round} of {of}.\n", others.join("`, `"));
+        text.push_str("\n# The debate\n");
+        tell_who(&mut text, worker, desk);
+        let with = others(worker, desk);
+        let _ = writeln!(text, "With you debate: {with}. This is round {round} of {of}.");
         self.tell_said(&mut text, self.crew.known(seat), worker, self.debate.tokens as u64, desk);
         self.crew.notes.tell(&mut text, worker, desk.rules.context);
         if let Some(why) = self.crew.failed(seat) {
@@ -49,7 +42,7 @@ impl Debating {
 
     /// The task of the judge.
     pub(super) fn judging(&self, last: bool, desk: &Desk) -> String {
-        let mut text = question(desk);
+        let mut text = goal("The question", desk);
         let tokens = (self.debate.tokens as u64).saturating_mul(FOR_THE_JUDGE);
         self.tell_said(&mut text, desk.reports.len(), "", tokens, desk);
         if desk.reports.is_empty() {
@@ -73,12 +66,4 @@ impl Debating {
         self.asking.complain(&mut text);
         text
     }
-}
-
-fn question(desk: &Desk) -> String {
-    let mut text = format!("# The question\n{}\n", desk.start.goal);
-    for said in &desk.said {
-        let _ = write!(text, "\nThe user has added: {said}\n");
-    }
-    text
 }

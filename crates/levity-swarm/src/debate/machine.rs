@@ -9,9 +9,9 @@ use super::Debate;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
-use crate::judge::{Asking, Verdict, read};
+use crate::judge::{Asking, Verdict, in_words, read};
 use crate::machine::{Play, Shown};
-use crate::names::{JUDGE, USER};
+use crate::names::JUDGE;
 use crate::notice::Notice;
 use crate::report::Report;
 use crate::rules::Start;
@@ -130,11 +130,11 @@ impl Debating {
                 if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
                     return self.ask(last, desk, wants);
                 }
-                if !last || came.text.trim().is_empty() {
+                let Some(answer) = in_words(&came.text).filter(|_| last) else {
                     return self.no_verdict(complaint, last, desk, wants);
-                }
+                };
                 let reason = format!("what the judge said is the answer as it stands, since {complaint}");
-                let (done, answer) = (Some(true), came.text.trim().to_owned());
+                let (done, answer) = (Some(true), answer.to_owned());
                 self.found(&Verdict { done, answer, reason }, last, desk, wants);
             }
         }
@@ -147,7 +147,7 @@ impl Debating {
         desk.post(Draft::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
         if done {
             let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
-            return self.answer(text, desk, wants);
+            return desk.answer(JUDGE, text, wants);
         }
         self.verdicts.insert(usize::try_from(round).unwrap_or(usize::MAX), words);
         self.go_on(desk, wants);
@@ -170,17 +170,11 @@ impl Debating {
         }
         let text = self.list(desk);
         if desk.reports.iter().any(Report::is_done) {
-            return self.answer(text, desk, wants);
+            return desk.answer(JUDGE, text, wants);
         }
         let judged = why.map_or_else(String::new, |why| format!(", and the judge gave no verdict: {why}"));
         let why = format!("nobody has said anything{judged}{}", not_done(&desk.reports));
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
-    }
-
-    fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
-        desk.post(Draft::new(JUDGE, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
-        let status = desk.answered();
-        desk.end(status, text, None);
     }
 
     /// What each has said last, and who could not speak.

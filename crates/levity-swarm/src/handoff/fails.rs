@@ -7,6 +7,7 @@ use levity_core::{Failure, Status, Step as Wants};
 use super::machine::{Handing, Held, Leg, Opening};
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Why, WhyKind};
+use crate::effort;
 use crate::machine::Play as _;
 use crate::names::USER;
 use crate::notice::{Notice, Then};
@@ -15,7 +16,7 @@ use crate::report::ReportStatus;
 impl Handing {
     /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes back.
     pub(super) fn fails(&mut self, mut leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
-        let then = self.then(&leg, why, desk);
+        let then = effort::then(&leg.worker, leg.tried, &leg.before, why, desk);
         let to = self.giver().map_or_else(|| USER.into(), |held| held.worker.clone());
         let draft = Draft::new(leg.worker.clone(), Recipient::One(to), MessageKind::Failure, &*why.error);
         desk.post(draft, wants);
@@ -34,22 +35,6 @@ impl Handing {
                 self.go(leg, desk, wants);
             }
             Then::Leave => self.gives_up(leg, came, why, desk, wants),
-        }
-    }
-
-    fn then(&self, leg: &Leg, why: &Why, desk: &Desk) -> Then {
-        if why.kind == WhyKind::Stopped || desk.near.is_some() {
-            return Then::Leave;
-        }
-        let Some(card) = desk.rules.cards.get(&leg.worker) else { return Then::Leave };
-        if why.kind == WhyKind::Failed && leg.tried <= card.retries {
-            return Then::Retry;
-        }
-        match &card.stand_in {
-            Some(other) if *other != leg.worker && !leg.before.contains(other) => {
-                Then::StandIn { worker: other.clone() }
-            }
-            _ => Then::Leave,
         }
     }
 
@@ -78,13 +63,15 @@ impl Handing {
         let back = self.held.pop();
         let then = back.as_ref().map_or(Then::Leave, |held| Then::StandIn { worker: held.worker.clone() });
         desk.tell(wants, || Notice::Failed { id, worker: worker.clone(), error: error.clone(), then });
-        let Some(Held { worker: giver, view }) = back else {
+        let Some(held) = back else {
             self.asked(&leg.asks);
             let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");
             let text = self.so_far(desk);
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         };
         let opening = Opening::Back { who: worker, error, text: came.text.clone() };
+        let giver = held.worker.clone();
+        let view = self.known_to(held, leg.asks.len(), desk);
         let next = Leg { asks: leg.asks, plain: true, ..Leg::new(giver, opening, view) };
         self.open(next, desk, wants);
     }

@@ -25,6 +25,7 @@ impl Leg {
             tried: 0,
             before: Vec::new(),
             error: None,
+            seen: 0,
         }
     }
 }
@@ -42,11 +43,10 @@ impl Handing {
     pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut Wants) {
         leg.asks.extend(self.unheard(desk));
         leg.plain |= desk.near.is_some();
-        leg.tried += 1;
+        (leg.tried, leg.seen) = (leg.tried + 1, desk.bus.last_id());
         let work = self.work(&leg, desk);
         let worker = leg.worker.clone();
         self.holder = worker.clone();
-        self.seen.insert(worker.clone(), desk.bus.last_id());
         let place = u32::try_from(leg.place).unwrap_or(u32::MAX);
         let effect = desk.want(&worker, &work, Duty::Work(place), wants);
         let report = &mut desk.reports[leg.place];

@@ -11,7 +11,7 @@ use super::transfer::Pass;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, add_stats};
 use crate::machine::{Play, Shown};
-use crate::names::{USER, did_you_mean, short};
+use crate::names::{did_you_mean, short};
 use crate::notice::Notice;
 use crate::report::ReportStatus;
 use crate::rules::Start;
@@ -36,7 +36,7 @@ pub(crate) struct Handing {
     heard: usize,
     /// Those that have gone along with no leg yet.
     waiting: Vec<Arc<str>>,
-    /// The last message on the bus when a worker was last begun.
+    /// The last message on the bus when a worker began what it last got done.
     pub(super) seen: BTreeMap<Arc<str>, u64>,
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Leg {
     /// Who had the leg before, and why the last of them could not do it.
     pub(super) before: Vec<Arc<str>>,
     pub(super) error: Option<String>,
+    /// The last message on the bus when it began.
+    pub(super) seen: u64,
 }
 
 /// How a worker comes to have the conversation.
@@ -79,6 +81,8 @@ pub(super) enum Opening {
 pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
+    /// How many of the host's words it knows.
+    heard: usize,
 }
 
 /// Why the conversation is not passed on, and whether the worker may name another.
@@ -118,6 +122,20 @@ impl Handing {
         std::mem::take(&mut self.waiting)
     }
 
+    /// How many of the host's words have gone along.
+    fn gone_along(&self) -> usize {
+        self.heard.saturating_sub(self.waiting.len())
+    }
+
+    /// What one knows that has the conversation again, when these words are still to go along: what was said to others meanwhile,
+    /// too.
+    pub(super) fn known_to(&self, held: Held, asks: usize, desk: &Desk) -> Vec<Arc<Message>> {
+        let mut view = held.view;
+        let meanwhile = desk.said.get(held.heard..self.gone_along().saturating_sub(asks));
+        view.extend(meanwhile.unwrap_or_default().iter().map(|words| Arc::new(Message::user(&**words))));
+        view
+    }
+
     /// A leg has ended, one way or another.
     fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Some(report) = desk.reports.get_mut(leg.place) else { return };
@@ -153,10 +171,7 @@ impl Handing {
         // What came too late is there for a run after this one.
         let late = self.unheard(desk);
         self.asked(&late);
-        let draft = Draft::new(leg.worker, Recipient::One(USER.into()), MessageKind::Answer, &*text);
-        desk.post(draft, wants);
-        let status = desk.answered();
-        desk.end(status, text, None);
+        desk.answer(leg.worker, text, wants);
     }
 
     /// A leg is done: what was said in it belongs to the conversation. Returns what its worker knows of it.
@@ -166,6 +181,7 @@ impl Handing {
         (report.status, report.error) = (ReportStatus::Done, None);
         desk.tell(wants, || Notice::Done { id, worker });
         self.failed.clear();
+        self.seen.insert(leg.worker.clone(), leg.seen);
         self.asked(&leg.asks);
         let mut said = came.said;
         if said.is_empty() {
@@ -194,7 +210,7 @@ impl Handing {
         let (from, Pass { to, note }) = (leg.worker, pass);
         (self.strays, self.passed) = (0, self.passed + 1);
         *self.pairs.entry((from.clone(), to.clone())).or_default() += 1;
-        self.held.push(Held { worker: from.clone(), view });
+        self.held.push(Held { worker: from.clone(), view, heard: self.gone_along() });
         desk.tell(wants, || Notice::HandedOff { from: from.clone(), to: to.clone(), note: note.clone() });
         let whom = Recipient::One(to.clone());
         desk.post(Draft::new(from.clone(), whom, MessageKind::Handoff, note.clone()), wants);

@@ -186,6 +186,24 @@ fn words_stay_when_a_leg_fails_or_the_run_is_stopped() {
 }
 
 #[test]
+fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
+    let mut run = Driven::new(&swarm());
+    run.say("One.");
+    run.pass("b");
+    run.say("Two.");
+    run.pass("c");
+    run.say("Three.");
+    run.fail();
+    run.fail();
+    let (who, work) = run.now();
+    let shown: Vec<_> = work.history.iter().map(|message| message.text().into_owned()).collect();
+    assert_eq!((&*who, shown.last().map(String::as_str)), ("a", Some("One.")));
+    assert!(work.task.ends_with("The user says: Two.\n\nThe user says: Three."), "{}", work.task);
+    run.answer("Well.");
+    assert_eq!(run.words(), ["Do it.", "One.", "Two.", "Three.", "Well."]);
+}
+
+#[test]
 fn words_before_the_beginning_are_part_of_the_first_leg() {
     let mut machine = Driven { machine: swarm().machine("Do it."), wanted: Vec::new(), told: Vec::new() };
     machine.say("Soon.");
@@ -297,22 +315,37 @@ fn settings_that_make_no_sense_are_found() {
     assert!(builder(Handoff::starting_with("a").to("a", [""; 0]).max_handoffs(0)).build().is_ok());
 }
 
+/// Leaves a message for `b`, and passes the conversation on to it.
+fn leaves_a_message() -> Ending {
+    let mut passes = Ending::new(Status::Complete);
+    passes.signals = vec![
+        Signal::new("send_message", json!({"to": "b", "content": "Mind the step."})),
+        Signal::new("transfer_to", json!({"to": "b"})),
+    ];
+    passes
+}
+
 #[test]
 fn messages_of_colleagues_are_shown_once() {
     let swarm = builder(Handoff::starting_with("a")).talk().build().unwrap();
     let mut run = Driven::new(&swarm);
-    let mut passes = Ending::new(Status::Complete);
-    let signal = |name, args| Signal::new(name, args);
-    passes.signals = vec![
-        signal("send_message", json!({"to": "b", "content": "Mind the step."})),
-        signal("transfer_to", json!({"to": "b"})),
-    ];
-    run.end(passes);
+    run.end(leaves_a_message());
     assert!(run.now().1.task.contains("Mind the step."), "{}", run.now().1.task);
     run.pass("c");
     assert!(!run.now().1.task.contains("Mind the step."));
     run.pass("b");
     assert!(!run.now().1.task.contains("Mind the step."));
+}
+
+#[test]
+fn messages_are_there_when_a_leg_is_tried_again() {
+    let workers = [worker("a"), worker("b").retries(1)];
+    let swarm = Swarm::builder(Handoff::starting_with("a")).workers(workers).talk().build().unwrap();
+    let mut run = Driven::new(&swarm);
+    run.end(leaves_a_message());
+    run.fail();
+    let (who, work) = run.now();
+    assert!(who == "b" && work.task.contains("Mind the step."), "{}", work.task);
 }
 
 /// What may come of a leg, and what may happen meanwhile.

@@ -32,3 +32,13 @@ fn a_reason_is_not_longer_than_it_may_be() {
     let text = format!("{{\"done\": true, \"reason\": \"{}\"}}", "x".repeat(100_000));
     assert_eq!(read(&text).unwrap().reason.len(), MOST_REASON);
 }
+
+#[test]
+fn json_without_an_answer_is_no_answer() {
+    for empty in ["", " \n", "null", " {} ", "[]", r#"{"done": true, "answer": ""}"#] {
+        assert_eq!(in_words(empty), None, "{empty}");
+    }
+    for answer in ["Yes.", "42", "{sic} is what they said", "[1] says yes"] {
+        assert_eq!(in_words(&format!(" {answer}\n")), Some(answer));
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::{ConversationId, Limit, Signal, Step as Wants};
+use levity_core::{Limit, Signal, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
@@ -15,17 +15,6 @@ use crate::plan::{Delegation, Order};
 use crate::report::{Report, ReportStatus};
 use crate::talk;
 use crate::worker::Scope;
-
-/// The conversations that a task may be done in: the worker's, and those of all who may have to stand in for it. Who works is only
-/// known when it begins, and who waits for whom must not depend on it.
-fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
-    let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
-    while let Some(name) = next.filter(|name| seen.insert(*name)) {
-        talks.extend(effort::conversation(name, desk));
-        next = desk.rules.cards.get(name).and_then(|card| card.stand_in.as_ref());
-    }
-    talks
-}
 
 /// A delegation on its way; what came of it is in the report of the same place.
 #[derive(Debug)]
@@ -87,7 +76,7 @@ impl Routed {
         for at in self.base..self.jobs.len() {
             let job = &self.jobs[at];
             let own = job.needs.iter().copied().filter(|need| *need >= self.base);
-            let talks = conversations(&job.worker, desk);
+            let talks = effort::conversations(&job.worker, desk);
             let before = talks.into_iter().filter_map(|talk| last.insert(talk, at));
             let waits: BTreeSet<usize> = own.chain(before).collect();
             self.jobs[at].waits = waits.len();
