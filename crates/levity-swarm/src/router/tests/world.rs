@@ -145,7 +145,7 @@ fn sound(list: &[(usize, Vec<prop::sample::Index>)]) -> Value {
         json!({"id": format!("d{at}"), "worker": WORKERS[*worker], "task": "Go.", "depends_on": needs})
     };
     let mut all: Vec<Value> = list.iter().enumerate().map(one).collect();
-    if list.len() % 2 == 0 {
+    if list.len().is_multiple_of(2) {
         all.reverse();
     }
     json!({"delegations": all})
