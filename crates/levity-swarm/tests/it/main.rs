@@ -8,6 +8,7 @@ mod hostile;
 mod lineage;
 mod order;
 mod ready;
+mod resume;
 mod rounds;
 mod router;
 mod steer;
