@@ -34,7 +34,8 @@ fn calls(tool: &str) -> Response {
 /// What somebody answers, by what it is told alone.
 fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
     let messages = request.history.messages();
-    let told = messages.iter().rfind(|message| message.role == Role::User).unwrap().text();
+    let told = messages.iter().rfind(|message| message.role == Role::User);
+    let told = told.map(|message| message.text().into_owned()).unwrap_or_default();
     let acted = messages.iter().any(|message| message.role == Role::Tool);
     let size: usize = messages.iter().map(|message| message.text().len()).sum();
     let text = match name {
