@@ -10,6 +10,7 @@ mod hostile;
 mod lineage;
 mod order;
 mod ready;
+mod resume;
 mod rounds;
 mod router;
 mod steer;

@@ -201,7 +201,7 @@ impl Fate {
         match self {
             Self::Done => said(text),
             Self::Huge => said(text.repeat(20_000)),
-            Self::Tells(to) => told(text, to),
+            Self::Tells(to) => told(&text, to),
             Self::Value => {
                 let mut ending = ending(Status::Complete, String::new());
                 ending.value = Some(json!({"found": text}));
@@ -239,8 +239,8 @@ fn failed(why: &str) -> Outcome {
 }
 
 /// It leaves messages as well.
-fn told(text: String, to: u8) -> Outcome {
-    let mut ending = ending(Status::Complete, text.clone());
+fn told(text: &str, to: u8) -> Outcome {
+    let mut ending = ending(Status::Complete, text.to_owned());
     let to = ["mason", "joiner", "roofer", "*", "router", "nobody"][usize::from(to % 6)];
     let note = Signal::new("send_message", json!({"to": to, "content": format!("note of {text}")}));
     ending.signals = vec![note, Signal::new("send_message", Value::Null), Signal::new("other", json!({}))];

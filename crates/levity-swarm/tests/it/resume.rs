@@ -1,0 +1,328 @@
+//! Runs that are stopped, gone on with, left while they wait, read and forked.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity_core::{
+    Decision, Entry, Event, EventKind, Hints, Journal as _, Limit, Limits, Message, ModelError,
+    ModelErrorKind, Part, Post, Request, Response, Role, Status, ToolCall, ToolOutput,
+};
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_swarm::{
+    BusMessage, Delegation, Error, Finished, Router, Scope, Swarm, SwarmBuilder, SwarmHandle, Worker,
+};
+use levity_test::crash::{Crashes, Life, Tally};
+use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
+use serde_json::json;
+use tokio::time::timeout;
+
+const PLAN: &str = r#"{"delegations": [
+    {"id": "a", "worker": "scout", "task": "Look."},
+    {"id": "b", "worker": "crew", "task": "Sail."},
+    {"id": "c", "worker": "flaky", "task": "Try."},
+    {"id": "d", "worker": "loser", "task": "Do.", "depends_on": ["a"]},
+    {"id": "e", "worker": "scout", "task": "Look again.", "depends_on": ["b", "c"]}]}"#;
+
+const AGAIN: &str = r#"[{"id": "d", "worker": "pilot", "task": "Do.", "depends_on": ["b"]}]"#;
+
+fn calls(tool: &str) -> Response {
+    let call = ToolCall::new("c1", tool, json!({}));
+    Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)]))
+}
+
+/// What somebody answers, by what it is told alone.
+fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
+    let messages = request.history.messages();
+    let told = messages.iter().rfind(|message| message.role == Role::User);
+    let told = told.map(|message| message.text().into_owned()).unwrap_or_default();
+    let acted = messages.iter().any(|message| message.role == Role::Tool);
+    let size: usize = messages.iter().map(|message| message.text().len()).sum();
+    let text = match name {
+        "router" if told.contains("# What the workers have said") => "All is done.".to_owned(),
+        "router" if told.contains("# What was done") => AGAIN.to_owned(),
+        "router" if told.contains("`crew`") => PLAN.to_owned(),
+        "router" => {
+            r#"[{"worker": "pilot", "task": "Steer."}, {"worker": "watch", "task": "See."}]"#.to_owned()
+        }
+        "loser" => return Err(ModelError::new(ModelErrorKind::BadRequest, "it cannot be done")),
+        "flaky" if !told.contains("The attempt before") => {
+            return Err(ModelError::new(ModelErrorKind::BadRequest, "not yet"));
+        }
+        "scout" if !acted => return Ok(calls("look")),
+        "watch" if !acted => return Ok(calls("send")),
+        // What is not known after a crash makes no difference to what it says.
+        "watch" => "A sail.".to_owned(),
+        name => format!("{name} was told {size}"),
+    };
+    Ok(Response::new(Message::assistant(text)))
+}
+
+/// A worker that tells the world when it is asked and what its tools do.
+fn worker(name: &'static str, world: &Arc<Tally>) -> Worker {
+    Worker::new(name, format!("The {name}."), agent(name, world)).retries(u32::from(name == "flaky"))
+}
+
+fn model(name: &'static str, world: &Arc<Tally>) -> FunctionModel {
+    let world = world.clone();
+    FunctionModel::new(move |request| {
+        world.did("model");
+        answer(name, request)
+    })
+}
+
+fn agent(name: &'static str, world: &Arc<Tally>) -> Agent {
+    let tool = |name: &'static str, hints| {
+        let world = world.clone();
+        let tool = RecordingTool::new(name, move |_| {
+            world.did(name);
+            Ok(ToolOutput::text("so it is"))
+        });
+        tool.with_hints(hints)
+    };
+    let agent = Agent::builder(model(name, world)).tool(tool("look", Hints::new().idempotent()));
+    agent.tool(tool("send", Hints::new().destructive())).build().unwrap()
+}
+
+/// Two workers, one of whom asks before it sends something.
+fn crew(world: &Arc<Tally>) -> Swarm {
+    let swarm = Swarm::builder(Router::new(model("router", world)));
+    swarm.worker(worker("pilot", world)).worker(worker("watch", world)).build().unwrap()
+}
+
+/// A swarm one of whose workers is a swarm, and one of those asks before it sends something.
+fn builder(runtime: &Runtime, world: &Arc<Tally>) -> SwarmBuilder {
+    let inner = crew(world);
+    Swarm::builder(Router::new(model("router", world)))
+        .worker(worker("scout", world).memory(Scope::Run))
+        .worker(worker("flaky", world))
+        .worker(worker("loser", world))
+        .worker(worker("pilot", world))
+        .worker(Worker::swarm("crew", "Sails.", inner))
+        .max_parallel(3)
+        .runtime(runtime.clone())
+}
+
+fn swarm(runtime: &Runtime, world: &Arc<Tally>) -> Swarm {
+    builder(runtime, world).build().unwrap()
+}
+
+fn runtime() -> (Runtime, MemoryJournal) {
+    let journal = MemoryJournal::new();
+    (Runtime::new().with_journal(journal.clone()), journal)
+}
+
+/// What it came to: the answer, the log without the times, and who did what.
+fn shown(finished: &Finished) -> Vec<String> {
+    let line = |message: &BusMessage| {
+        format!("{} {} {} {}: {}", message.id, message.from, message.kind, message.to, message.content)
+    };
+    let mut shown: Vec<String> = finished.bus().messages().map(line).collect();
+    shown.extend(finished.reports().iter().map(|report| {
+        format!("{} {} {:?} {} {}", report.id, report.worker, report.status, report.attempts, report.text)
+    }));
+    shown.push(format!("{:?} {}", finished.status(), finished.text()));
+    shown
+}
+
+/// Allows whatever is asked.
+async fn allow_all(mut handle: SwarmHandle) -> Result<Finished, Error> {
+    let (mut events, control) = (handle.events(), handle.control().clone());
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            control.approve(&ask).await.unwrap();
+        }
+    }
+    handle.await
+}
+
+async fn live(life: Life<Arc<Tally>>) -> Vec<String> {
+    let runtime = Runtime::new().with_journal(life.journal.clone());
+    let swarm = swarm(&runtime, &life.world);
+    let run = match life.knows("r").await {
+        true => swarm.resume("r"),
+        false => swarm.run("Do it all.").id("r"),
+    };
+    shown(&allow_all(run.start().unwrap()).await.unwrap())
+}
+
+#[tokio::test]
+async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
+    let report = Crashes::new(MemoryJournal::new).world(Arc::<Tally>::default).run(live).await;
+    report.assert_same();
+    assert!(report.stops.len() > 100, "{}", report.stops.len());
+    let whole = report.whole.world.all();
+    assert_eq!((whole["look"], whole["send"]), (2, 1));
+    for end in &report.stops {
+        assert!(end.world.ever("send") <= 1, "{end}");
+        // No more is done twice than ran when it was stopped.
+        assert!(end.world.ever("model") <= whole["model"] + 3, "{end}: {:?}", end.world.all());
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_live_is_told_again_from_the_journal() {
+    let ((runtime, journal), world) = (runtime(), Arc::default());
+    let swarm = swarm(&runtime, &world);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    let run = swarm.run("Do it all.").id("r").on_event(move |event| {
+        if event.run.as_str() == "r" && !event.kind.is_fleeting() {
+            heard.lock().unwrap().push(event.clone());
+        }
+    });
+    let finished = allow_all(run.start().unwrap()).await.unwrap();
+    let line =
+        |event: &Event| format!("{} {}", event.at.as_millis(), serde_json::to_string(&event.kind).unwrap());
+    let live: Vec<String> = told.lock().unwrap().iter().map(line).collect();
+    let kept: Vec<String> = swarm.history(&"r".into()).await.unwrap().iter().map(line).collect();
+    assert_eq!(live, kept);
+    assert!(live.len() > 40, "{}", live.len());
+    // A run that has ended is only read.
+    let calls = world.ever("model");
+    let again = swarm.resume("r").await.unwrap();
+    assert_eq!((shown(&again), again.usage()), (shown(&finished), finished.usage()));
+    assert_eq!(world.ever("model"), calls);
+    let times = |finished: &Finished| finished.bus().messages().map(|message| message.at).collect::<Vec<_>>();
+    assert_eq!(times(&again), times(&finished));
+    assert!(journal.read(&"r".into()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
+    let ((runtime, journal), world) = (runtime(), Arc::default());
+    let swarm = swarm(&runtime, &world);
+    let finished = allow_all(swarm.run("Do it all.").id("r").start().unwrap()).await.unwrap();
+    let before = journal.read(&"r".into()).await.unwrap();
+    let whole = world.ever("model");
+    for after in 0..before.len() as u64 - 1 {
+        let made = world.ever("model");
+        let fork = swarm.fork("r", Some(after)).id(format!("fork{after}")).start();
+        let forked = allow_all(fork.unwrap()).await.unwrap();
+        assert_eq!(shown(&forked), shown(&finished), "forked after {after}");
+        let again = world.ever("model") - made;
+        // A worker that had ended is not asked again.
+        let left = before[after as usize + 1..].iter();
+        let left = left.filter(|record| matches!(record.entry, Entry::Finished { .. })).count();
+        assert!(again <= whole && (left > 0 || again == 0), "forked after {after}: {again} of {whole}");
+    }
+    assert_eq!(journal.read(&"r".into()).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
+    let ((runtime, _), world) = (runtime(), Arc::default());
+    let make = || swarm(&runtime, &world);
+    let Err(Error::Parked { run, .. }) = make().run("Do it all.").id("r").park().await else {
+        panic!("it waits for nobody")
+    };
+    let asks = make().asks(&run).await.unwrap();
+    let [ask] = &*asks else { panic!("{asks:?}") };
+    assert_eq!(ask.call.name, "send");
+    let above = ask.run.parent().and_then(|crew| crew.parent());
+    assert_eq!(above.as_ref(), Some(&run), "it is the run of a worker of the crew: {}", ask.run);
+    let Err(Error::Parked { .. }) = make().resume(run.clone()).park().await else {
+        panic!("nobody answered")
+    };
+    assert_eq!(world.ever("send"), 0);
+    let post = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    make().runtime().tell(&ask.run, post).await.unwrap();
+    let finished = make().resume(run.clone()).park().await.unwrap();
+    assert_eq!(finished.text(), "All is done.");
+    assert_eq!(world.ever("send"), 1);
+    assert!(make().asks(&run).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
+    let life = async |life: Life<Arc<Tally>>| {
+        let runtime = Runtime::new().with_journal(life.journal.clone());
+        let lead = ScriptedModel::new()
+            .call("ask_crew", json!({"task": "Do it all."}))
+            .reply("So it is.")
+            .by_history();
+        let tool = crew(&life.world).as_tool("ask_crew", "Asks the crew.");
+        let agent = Agent::builder(lead).program(tool).runtime(runtime).build().unwrap();
+        let mut run = match life.knows("r").await {
+            true => agent.resume("r").start(),
+            false => agent.run("Go.").id("r").start(),
+        };
+        let mut events = run.events();
+        while let Some(event) = events.next().await {
+            if let EventKind::Asked(ask) = event.kind {
+                run.approve(&ask).await.unwrap();
+            }
+        }
+        let answer = run.await.unwrap();
+        let results: Vec<String> =
+            answer.history().calls().map(|(_, result)| result.text().into_owned()).collect();
+        (answer.text().to_owned(), results)
+    };
+    let report = Crashes::new(MemoryJournal::new).world(Arc::<Tally>::default).run(life).await;
+    report.assert_same();
+    assert_eq!(report.whole.value.1, ["All is done."]);
+    assert!(report.stops.iter().all(|end| end.world.ever("send") <= 1));
+}
+
+#[tokio::test]
+async fn a_run_goes_on_with_other_limits() {
+    let ((runtime, _), world) = (runtime(), Arc::default());
+    let swarm = swarm(&runtime, &world);
+    let Err(Error::Parked { run, .. }) = swarm.run("Do it all.").id("r").park().await else { panic!() };
+    let ask = swarm.asks(&run).await.unwrap().remove(0);
+    swarm
+        .runtime()
+        .tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow })
+        .await
+        .unwrap();
+    let made = world.ever("model") as u64;
+    let limits = Limits::new().model_calls(made);
+    let finished = swarm.resume(run).limits(limits).await.unwrap();
+    assert_eq!(world.ever("model") as u64, made, "what was used counts");
+    assert_eq!(finished.status(), &Status::BestEffort(Limit::ModelCalls));
+    assert!(finished.report("a").unwrap().is_done());
+    let not_done = finished.text().split_once("Not done:").unwrap().1;
+    assert!(not_done.contains("- scout (`e`)") && !not_done.contains("(`a`)"), "{}", finished.text());
+}
+
+#[tokio::test]
+async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
+    let (runtime, _) = runtime();
+    let make = |slow: ScriptedModel| {
+        let agent = |model| Agent::builder(model).build().unwrap();
+        Swarm::builder(Router::keywords())
+            .worker(Worker::new("slow", "Works.", agent(slow)))
+            .worker(Worker::new("quick", "Works.", agent(ScriptedModel::new().reply("Done."))))
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
+    };
+    let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.")];
+    let mut handle = make(ScriptedModel::new().hang()).run("Go").plan(plan).id("r").start().unwrap();
+    at_work(&mut handle, "slow").await;
+    handle.stop().await;
+
+    let mut handle = make(ScriptedModel::new().hang()).resume("r").start().unwrap();
+    let steering = handle.steering();
+    at_work(&mut handle, "slow").await;
+    assert_eq!(steering.runs_of("slow").len(), 1);
+    steering.say("slow", "Be quick.").await.unwrap();
+    steering.stop("slow", "it takes too long").await.unwrap();
+    let finished = handle.await.unwrap();
+    assert_eq!(finished.report("a").unwrap().error.as_deref(), Some("it was stopped: it takes too long"));
+    assert!(finished.report("b").unwrap().is_done());
+}
+
+/// Waits until a worker is at work.
+async fn at_work(handle: &mut SwarmHandle, worker: &str) {
+    let (mut events, steering) = (handle.events(), handle.steering());
+    let patience = Duration::from_secs(30);
+    while let Some(event) = timeout(patience, events.next()).await.expect("nothing happens any more") {
+        let whose = steering.who(&event.run);
+        let works = matches!(&event.kind, EventKind::ModelStarted { .. });
+        if works && whose.is_some_and(|who| who.worker() == Some(worker)) {
+            return;
+        }
+    }
+    panic!("{worker} never worked");
+}
