@@ -7,7 +7,7 @@ use levity_core::{Limits, Message, Signal, Step as Wants};
 
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work, add_stats};
-use crate::effort;
+use crate::effort::{self, Spent};
 use crate::notice::{Notice, Then};
 use crate::report::{Report, ReportStatus};
 use crate::talk;
@@ -55,6 +55,8 @@ struct Seat {
     /// Who does it now, and how often that one has tried.
     worker: Arc<str>,
     tried: u32,
+    /// What that one has used.
+    spent: Spent,
     running: bool,
     /// The places that come first, in conversations that it may be done in.
     after: Vec<usize>,
@@ -175,7 +177,8 @@ impl Crew {
         if card.scope != Scope::Task && work.conversation.is_none() {
             work.history = remembered(worker, &desk.reports[..self.base]);
         }
-        work.limits = Some(effort::allowed(card, &self.share, &desk.reports[self.base + at]));
+        work.limits =
+            Some(effort::allowed(card, &self.share, &self.seats[at].spent, &desk.reports[self.base + at]));
         work
     }
 
@@ -190,6 +193,7 @@ impl Crew {
     ) -> Option<Heard> {
         let seat = self.seats.get_mut(at).filter(|seat| seat.running)?;
         seat.running = false;
+        seat.spent.add(&came);
         self.running -= 1;
         let by = seat.worker.clone();
         seat.letters.extend(talk::drafts(&by, &came.signals, &desk.rules.names));
@@ -226,7 +230,7 @@ impl Crew {
             Then::Retry => _ = self.ready.insert(at),
             Then::StandIn { worker } => {
                 seat.before.push(std::mem::replace(&mut seat.worker, worker.clone()));
-                seat.tried = 0;
+                (seat.tried, seat.spent) = (0, Spent::default());
                 self.ready.insert(at);
             }
             Then::Leave => {
@@ -302,6 +306,7 @@ impl Seat {
         Self {
             worker: worker.clone(),
             tried: 0,
+            spent: Spent::default(),
             running: false,
             after,
             before: Vec::new(),

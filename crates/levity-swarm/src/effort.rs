@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use levity_core::{ConversationId, Limits, Money};
+use levity_core::{ConversationId, Limits, Money, Stats, Usage};
 
-use crate::desk::{Desk, Why, WhyKind};
+use crate::desk::{Came, Desk, Why, WhyKind, add_stats};
 use crate::notice::Then;
 use crate::report::Report;
 use crate::worker::{Card, Scope};
@@ -25,15 +25,34 @@ pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
     share
 }
 
-/// What a worker may use for a task, less what earlier attempts have used.
-pub(crate) fn allowed(card: &Card, share: &Limits, report: &Report) -> Limits {
-    let mut limits = card.limits.map_or(*share, |own| own.within(share));
+/// What one who works has used for a task, all its attempts together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    usage: Usage,
+    stats: Stats,
+}
+
+impl Spent {
+    pub(crate) fn add(&mut self, came: &Came) {
+        self.usage += came.usage;
+        add_stats(&mut self.stats, &came.stats);
+    }
+}
+
+/// What a worker may use for a task: its own limits, less what it has used, within the share, less what all have used who had it.
+pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &Report) -> Limits {
+    let share = less(*share, &Spent { usage: report.usage, stats: report.stats });
+    let mut limits = card.limits.map_or(share, |limits| less(limits, own).within(&share));
     limits.wall_time = Some(limits.wall_time.map_or(card.timeout, |own| own.min(card.timeout)));
-    limits.tokens = limits.tokens.map(|tokens| tokens.saturating_sub(report.usage.total()));
-    let spent = report.usage.cost.unwrap_or_default();
-    limits.money = limits.money.map(|money| money.saturating_sub(spent));
-    limits.model_calls = limits.model_calls.map(|calls| calls.saturating_sub(report.stats.model_calls));
-    limits.tool_calls = limits.tool_calls.map(|calls| calls.saturating_sub(report.stats.tool_calls));
+    limits
+}
+
+fn less(mut limits: Limits, spent: &Spent) -> Limits {
+    let Spent { usage, stats } = spent;
+    limits.tokens = limits.tokens.map(|tokens| tokens.saturating_sub(usage.total()));
+    limits.money = limits.money.map(|money| money.saturating_sub(usage.cost.unwrap_or_default()));
+    limits.model_calls = limits.model_calls.map(|calls| calls.saturating_sub(stats.model_calls));
+    limits.tool_calls = limits.tool_calls.map(|calls| calls.saturating_sub(stats.tool_calls));
     limits
 }
 

@@ -57,9 +57,9 @@ impl SwarmHandle {
         self.handle.events()
     }
 
-    /// What is said on the bus, out of [`events`](Self::events).
+    /// What is said on the bus, out of [`events`](Self::events); a worker that is a swarm has a bus of its own.
     pub fn messages(&mut self) -> Messages {
-        Messages::new(self.events())
+        Messages::new(self.events()).of_run(self.id().clone())
     }
 
     /// Tells the whole swarm what to do: pause, go on, cancel, say something to those who begin later. It can be cloned and sent

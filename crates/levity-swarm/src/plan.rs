@@ -11,6 +11,7 @@ pub(crate) use order::Order;
 pub(crate) use read::{Answered, read};
 
 use crate::names::{did_you_mean, short};
+use crate::report::Report;
 
 /// A piece of work that is given to a worker.
 ///
@@ -115,6 +116,14 @@ pub enum PlanFault {
         /// What may have been meant, in words.
         near: String,
     },
+    /// What it depends on was delegated in an earlier round, and not done.
+    #[error("`{id}` depends on `{on}`, which is not done; have it done again, or do without it")]
+    NotDone {
+        /// The delegation.
+        id: Arc<str>,
+        /// What was named.
+        on: String,
+    },
     /// What it depends on leads back to it.
     #[error("{}", circle(.ids))]
     Cycle {
@@ -149,6 +158,11 @@ impl PlanFaults {
         if self.0.len() < Self::MOST {
             self.0.push(fault);
         }
+    }
+
+    /// Which of these names was meant, in words. It is looked for as long as it is shown: among many names that takes long.
+    fn near<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> String {
+        if self.0.len() < Self::SHOWN { did_you_mean(name, names) } else { String::new() }
     }
 
     /// Each of them.
@@ -195,8 +209,9 @@ pub(crate) struct Known<'a> {
     pub(crate) workers: &'a [Arc<str>],
     /// The names under which the router may mean itself.
     pub(crate) router: &'a str,
-    /// What was done in earlier rounds.
+    /// What was delegated in earlier rounds, and what came of it.
     pub(crate) done: &'a BTreeMap<Arc<str>, usize>,
+    pub(crate) reports: &'a [Report],
     pub(crate) most: usize,
 }
 
@@ -236,7 +251,7 @@ fn check_worker(one: &Delegation, known: &Known<'_>, faults: &mut PlanFaults) {
     if *one.worker == *known.router {
         return faults.push(PlanFault::ForItself { id });
     }
-    let near = did_you_mean(&one.worker, known.workers.iter().map(|name| &**name));
+    let near = faults.near(&one.worker, known.workers.iter().map(|name| &**name));
     faults.push(PlanFault::UnknownWorker { id, worker: short(&one.worker).into_owned(), near });
 }
 
@@ -246,11 +261,17 @@ fn check_dependencies(
     known: &Known<'_>,
     faults: &mut PlanFaults,
 ) {
-    for on in &one.depends_on {
-        if !ids.contains_key(&**on) && !known.done.contains_key(on) {
-            let near = did_you_mean(on, ids.keys().copied());
-            let on = short(on).into_owned();
-            faults.push(PlanFault::UnknownDependency { id: short_id(&one.id), on, near });
+    for on in one.depends_on.iter().filter(|on| !ids.contains_key(&***on)) {
+        match known.done.get(on) {
+            Some(at) if known.reports.get(*at).is_none_or(Report::is_done) => {}
+            Some(_) => {
+                faults.push(PlanFault::NotDone { id: short_id(&one.id), on: short(on).into_owned() });
+            }
+            None => {
+                let near = faults.near(on, ids.keys().copied());
+                let on = short(on).into_owned();
+                faults.push(PlanFault::UnknownDependency { id: short_id(&one.id), on, near });
+            }
         }
     }
 }

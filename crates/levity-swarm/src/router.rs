@@ -130,7 +130,7 @@ impl Router {
 
     /// Whether there is somebody who plans.
     pub(crate) fn plans(&self) -> bool {
-        self.by.is_some()
+        self.by.is_some() && self.tries > 0
     }
 
     /// Who puts the results together.

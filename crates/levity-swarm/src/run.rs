@@ -72,7 +72,8 @@ impl SwarmRun {
         self
     }
 
-    /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had it last.
+    /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had it last. Other patterns have
+    /// no such conversation, and refuse it.
     pub fn after(mut self, earlier: &Finished) -> Self {
         let (history, last) = (earlier.conversation().to_vec(), earlier.last_speaker().map(Into::into));
         self.start_mut(|start| (start.history, start.first) = (history, last));
@@ -80,7 +81,7 @@ impl SwarmRun {
     }
 
     /// What this run may use, in place of the swarm's limits; of a run that goes on, in place of what it was made with: what it has
-    /// used counts.
+    /// used counts. The shares of its workers, and the call that is kept for the answer, still follow what it was made with.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self.start_mut(|start| start.limits = limits);
@@ -188,13 +189,17 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     if let Some(first) = start.first.as_ref().filter(|first| !rules.cards.contains_key(*first)) {
         return Err(Error::setting("after", format!("ends with `{first}`, who is no worker of this swarm")));
     }
+    let goes_on = start.first.is_some() || !start.history.is_empty();
+    if goes_on && !matches!(rules.pattern.0, Kind::Handoff(_)) {
+        return Err(Error::setting("after", "is only for swarms with a `Handoff`; leave it out"));
+    }
     let Some(plan) = &start.plan else { return Ok(()) };
     let Kind::Router(router) = &rules.pattern.0 else {
         return Err(Error::setting("plan", "is only for swarms with a `Router`; leave it out"));
     };
     let done = Swarm::none();
-    let known =
-        Known { workers: &rules.names, router: ROUTER, done: &done, most: router.most.max(plan.len()) };
+    let most = router.most.max(plan.len());
+    let known = Known { workers: &rules.names, router: ROUTER, done: &done, reports: &[], most };
     check(plan, &known).map(drop).map_err(Error::Plan)
 }
 

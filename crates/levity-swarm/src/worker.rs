@@ -138,7 +138,7 @@ impl Worker {
         self
     }
 
-    /// What it remembers from one task to the next; nothing by default.
+    /// What it remembers from one task to the next; nothing by default. A worker that is a swarm remembers nothing.
     pub fn memory(mut self, scope: Scope) -> Self {
         self.card.scope = scope;
         self

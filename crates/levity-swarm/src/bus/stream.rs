@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_util::{Stream, StreamExt};
-use levity_core::EventKind;
+use levity_core::{EventKind, RunId};
 use levity_runtime::Events;
 use serde::Deserialize;
 
@@ -33,6 +33,7 @@ const KEY: &str = "message";
 /// ```
 pub struct Messages {
     events: Events,
+    run: Option<RunId>,
 }
 
 /// A listener was too slow, and missed events of any kind; messages may be among them.
@@ -45,9 +46,16 @@ pub struct Lagged {
 }
 
 impl Messages {
-    /// The messages among the events of a run.
+    /// The messages among the events of a run, those of swarms below it included: each says whose it is by its `run`.
     pub fn new(events: Events) -> Self {
-        Self { events }
+        Self { events, run: None }
+    }
+
+    /// Those of this run's own bus alone.
+    #[must_use]
+    pub fn of_run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
     }
 
     /// The next message, or `None` after the last one of the run.
@@ -65,7 +73,8 @@ impl Stream for Messages {
             if let EventKind::Lagged { missed } = event.kind {
                 return Poll::Ready(Some(Err(Lagged { missed })));
             }
-            if let Some(message) = of_event(&event.kind) {
+            let is_ours = self.run.as_ref().is_none_or(|run| *run == event.run);
+            if let Some(message) = of_event(&event.kind).filter(|_| is_ours) {
                 return Poll::Ready(Some(Ok(message)));
             }
         }

@@ -6,7 +6,7 @@ fn names() -> Vec<Arc<str>> {
 
 fn checked(plan: &[Delegation]) -> Result<Vec<usize>, String> {
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known { workers: &workers, router: "router", done: &done, most: 32 };
+    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 32 };
     check(plan, &known).map(|order| order.order).map_err(|faults| faults.to_string())
 }
 
@@ -87,8 +87,19 @@ fn a_long_chain_is_put_in_order_at_once() {
         })
         .collect();
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known { workers: &workers, router: "router", done: &done, most: 1_000 };
+    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 1_000 };
     let order = check(&plan, &known).unwrap();
     assert_eq!(order.order.first(), Some(&999));
     assert_eq!(order.needs.last(), Some(&vec![998]));
+}
+
+#[test]
+fn who_was_meant_is_looked_for_as_long_as_it_is_shown() {
+    let plan: Vec<_> =
+        (0..200).map(|at| Delegation::new(format!("d{at}"), "codr", "t").after(["x"])).collect();
+    let (workers, done) = (names(), BTreeMap::new());
+    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 200 };
+    let faults = check(&plan, &known).unwrap_err();
+    let hints: Vec<bool> = faults.iter().map(|fault| fault.to_string().contains("did you mean")).collect();
+    assert_eq!((hints.len(), hints.iter().filter(|hint| **hint).count()), (100, 10));
 }

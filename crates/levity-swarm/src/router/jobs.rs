@@ -8,7 +8,7 @@ use levity_core::{Limit, Signal, Step as Wants};
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work, add_stats};
-use crate::effort;
+use crate::effort::{self, Spent};
 use crate::names::ROUTER;
 use crate::notice::{Notice, Then};
 use crate::plan::{Delegation, Order};
@@ -29,6 +29,8 @@ pub(crate) struct Job {
     /// Who does it now, and how often that one has tried.
     pub(super) worker: Arc<str>,
     tried: u32,
+    /// What that one has used.
+    spent: Spent,
     /// Who has had it before.
     before: Vec<Arc<str>>,
     /// Why the attempt before failed.
@@ -60,6 +62,7 @@ impl Routed {
                 waits: 0,
                 worker,
                 tried: 0,
+                spent: Spent::default(),
                 before: Vec::new(),
                 failed: None,
                 letters: Vec::new(),
@@ -130,7 +133,7 @@ impl Routed {
         if card.scope != Scope::Task && work.conversation.is_none() {
             work.history = self.remembered(at, desk);
         }
-        work.limits = Some(effort::allowed(card, &self.share, &desk.reports[at]));
+        work.limits = Some(effort::allowed(card, &self.share, &job.spent, &desk.reports[at]));
         work
     }
 
@@ -140,6 +143,7 @@ impl Routed {
             return;
         }
         self.running -= 1;
+        self.jobs[at].spent.add(&came);
         let report = &mut desk.reports[at];
         report.usage += came.usage;
         add_stats(&mut report.stats, &came.stats);
@@ -157,7 +161,7 @@ impl Routed {
     fn take_notes(&mut self, at: usize, signals: &[Signal], desk: &Desk) {
         let job = &mut self.jobs[at];
         for draft in talk::drafts(&job.worker, signals, &desk.rules.names) {
-            self.noted = true;
+            self.noted.insert(at);
             job.notes.push(draft.clone());
             job.letters.push(draft);
         }
@@ -206,7 +210,7 @@ impl Routed {
         let job = &mut self.jobs[at];
         let before = std::mem::replace(&mut job.worker, worker.clone());
         job.before.push(before);
-        job.tried = 0;
+        (job.tried, job.spent) = (0, Spent::default());
         let task = job.delegation.task.clone();
         job.letters.push(Draft::new(ROUTER, Recipient::One(worker), MessageKind::Task, task));
         self.ready.insert(at);

@@ -34,12 +34,10 @@ pub(crate) struct Routed {
     pub(super) open: usize,
     /// What is on the bus goes up to this job.
     pub(super) head: usize,
-    /// The last message that was on the bus before the round.
-    pub(super) mark: u64,
     /// What each of the round may use at most.
     pub(super) share: Limits,
-    /// Whether somebody of the round has left a message.
-    pub(super) noted: bool,
+    /// Those who have left messages, of all rounds.
+    pub(super) noted: BTreeSet<usize>,
 }
 
 /// How far the plan of a round is.
@@ -64,9 +62,8 @@ impl Routed {
             running: 0,
             open: 0,
             head: 0,
-            mark: 0,
             share: Limits::new(),
-            noted: false,
+            noted: BTreeSet::new(),
         }
     }
 
@@ -81,8 +78,7 @@ impl Routed {
     ) {
         let round = self.round;
         desk.tell(wants, || Notice::Planned { round, by, plan: plan.clone() });
-        (self.base, self.open, self.noted) = (self.jobs.len(), plan.len(), false);
-        self.mark = desk.bus.last_id() + 1;
+        (self.base, self.open) = (self.jobs.len(), plan.len());
         self.share = effort::share(desk, plan.len());
         self.add_jobs(plan, order, desk);
         self.announce(desk, wants);

@@ -1,5 +1,6 @@
 //! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the goal.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::Step as Wants;
@@ -27,7 +28,7 @@ impl Routed {
     pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut Wants) {
         self.round += 1;
         self.planning = Planning::default();
-        if !self.router.plans() || self.router.tries == 0 {
+        if !self.router.plans() {
             return self.fall_back("there is no router", desk, wants);
         }
         self.ask(desk, wants);
@@ -74,23 +75,33 @@ impl Routed {
     }
 
     fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
-        check(plan, &Known { workers: &desk.rules.names, router: ROUTER, done: &self.ids, most })
+        let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
+        check(plan, &Known { workers, router: ROUTER, done, reports, most })
     }
 
     /// A later plan names what it does again as it was named before; it is told apart by the round.
     fn rename(&mut self, plan: &mut [Delegation]) {
-        self.again.clear();
-        let own: Vec<_> = plan.iter().map(|one| one.id.clone()).collect();
-        let round = self.round;
-        let renamed = |id: &Arc<str>| -> Arc<str> { format!("{id}.{round}").into() };
-        for one in plan {
-            let again = |id: &&mut Arc<str>| self.ids.contains_key(&**id) && own.contains(id);
-            one.depends_on.iter_mut().filter(again).for_each(|id| *id = renamed(id));
-            if self.ids.contains_key(&one.id) {
-                let new = renamed(&one.id);
-                let earlier = std::mem::replace(&mut one.id, new);
-                self.again.insert(one.id.clone(), earlier);
+        let own: BTreeSet<Arc<str>> = plan.iter().map(|one| one.id.clone()).collect();
+        let again = own.iter().filter(|id| self.ids.contains_key(*id));
+        let renamed: BTreeMap<Arc<str>, Arc<str>> =
+            again.map(|id| (id.clone(), self.free_id(id, &own))).collect();
+        for id in plan.iter_mut().flat_map(|one| one.depends_on.iter_mut().chain([&mut one.id])) {
+            if let Some(new) = renamed.get(id) {
+                *id = new.clone();
             }
+        }
+        self.again = renamed.into_iter().map(|(earlier, new)| (new, earlier)).collect();
+    }
+
+    /// An id with the number of the round, or the next one that nobody else has.
+    fn free_id(&self, id: &str, own: &BTreeSet<Arc<str>>) -> Arc<str> {
+        let mut number = self.round;
+        loop {
+            let new: Arc<str> = format!("{id}.{number}").into();
+            if !self.ids.contains_key(&new) && !own.contains(&new) {
+                return new;
+            }
+            number = number.saturating_add(1);
         }
     }
 

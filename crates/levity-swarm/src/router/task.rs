@@ -9,7 +9,6 @@ use levity_core::text::{clipped, fenced, share};
 use super::machine::Routed;
 use crate::bus::{Bus, Draft, Recipient};
 use crate::desk::Desk;
-use crate::names::{ROUTER, USER};
 
 /// How much of what others have done stands in a task, in bytes.
 const MOST_GIVEN: usize = 200_000;
@@ -55,25 +54,19 @@ impl Routed {
         }
     }
 
-    /// Messages for the worker: those that were on the bus before the round, and those of the delegations that come before. Those
-    /// to the worker alone come first, and the newest last.
+    /// Messages for the worker: those of earlier rounds, and those of the delegations that come before. Those to the worker alone
+    /// come first, and the newest last. They are not taken from the bus: what has left it depends on how far others are.
     fn tell_messages(&self, text: &mut String, at: usize, desk: &Desk) {
         let worker = &self.jobs[at].worker;
+        let mut before: Vec<usize> = self.noted.range(..self.base).copied().collect();
         // Mostly nobody has said anything, and looking for all that comes before takes as long as there is.
-        let before = if self.noted { self.before(at) } else { Vec::new() };
-        let mut left = desk.rules.context;
-        let direct = fit(self.notes(&before, |draft| draft.to.is_for(worker)), &mut left);
-        let all = |draft: &Draft| draft.to == Recipient::Everybody && draft.from != *worker;
-        let broadcast = fit(self.notes(&before, all), &mut left);
-        // What the router and the user have said stands in the task already.
-        let earlier = desk.bus.context_before(worker, left, self.mark).into_iter();
-        let earlier = earlier.filter(|message| *message.from != *ROUTER && *message.from != *USER);
-        let (mut first, mut then): (Vec<Said<'_>>, Vec<Said<'_>>) = (Vec::new(), Vec::new());
-        for message in earlier {
-            let row = if message.to == Recipient::Everybody { &mut then } else { &mut first };
-            row.push((&message.from, &message.content));
+        if self.noted.range(self.base..).next().is_some() {
+            before.extend(self.before(at));
         }
-        let said: Vec<Said<'_>> = first.into_iter().chain(direct).chain(then).chain(broadcast).collect();
+        let mut left = desk.rules.context;
+        let mut said = fit(self.notes(&before, |draft| draft.to.is_for(worker)), &mut left);
+        let all = |draft: &Draft| draft.to == Recipient::Everybody && draft.from != *worker;
+        said.extend(fit(self.notes(&before, all), &mut left));
         if said.is_empty() {
             return;
         }

@@ -154,6 +154,12 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
                 "cannot be the name of a worker: it is empty, or it stands for somebody else; choose another",
             );
         }
+        if name.trim() != &**name || name.contains(char::is_control) || name.len() > Bus::MAX_NAME {
+            return wrong(
+                "cannot be the name of a worker: it has more than 256 bytes, space around it or signs that are no letters; \
+                 choose another",
+            );
+        }
         if cards.insert(name.clone(), worker.card.clone()).is_some() {
             return wrong("is there twice; rename one");
         }

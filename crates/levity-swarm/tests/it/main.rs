@@ -5,6 +5,7 @@ mod blackboard;
 mod bus;
 mod crowd;
 mod debate;
+mod edges;
 mod handoff;
 mod hostile;
 mod lineage;

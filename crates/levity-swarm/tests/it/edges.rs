@@ -1,0 +1,205 @@
+//! Settings and plans at their edges.
+
+use std::sync::{Arc, Mutex};
+
+use levity_core::{
+    Effect, EffectId, Ending, Input, Limits, Machine, ModelErrorKind, Outcome, RunId, Signal, Status, Step,
+};
+use levity_loop::Agent;
+use levity_swarm::{
+    Debate, Delegation, Error, Handoff, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmMachine, Worker,
+};
+use levity_test::ScriptedModel;
+use serde_json::json;
+
+fn agent(model: ScriptedModel) -> Agent {
+    Agent::builder(model).build().unwrap()
+}
+
+fn worker(name: &str, model: ScriptedModel) -> Worker {
+    Worker::new(name, "Works.", agent(model)).retries(0)
+}
+
+fn says(text: &str) -> ScriptedModel {
+    ScriptedModel::new().reply(text)
+}
+
+fn fails() -> ScriptedModel {
+    ScriptedModel::new().fail(ModelErrorKind::Auth)
+}
+
+#[tokio::test]
+async fn who_stands_in_has_limits_of_its_own() {
+    let one_call = Limits::new().model_calls(1);
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(worker("first", fails()).limits(one_call).stand_in("second"))
+        .worker(worker("second", says("Done.")).limits(one_call))
+        .build()
+        .unwrap();
+    let finished = swarm.run("Go").plan([Delegation::new("a", "first", "Go.")]).await.unwrap();
+    let report = finished.report("a").unwrap();
+    assert_eq!((&*report.worker, &*report.text, report.attempts), ("second", "Done.", 2));
+}
+
+/// The answers of a router to a swarm whose worker `weak` fails once and `strong` does all.
+async fn rounds(plans: &[&str]) -> (levity_swarm::Finished, ScriptedModel) {
+    let router =
+        plans.iter().fold(ScriptedModel::new(), |model, plan| model.reply(*plan)).reply("All in all.");
+    let strong = (0..9).fold(ScriptedModel::new(), |model, _| model.reply("Done."));
+    let weak = fails().fail(ModelErrorKind::Auth);
+    let swarm = Swarm::builder(Router::new(router.clone()))
+        .worker(worker("weak", weak))
+        .worker(worker("strong", strong))
+        .max_parallel(1)
+        .build()
+        .unwrap();
+    (swarm.run("Go").await.unwrap(), router)
+}
+
+#[tokio::test]
+async fn what_is_done_again_has_an_id_that_is_free() {
+    let both = |worker: &str| {
+        format!(
+            r#"[{{"id": "1", "worker": "{worker}", "task": "t"}}, {{"id": "1.2", "worker": "{worker}", "task": "t"}},
+                {{"id": "1.3", "worker": "strong", "task": "t", "depends_on": ["1", "1.2"]}}]"#
+        )
+    };
+    let (finished, router) = rounds(&[&both("weak"), &both("strong")]).await;
+    let reports: Vec<_> =
+        finished.reports()[3..].iter().map(|one| (&*one.id, one.again.as_deref())).collect();
+    assert_eq!(reports, [("1.4", Some("1")), ("1.2.2", Some("1.2")), ("1.3.2", Some("1.3"))]);
+    assert_eq!((finished.missing().count(), router.requests().len()), (0, 3));
+    let needs = &finished.plan()[5].depends_on;
+    assert_eq!(needs.iter().map(|id| &**id).collect::<Vec<_>>(), ["1.4", "1.2.2"]);
+}
+
+#[tokio::test]
+async fn a_later_plan_that_needs_what_failed_is_asked_for_once_more() {
+    let first = r#"[{"id": "a", "worker": "weak", "task": "t"}]"#;
+    let second = r#"[{"id": "x", "worker": "strong", "task": "t"},
+        {"id": "b", "worker": "strong", "task": "t", "depends_on": ["x", "a"]}]"#;
+    let third = second.replace(r#", "a""#, "");
+    let (finished, router) = rounds(&[first, second, &third]).await;
+    let asked = router.requests()[2].history.messages().last().unwrap().text().into_owned();
+    assert!(asked.contains("- `b` depends on `a`, which is not done"), "{asked}");
+    assert!(finished.report("b").unwrap().is_done());
+}
+
+#[tokio::test]
+async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hear = told.clone();
+    let swarm = Swarm::builder(Router::new(says("All in all.")).tries(0))
+        .worker(worker("weak", fails()))
+        .worker(worker("strong", says("Done.")))
+        .build()
+        .unwrap();
+    let plan = [Delegation::new("a", "weak", "Go."), Delegation::new("b", "strong", "Go.")];
+    let finished = swarm
+        .run("Go")
+        .plan(plan)
+        .on_event(move |event| hear.lock().unwrap().extend(Notice::of(&event.kind)))
+        .await
+        .unwrap();
+    let told = told.lock().unwrap();
+    let planned = told.iter().filter_map(|notice| match notice {
+        Notice::Planned { by, .. } => Some(*by),
+        _ => None,
+    });
+    assert_eq!(planned.collect::<Vec<_>>(), [PlannedBy::Host]);
+    assert_eq!(finished.report("a").unwrap().status, ReportStatus::Failed);
+}
+
+/// Finishes an effect of a machine, and returns those that it wants then.
+fn finish(machine: &mut SwarmMachine, effect: u64, outcome: Outcome) -> Vec<(EffectId, Effect)> {
+    let mut step = Step::new();
+    machine.apply(Input::Finished { effect: EffectId::new(effect), outcome }, &mut step);
+    step.effects
+}
+
+fn ended(text: &str) -> Ending {
+    let mut ending = Ending::new(Status::Complete);
+    ending.text = text.to_owned();
+    ending
+}
+
+fn child(ending: Ending) -> Outcome {
+    Outcome::Child(Box::new(ending))
+}
+
+/// What the last of a second round is told, when the two before it end in this order.
+fn told_last(order: [u64; 2]) -> String {
+    let swarm = Swarm::builder(Router::agent(agent(ScriptedModel::new())))
+        .workers(["w1", "w2", "w3"].map(|name| worker(name, ScriptedModel::new())))
+        .talk()
+        .bus_limits(6, 10_000)
+        .build()
+        .unwrap();
+    let mut machine = swarm.machine("Go");
+    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut Step::new());
+    let plan = r#"[{"id": "a", "worker": "w1", "task": "t"}, {"id": "b", "worker": "w2", "task": "t"}]"#;
+    finish(&mut machine, 0, child(ended(plan)));
+    let mut noted = ended("Done.");
+    noted.signals.push(Signal::new("send_message", json!({"to": "w3", "content": "Mind the step."})));
+    finish(&mut machine, 1, child(noted));
+    let mut failed = ended("");
+    failed.status = Status::Failed(levity_core::Failure::Internal("no".into()));
+    finish(&mut machine, 2, child(failed));
+    let plan = r#"[{"id": "c", "worker": "w1", "task": "t"}, {"id": "d", "worker": "w2", "task": "t"},
+        {"id": "e", "worker": "w3", "task": "t", "depends_on": ["d"]}]"#;
+    finish(&mut machine, 3, child(ended(plan)));
+    let wanted = order.map(|effect| finish(&mut machine, effect, child(ended("Done."))));
+    let mut wanted = wanted.into_iter().flatten();
+    let (_, Effect::Child(run)) = wanted.next().unwrap() else { panic!("no child") };
+    assert_eq!((&*run.agent, wanted.count()), ("w3", 0));
+    run.input["task"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_bus_that_is_full_makes_no_difference_to_what_a_worker_is_told() {
+    let told = told_last([5, 4]);
+    assert!(told.contains("w1 says:\n```\nMind the step.\n```"), "{told}");
+    assert_eq!(told, told_last([4, 5]));
+}
+
+#[test]
+fn names_that_nobody_could_use_are_refused() {
+    let long = "x".repeat(300);
+    for name in ["", " ", "router", "*", " coder", "coder\n", "co\u{7}der", &long] {
+        let built = Swarm::builder(Router::keywords()).worker(worker(name, ScriptedModel::new())).build();
+        assert!(matches!(built, Err(Error::Setting { setting: "worker", .. })), "{name:?}");
+    }
+    for name in ["Zoë the 2nd", "read_file", "a/b", "名前"] {
+        Swarm::builder(Router::keywords()).worker(worker(name, ScriptedModel::new())).build().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn only_a_handoff_goes_on_after_another() {
+    let handoff = Swarm::builder(Handoff::starting_with("desk"))
+        .worker(worker("desk", says("Hello.")))
+        .build()
+        .unwrap();
+    let earlier = handoff.run("Hi").await.unwrap();
+    for swarm in [Swarm::builder(Router::keywords()), Swarm::builder(Debate::unjudged())] {
+        let swarm =
+            swarm.worker(worker("desk", says("x"))).worker(worker("other", says("x"))).build().unwrap();
+        let refused = swarm.run("Go").after(&earlier).await;
+        assert!(matches!(refused, Err(Error::Setting { setting: "after", .. })), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
+    let inner = Swarm::builder(Router::keywords()).worker(worker("deep", says("Deep."))).build().unwrap();
+    let swarm =
+        Swarm::builder(Router::keywords()).worker(Worker::swarm("team", "Works.", inner)).build().unwrap();
+    let mut handle = swarm.run("Go").start().unwrap();
+    let mut messages = handle.messages();
+    let finished = handle.await.unwrap();
+    let mut heard = Vec::new();
+    while let Some(message) = messages.next().await {
+        heard.push(message.unwrap());
+    }
+    assert!(finished.bus().messages().eq(&heard), "{heard:?}");
+}
