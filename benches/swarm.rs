@@ -37,6 +37,7 @@ fn main() {
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     let (effort, scale) = if quick { (Effort::QUICK, 10) } else { (Effort::FULL, 1) };
     delegations(effort, scale);
+    memory(scale);
     posts(effort, scale);
     contexts(effort, scale);
 }
@@ -139,6 +140,26 @@ fn delegations(effort: Effort, scale: usize) {
         }
         println!();
     }
+}
+
+/// The most memory at once while all are at work, that of the plan and of the reports included.
+fn memory(scale: usize) {
+    let (count, tokio) = (1_000 / scale, tokio());
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::new("worker", "Works.", agent()))
+        .max_parallel(count)
+        .build()
+        .expect("a swarm is built");
+    let counter = count::Counter::start();
+    let finished = tokio.block_on(swarm.run("Go").plan(plan(count, Shape::Wide)).into_future());
+    let (now, resident) = (counter.read(), clock::resident().unwrap_or_default() >> 20);
+    black_box(finished.expect("it is done"));
+    let each = |bytes: i64| bytes as f64 / count as f64;
+    println!(
+        "{count} at work at once: {:.0} bytes each at the most, {:.0} when all is done; the process holds {resident} MiB.\n",
+        each(now.peak),
+        each(now.live)
+    );
 }
 
 fn draft(names: &[Arc<str>], content: &Arc<str>, at: usize) -> Draft {

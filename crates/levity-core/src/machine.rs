@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -323,4 +324,14 @@ pub struct Stats {
     pub failed_calls: u64,
     /// Replies in which the model showed its reasoning.
     pub reasoning_steps: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, more: Self) {
+        self.turns = self.turns.saturating_add(more.turns);
+        self.model_calls = self.model_calls.saturating_add(more.model_calls);
+        self.tool_calls = self.tool_calls.saturating_add(more.tool_calls);
+        self.failed_calls = self.failed_calls.saturating_add(more.failed_calls);
+        self.reasoning_steps = self.reasoning_steps.saturating_add(more.reasoning_steps);
+    }
 }

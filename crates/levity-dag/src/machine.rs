@@ -242,7 +242,7 @@ impl GraphMachine {
 
     fn add_up(&mut self, usage: Usage, stats: &Stats) {
         self.usage += usage;
-        add_stats(&mut self.stats, stats);
+        self.stats += *stats;
     }
 
     /// The id of a step.
@@ -352,14 +352,6 @@ impl fmt::Debug for GraphMachine {
             .field("ending", &self.ending.as_ref().map(|ending| &ending.status))
             .finish_non_exhaustive()
     }
-}
-
-fn add_stats(total: &mut Stats, more: &Stats) {
-    total.turns += more.turns;
-    total.model_calls += more.model_calls;
-    total.tool_calls += more.tool_calls;
-    total.failed_calls += more.failed_calls;
-    total.reasoning_steps += more.reasoning_steps;
 }
 
 /// The run failed as a whole.

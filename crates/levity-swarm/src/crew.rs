@@ -6,7 +6,7 @@ use std::sync::Arc;
 use levity_core::{Limits, Message, Signal, Step as Wants};
 
 use crate::bus::{Draft, MessageKind, Recipient};
-use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work, add_stats};
+use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
 use crate::effort::{self, Spent};
 use crate::notice::{Notice, Then};
 use crate::report::{Report, ReportStatus};
@@ -199,7 +199,7 @@ impl Crew {
         seat.letters.extend(talk::drafts(&by, &came.signals, &desk.rules.names));
         let report = &mut desk.reports[self.base + at];
         report.usage += came.usage;
-        add_stats(&mut report.stats, &came.stats);
+        report.stats += came.stats;
         (report.text, report.run) = (came.text.clone(), Some(came.run));
         let done = came.result.is_ok();
         match came.result {

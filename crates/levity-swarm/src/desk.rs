@@ -166,7 +166,7 @@ impl Desk {
         let duty = self.under_way.remove(&effect)?;
         let came = Came::of(self.run.child(effect), outcome);
         self.usage += came.usage;
-        add_stats(&mut self.stats, &came.stats);
+        self.stats += came.stats;
         Some((duty, came))
     }
 
@@ -268,12 +268,4 @@ fn explain(failure: &Failure) -> String {
         source = cause.source();
     }
     text
-}
-
-pub(crate) fn add_stats(total: &mut Stats, more: &Stats) {
-    total.turns += more.turns;
-    total.model_calls += more.model_calls;
-    total.tool_calls += more.tool_calls;
-    total.failed_calls += more.failed_calls;
-    total.reasoning_steps += more.reasoning_steps;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use levity_core::{ConversationId, Limits, Money, Stats, Usage};
 
-use crate::desk::{Came, Desk, Why, WhyKind, add_stats};
+use crate::desk::{Came, Desk, Why, WhyKind};
 use crate::notice::Then;
 use crate::report::Report;
 use crate::worker::{Card, Scope};
@@ -35,7 +35,7 @@ pub(crate) struct Spent {
 impl Spent {
     pub(crate) fn add(&mut self, came: &Came) {
         self.usage += came.usage;
-        add_stats(&mut self.stats, &came.stats);
+        self.stats += came.stats;
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::fan::Fan;
 use super::rounds::{Failed, why_not, why_of};
-use super::{Doing, GraphMachine, Place, add_stats};
+use super::{Doing, GraphMachine, Place};
 use crate::known::PerformerKind;
 use crate::notice::{Notice, StepSpent, StepStatus, Written};
 use crate::schedule::Scheduler;
@@ -261,11 +261,11 @@ impl GraphMachine {
         self.add_up(usage, stats);
         if let Some(attempt) = self.attempt(place) {
             attempt.usage += usage;
-            add_stats(&mut attempt.stats, stats);
+            attempt.stats += *stats;
         }
         if let Some(work) = self.works.get_mut(place.at) {
             work.spent.usage += usage;
-            add_stats(&mut work.spent.stats, stats);
+            work.spent.stats += *stats;
         }
     }
 

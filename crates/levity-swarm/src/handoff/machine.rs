@@ -9,7 +9,7 @@ use super::Handoff;
 use super::record::{Record, deny_transfer};
 use super::transfer::Pass;
 use crate::bus::{Draft, MessageKind, Recipient};
-use crate::desk::{Came, Desk, Duty, Why, WhyKind, add_stats};
+use crate::desk::{Came, Desk, Duty, Why, WhyKind};
 use crate::machine::{Play, Shown};
 use crate::names::{did_you_mean, short};
 use crate::notice::Notice;
@@ -140,7 +140,7 @@ impl Handing {
     fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Some(report) = desk.reports.get_mut(leg.place) else { return };
         report.usage += came.usage;
-        add_stats(&mut report.stats, &came.stats);
+        report.stats += came.stats;
         (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
         for draft in talk::drafts(&leg.worker, &came.signals, &desk.rules.names) {
             desk.post(draft, wants);

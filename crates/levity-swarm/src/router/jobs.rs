@@ -7,7 +7,7 @@ use levity_core::{Limit, Signal, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
-use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work, add_stats};
+use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
 use crate::effort::{self, Spent};
 use crate::names::ROUTER;
 use crate::notice::{Notice, Then};
@@ -146,7 +146,7 @@ impl Routed {
         self.jobs[at].spent.add(&came);
         let report = &mut desk.reports[at];
         report.usage += came.usage;
-        add_stats(&mut report.stats, &came.stats);
+        report.stats += came.stats;
         (report.text, report.run) = (came.text, Some(came.run));
         self.take_notes(at, &came.signals, desk);
         match came.result {
