@@ -120,7 +120,7 @@ impl Blackboard {
     }
 
     /// How long the agent that makes the answer may take each time;
-    /// [`Worker::DEFAULT_TIMEOUT`](crate::Worker::DEFAULT_TIMEOUT) by default.
+    /// [`Router::DEFAULT_TIMEOUT`](crate::Router::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn judge_timeout(mut self, time: Duration) -> Self {
         self.judge.timeout = time;

@@ -99,7 +99,7 @@ impl Debate {
         self
     }
 
-    /// How long the judge may take each time; [`Worker::DEFAULT_TIMEOUT`](crate::Worker::DEFAULT_TIMEOUT) by default.
+    /// How long the judge may take each time; [`Router::DEFAULT_TIMEOUT`](crate::Router::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn judge_timeout(mut self, time: Duration) -> Self {
         self.judge.timeout = time;

@@ -43,7 +43,7 @@ impl Spent {
 pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &Report) -> Limits {
     let share = less(*share, &Spent { usage: report.usage, stats: report.stats });
     let mut limits = card.limits.map_or(share, |limits| less(limits, own).within(&share));
-    limits.wall_time = Some(limits.wall_time.map_or(card.timeout, |own| own.min(card.timeout)));
+    limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
     limits
 }
 

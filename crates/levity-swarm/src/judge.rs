@@ -14,7 +14,7 @@ use crate::desk::{Desk, Work};
 use crate::effort;
 use crate::error::{Error, Result};
 use crate::names::JUDGE;
-use crate::worker::Worker;
+use crate::router::Router;
 
 /// Who judges, until the swarm is built.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ enum By {
 
 impl Judge {
     fn of(by: Option<By>) -> Self {
-        Self { by, each_round: false, timeout: Worker::DEFAULT_TIMEOUT }
+        Self { by, each_round: false, timeout: Router::DEFAULT_TIMEOUT }
     }
 
     pub(crate) fn model(model: impl Model + 'static) -> Self {

@@ -42,7 +42,6 @@ mod shared;
 /// | the web (`web`) | fetches, searches | no | no |
 /// | what is not hinted read-only | is denied | is asked about if it may destroy something | is denied |
 /// | turns for a task | 20 | 40 | 20 |
-/// | time for a task | 10 minutes | 30 minutes | 10 minutes |
 ///
 /// Without tools they work with what the task gives them and what they know, and neither their prompts nor their descriptions
 /// promise more.
@@ -202,7 +201,7 @@ impl Ready {
         let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
         let agent = finished.build().map_err(|error| Error::Agent(Box::new(error)))?;
         let worker = Worker::new(role.name(), role.description(has), agent);
-        Ok(worker.keywords(role.keywords().iter().copied()).timeout(role.time()))
+        Ok(worker.keywords(role.keywords().iter().copied()))
     }
 
     fn tools_of(&self, role: Role) -> Vec<Arc<dyn Tool>> {

@@ -7,7 +7,6 @@ use levity_loop::Agent;
 
 use crate::error::{Error, Result};
 use crate::names::ROUTER;
-use crate::worker::Worker;
 
 mod brief;
 mod close;
@@ -56,6 +55,8 @@ enum By {
 impl Router {
     /// At most 32 delegations in a plan.
     pub const DEFAULT_DELEGATIONS: usize = 32;
+    /// 10 minutes for a plan, or to put the results together.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
     fn of(by: Option<By>) -> Self {
         let most = Self::DEFAULT_DELEGATIONS;
@@ -66,7 +67,7 @@ impl Router {
             tries: 2,
             reassigns: 1,
             most,
-            timeout: Worker::DEFAULT_TIMEOUT,
+            timeout: Self::DEFAULT_TIMEOUT,
         }
     }
 
@@ -121,7 +122,7 @@ impl Router {
         self
     }
 
-    /// How long it may take for a plan, or to put the results together; [`Worker::DEFAULT_TIMEOUT`] by default.
+    /// How long it may take for a plan, or to put the results together; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;

@@ -39,7 +39,7 @@ pub(crate) struct Card {
     pub(crate) description: Arc<str>,
     pub(crate) keywords: Vec<String>,
     pub(crate) limits: Option<Limits>,
-    pub(crate) timeout: Duration,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) retries: u32,
     pub(crate) stand_in: Option<Arc<str>>,
     pub(crate) scope: Scope,
@@ -73,9 +73,6 @@ pub enum Scope {
 }
 
 impl Worker {
-    /// How long a worker may take for a task: 10 minutes.
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
-
     /// An agent that does work under this name. The description says what it is good for.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         Self::of(name.into(), description.into(), Does::Agent(agent))
@@ -96,7 +93,7 @@ impl Worker {
             description,
             keywords: Vec::new(),
             limits: None,
-            timeout: Self::DEFAULT_TIMEOUT,
+            timeout: None,
             retries: 1,
             stand_in: None,
             scope: Scope::Task,
@@ -120,9 +117,10 @@ impl Worker {
         self
     }
 
-    /// How long it may take for a task; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
+    /// How long it may take for a task, from beginning to end: waiting for a person counts, also while the run is left in its journal.
+    /// Not limited by default: each call of a model or a tool has a limit of its own, and the turns are counted.
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.card.timeout = time;
+        self.card.timeout = Some(time);
         self
     }
 

@@ -99,7 +99,7 @@ fn allowed(card: &Card, desk: &Desk, report: &Report) -> Limits {
     left.money = whole.money.map(|money| money.saturating_sub(spent));
     left.assumed_price = whole.assumed_price;
     let mut limits = card.limits.map_or(left, |own| own_left(own, report).within(&left));
-    limits.wall_time = Some(limits.wall_time.map_or(card.timeout, |own| own.min(card.timeout)));
+    limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
     limits
 }
 

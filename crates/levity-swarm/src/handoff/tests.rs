@@ -276,10 +276,7 @@ fn a_worker_has_what_is_left_and_its_own_time() {
         .unwrap();
     let mut run = Driven::new(&swarm);
     let of_a = run.now().1.limits.unwrap();
-    assert_eq!(
-        (of_a.tokens, of_a.wall_time, of_a.model_calls),
-        (Some(1_000), Some(Worker::DEFAULT_TIMEOUT), None)
-    );
+    assert_eq!((of_a.tokens, of_a.wall_time, of_a.model_calls), (Some(1_000), None, None));
     run.pass("b");
     let mut failed = Ending::new(Status::Failed(Failure::Behaviour("broken".into())));
     failed.usage = levity_core::Usage::new(300, 0);

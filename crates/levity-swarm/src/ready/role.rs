@@ -1,9 +1,5 @@
 //! What each of the ready workers is.
 
-use std::time::Duration;
-
-use crate::worker::Worker;
-
 /// Who a ready worker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -41,11 +37,6 @@ impl Role {
     /// How many turns it may take for a task.
     pub(super) fn turns(self) -> u64 {
         if self == Self::Coder { 40 } else { 20 }
-    }
-
-    /// How long it may take for a task; builds and tests take their time.
-    pub(super) fn time(self) -> Duration {
-        if self == Self::Coder { Duration::from_secs(1_800) } else { Worker::DEFAULT_TIMEOUT }
     }
 
     /// What it is told before everything else. It is told of no tools that it does not have.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{EventKind, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_core::{Decision, EventKind, Hints, Post, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{Delegation, Error, Lineage, Notice, ReportStatus, Router, Swarm, SwarmHandle, Worker};
-use levity_test::{RecordingTool, ScriptedModel};
+use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -225,4 +225,25 @@ async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_i
     let Error::Cancelled { reason, partial } = &error else { panic!("{error}") };
     assert_eq!(reason, "enough");
     assert!(partial.text().starts_with("## quick (`b`)\nDone."), "{}", partial.text());
+}
+
+#[tokio::test]
+async fn a_question_may_be_answered_days_later() {
+    let world = ManualWorld::new();
+    let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world.clone());
+    let send =
+        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
+    let model = ScriptedModel::new().call("send", json!({})).reply("Sent.");
+    let agent = Agent::builder(model).tool(send).runtime(runtime.clone()).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::new("clerk", "Sends.", agent))
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
+    let Err(Error::Parked { run, .. }) = swarm.run("Send it").park().await else { panic!("it asks") };
+    world.advance(Duration::from_secs(3 * 24 * 3_600));
+    let asks = swarm.asks(&run).await.unwrap();
+    let post = Post::Decide { effect: asks[0].effect, decision: Decision::Allow };
+    runtime.tell(&asks[0].run, post).await.unwrap();
+    assert_eq!(swarm.resume(run).await.unwrap().text(), "Sent.");
 }
