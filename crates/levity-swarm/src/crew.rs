@@ -249,7 +249,7 @@ impl Crew {
             self.open = self.open.saturating_sub(1);
             let report = &mut desk.reports[self.base + at];
             if report.attempts > 0 {
-                report.status = ReportStatus::Failed;
+                desk.leave(self.base + at, limit, wants);
                 continue;
             }
             let why = format!("the limit on {limit} was near");

@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::bus::{Bus, Draft, MessageKind, Recipient};
 use crate::executor::unlimited;
 use crate::names::USER;
-use crate::notice::Notice;
-use crate::report::Report;
+use crate::notice::{Notice, Then};
+use crate::report::{Report, ReportStatus};
 use crate::rules::{Rules, Start};
 
 /// What a swarm's patterns work with.
@@ -159,6 +159,16 @@ impl Desk {
         if wants.is_watched() {
             wants.tell(Notice::Message(message.clone()).into_event());
         }
+    }
+
+    /// What failed was to be tried again, and is not.
+    pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut Wants) {
+        let report = &mut self.reports[at];
+        report.status = ReportStatus::Failed;
+        let (id, worker) = (report.id.clone(), report.worker.clone());
+        let why = report.error.as_deref().unwrap_or("it failed");
+        let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
+        self.tell(wants, || Notice::Failed { id, worker, error, then: Then::Leave });
     }
 
     /// What came of an effect, if it is one that was wanted.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::{Limit, Signal, Step as Wants};
+use levity_core::{Signal, Step as Wants};
 
 use super::machine::Routed;
 use crate::bus::{Draft, MessageKind, Recipient};
@@ -237,21 +237,11 @@ impl Routed {
         // Those that were to be tried again are left, too.
         while let Some(at) = self.ready.pop_first() {
             if !desk.reports[at].status.is_settled() {
-                self.leave(at, limit, desk, wants);
+                desk.leave(at, limit, wants);
+                self.settle(at);
             }
         }
         self.flush(desk, wants);
-    }
-
-    /// A delegation that failed was to be tried again, and is not.
-    fn leave(&mut self, at: usize, limit: Limit, desk: &mut Desk, wants: &mut Wants) {
-        let report = &mut desk.reports[at];
-        report.status = ReportStatus::Failed;
-        let (id, worker) = (report.id.clone(), report.worker.clone());
-        let why = report.error.as_deref().unwrap_or("it failed");
-        let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
-        desk.tell(wants, || Notice::Failed { id, worker, error, then: Then::Leave });
-        self.settle(at);
     }
 
     /// Nothing more comes of a delegation: those that waited for it may begin.
