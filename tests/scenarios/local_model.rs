@@ -192,8 +192,8 @@ async fn a_real_model_carries_out_a_plan() {
     assert!(finished.usage().total() > 0 && finished.stats().model_calls >= 2, "{:?}", finished.stats());
 }
 
-/// What the model delegates is its own; that a small one is held to a plan that can be carried out, that the right workers have the
-/// right tools and that an answer is made of what they say is ours.
+/// What the model delegates is its own; that a small one is held to a plan that can be carried out, and that the right workers have
+/// the right tools, is ours.
 #[tokio::test]
 async fn a_real_model_leads_a_swarm() {
     let Some((url, model)) = server() else { return };
@@ -205,7 +205,7 @@ async fn a_real_model_leads_a_swarm() {
         Agent::builder(model.clone()).options(options)
     };
     let tooled = || agent().instructions(INSTRUCTIONS).tool_choice(ToolChoice::Required);
-    let swarm = Swarm::builder(Router::agent(agent().build().unwrap()))
+    let swarm = Swarm::builder(Router::agent(agent().build().unwrap()).without_synthesis())
         .worker(Worker::new("reckoner", "Works out sums.", tooled().tool(calculator).build().unwrap()))
         .worker(Worker::new("reader", "Reads files.", tooled().tool(read_file).build().unwrap()))
         .build()
@@ -222,5 +222,5 @@ async fn a_real_model_leads_a_swarm() {
         let knows = |report: &Report| report.is_done() && report.text.contains(said);
         assert!(finished.reports().iter().any(knows), "{said} in {:?}", finished.reports());
     }
-    assert!(!finished.text().trim().is_empty() && finished.usage().total() > 0);
+    assert!(finished.text().contains("84") && finished.usage().total() > 0, "{}", finished.text());
 }
