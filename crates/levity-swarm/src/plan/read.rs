@@ -70,8 +70,9 @@ fn lone(
 
 fn delegations(list: Vec<Value>, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Vec<Delegation>, PlanFault> {
     let mut plan: Vec<(Delegation, Vec<Value>)> = Vec::with_capacity(list.len());
+    let last = last_number(earlier);
     for (at, one) in list.into_iter().enumerate() {
-        plan.push(delegation(at, one)?);
+        plan.push(delegation(at, last, one)?);
     }
     let ids: Vec<Arc<str>> = plan.iter().map(|(one, _)| one.id.clone()).collect();
     let known: BTreeSet<&str> = ids.iter().chain(earlier.keys()).map(|id| &**id).collect();
@@ -83,7 +84,7 @@ fn delegations(list: Vec<Value>, earlier: &BTreeMap<Arc<str>, usize>) -> Result<
     Ok(read)
 }
 
-fn delegation(at: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFault> {
+fn delegation(at: usize, last: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFault> {
     let Value::Object(mut fields) = one else {
         return Err(unreadable(format!("delegation {} is no object", at + 1)));
     };
@@ -92,7 +93,7 @@ fn delegation(at: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFau
         Some(Value::Null) | None => Vec::new(),
         Some(one) => vec![one],
     };
-    let id = text(take(&mut fields, &IDS)).unwrap_or_else(|| format!("d{}", at + 1));
+    let id = text(take(&mut fields, &IDS)).unwrap_or_else(|| format!("d{}", last.saturating_add(at + 1)));
     let Some(worker) = text(take(&mut fields, &WORKERS)) else {
         return Err(unreadable(format!("`{}` has no `worker`", short(&id))));
     };
@@ -100,6 +101,12 @@ fn delegation(at: usize, one: Value) -> Result<(Delegation, Vec<Value>), PlanFau
     let mut one = Delegation::new(id, worker.trim(), task);
     one.expected = text(take(&mut fields, &EXPECTED)).filter(|text| !text.trim().is_empty()).map(Into::into);
     Ok((one, needs))
+}
+
+/// The last number of those that had no id of their own in earlier rounds: what has none now must not pass for one of them.
+fn last_number(earlier: &BTreeMap<Arc<str>, usize>) -> usize {
+    let number = |id: &Arc<str>| id.strip_prefix('d')?.parse::<usize>().ok();
+    earlier.keys().filter_map(number).max().unwrap_or(0)
 }
 
 /// What a delegation depends on, by its id or by its number from 1.

@@ -290,3 +290,19 @@ async fn the_router_knows_what_the_workers_cost() {
         "- `dear`: The dear. (costs $3.00 and $15.00 per million tokens in and out)\n- `free`: The free.\n";
     assert!(asked.contains(expected), "{asked}");
 }
+
+#[tokio::test]
+async fn what_has_no_id_does_not_pass_for_what_failed() {
+    let plan = r#"{"delegations": [{"worker": "coder", "task": "Write."}, {"worker": "researcher", "task": "Find."}]}"#;
+    let again = r#"{"delegations": [{"worker": "researcher", "task": "Find something else."}]}"#;
+    let router = ScriptedModel::new().reply(plan).reply(again).reply("Put together.");
+    let swarm = Swarm::builder(Router::new(router))
+        .worker(worker("coder", ScriptedModel::new().fail(ModelErrorKind::Auth)).retries(0))
+        .worker(worker("researcher", ScriptedModel::new().reply("Facts.").reply("More.")))
+        .build()
+        .unwrap();
+    let finished = swarm.run("Write code").await.unwrap();
+    let ids: Vec<_> = finished.reports().iter().map(|report| &*report.id).collect();
+    assert_eq!(ids, ["d1", "d2", "d3"]);
+    assert!(finished.text().contains("Not done:\n- coder (`d1`)"), "{}", finished.text());
+}
