@@ -7,10 +7,10 @@ use levity_core::{EventKind, RunId};
 use levity_runtime::Events;
 use serde::Deserialize;
 
+use crate::notice::Notice;
+
 use super::message::BusMessage;
 
-/// The name of the events a swarm tells beside those that every run tells.
-const NAME: &str = "swarm";
 /// Under which key a message stands in such an event.
 const KEY: &str = "message";
 
@@ -90,7 +90,9 @@ impl fmt::Debug for Messages {
 /// The message in an event, if it tells of one.
 pub(crate) fn of_event(kind: &EventKind) -> Option<BusMessage> {
     match kind {
-        EventKind::Custom { name, data } if name == NAME => BusMessage::deserialize(data.get(KEY)?).ok(),
+        EventKind::Custom { name, data } if name == Notice::NAME => {
+            BusMessage::deserialize(data.get(KEY)?).ok()
+        }
         _ => None,
     }
 }
