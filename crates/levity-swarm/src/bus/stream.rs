@@ -11,7 +11,7 @@ use crate::notice::Notice;
 
 use super::message::BusMessage;
 
-/// Under which key a message stands in such an event.
+/// Under which key a message stands in an event of a swarm.
 const KEY: &str = "message";
 
 /// What is said on the bus of a run, as it is said.
