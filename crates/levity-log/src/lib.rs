@@ -1,0 +1,1 @@
+//! What runs do, in log files and to OpenTelemetry.

@@ -1,0 +1,1 @@
+//! levity's agents offered to others.
