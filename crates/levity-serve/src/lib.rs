@@ -21,10 +21,12 @@
 //!
 //! # Features
 //! - `swarm`, `dag`: swarms and teams can be served.
+//! - `sqlite`: what is remembered can be searched.
 
 mod error;
 mod feed;
 mod gate;
+mod library;
 mod listen;
 mod runner;
 mod runs;
@@ -33,6 +35,9 @@ mod token;
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Item, Reader};
 pub use gate::Gate;
+#[cfg(feature = "sqlite")]
+pub use library::RecallLibrary;
+pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::Listener;
 pub use runner::{Runner, Setup, Started};
 pub use runs::{LiveRun, Order, Outcome, Runs};
