@@ -1,0 +1,3 @@
+//! Whole stories of this crate.
+
+mod runs;
