@@ -1,1 +1,3 @@
 //! levity's agents offered to others.
+
+pub mod mcp;
