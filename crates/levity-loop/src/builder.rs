@@ -97,6 +97,24 @@ impl AgentBuilder {
         }
     }
 
+    /// Another model in place of the one that it was begun with.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let agent = Agent::builder(ScriptedModel::new()).instructions("Be brief.").build()?;
+    /// let other = agent.to_builder().model(ScriptedModel::new().reply("Yes.")).build()?;
+    /// assert_eq!(other.run("Is it so?").await?.text(), "Yes.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn model(mut self, model: impl Model + 'static) -> Self {
+        self.model = Arc::new(model);
+        self
+    }
+
     /// What the model is told before everything else; nothing by default.
     pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.spec.instructions = Some(text.into());

@@ -23,11 +23,14 @@
 //! - `swarm`, `dag`: swarms and teams can be served.
 //! - `sqlite`: what is remembered can be searched.
 
+pub mod mcp;
+
 mod error;
 mod feed;
 mod gate;
 mod library;
 mod listen;
+mod offer;
 mod runner;
 mod runs;
 mod token;
@@ -39,6 +42,7 @@ pub use gate::Gate;
 pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::Listener;
+pub use offer::{AgentServer, ClientAgent, TextPrompts};
 pub use runner::{Runner, Setup, Started};
 pub use runs::{LiveRun, Order, Outcome, Runs};
 pub use token::Token;
