@@ -263,14 +263,29 @@ fn reply(run: &LiveRun, session: Option<&ConversationId>, outcome: &Outcome) -> 
                 "" => String::new(),
                 text => format!(" What it had reached: {}", clipped(text, SHOWN_ARGS)),
             };
-            Err(ToolError::failed(format!("run `{}` gave no answer: {}.{reached}", run.id(), ending.status))
-                .into())
+            let why = why(&ending.status);
+            Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())
         }
         Outcome::Stopped(cause) => {
             let message = format!("run `{}` could not be driven to its end: {cause}", run.id());
             Err(ToolError::failed(message).with_source(cause.clone()).into())
         }
     }
+}
+
+/// How a run ended, and all that it came from.
+fn why(status: &Status) -> String {
+    let mut text = status.to_string();
+    let mut next = match status {
+        Status::Failed(failure) => std::error::Error::source(failure),
+        _ => None,
+    };
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
 }
 
 /// What an answer has beside its words.
