@@ -43,6 +43,7 @@ mod program;
 mod request;
 mod response;
 mod runs;
+mod secret;
 pub mod text;
 mod tokens;
 mod tool;
@@ -84,6 +85,7 @@ pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
+pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{
     ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,
