@@ -29,6 +29,7 @@ mod embed;
 mod error;
 mod event;
 mod executor;
+mod guard;
 mod history;
 mod id;
 mod journal;
@@ -64,6 +65,7 @@ pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
 pub use executor::{Child, EffectCx, Escort, Executor, Live, LiveSink, Permit, Prepared};
+pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
