@@ -24,6 +24,7 @@ use crate::state::State;
 mod audit;
 mod budget;
 mod child;
+mod hear;
 mod lost;
 mod orders;
 mod park;
@@ -45,6 +46,7 @@ pub(crate) struct Driver<M> {
     children: UnderWay<Performed>,
     questions: Vec<Question>,
     lookups: Vec<Lookup>,
+    hearing: hear::Hearing,
     resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
@@ -150,6 +152,7 @@ impl<M: Machine + 'static> Driver<M> {
             children: UnderWay::new(),
             questions: Vec::new(),
             lookups: Vec::new(),
+            hearing: hear::Hearing::default(),
             resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
@@ -495,8 +498,9 @@ impl<M: Machine + 'static> Driver<M> {
                 self.deadline = None;
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
-            order = next_order(&mut self.line) => self.take_order(order),
-            posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
+            order = next_order(&mut self.line) => self.hear_order(order),
+            heard = self.hearing.next() => self.take_heard(heard),
+            posts = next_posts(&mut *self.log, keeps) => (self.hear_posts(posts?).await, Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
             () = self.resting.changed(), if has_children => (Vec::new(), Vec::new()),
