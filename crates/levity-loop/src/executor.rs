@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
-    Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
-    Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
-    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst, estimate_tokens,
+    Fold, Live, LostCall, Model, ModelCall, ModelCard, ModelError, ModelErrorKind, Offer, Outcome, Permit,
+    Prepared, Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall,
+    ToolChoice, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
@@ -299,6 +299,10 @@ impl Executor for AgentExecutor {
             worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &tools);
         }
         Some(worst)
+    }
+
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        self.model_for(slot).map(Model::card)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
