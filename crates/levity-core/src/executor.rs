@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Limits, Machine,
-    Message, Outcome, Resolution, RunId, ToolError, Worst,
+    Message, ModelCard, Outcome, Resolution, RunId, ToolError, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -28,6 +28,12 @@ pub trait Executor: Send + Sync {
     ///
     /// Like `prepare`, it does no I/O and returns at once.
     fn worst(&self, _: &Effect) -> Option<Worst> {
+        None
+    }
+
+    /// What is known of the model that calls of this slot go to: for those who watch or trace, and nothing else.
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        let _ = slot;
         None
     }
 

@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
     pub(crate) context_budget: usize,
     pub(crate) audit: bool,
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) made_of: Arc<AgentBuilder>,
 }
 
@@ -186,6 +187,11 @@ impl Agent {
     /// What performs this agent's effects.
     pub fn executor(&self) -> Arc<dyn Executor> {
         self.inner.executor.clone()
+    }
+
+    /// What it is called, if it has a name.
+    pub fn name(&self) -> Option<&str> {
+        self.inner.name.as_deref()
     }
 
     /// What is known of its model: provider, id, window, abilities and price.

@@ -53,6 +53,7 @@ pub struct AgentBuilder {
     max_concurrent: Option<usize>,
     search_above: Option<usize>,
     audit: bool,
+    name: Option<Arc<str>>,
     memory: Option<Keeps>,
     window: Option<Window>,
 }
@@ -98,6 +99,7 @@ impl AgentBuilder {
             max_concurrent: None,
             search_above: Some(Self::DEFAULT_SEARCH_ABOVE),
             audit: cfg!(feature = "audit"),
+            name: None,
             memory: None,
             window: None,
         }
@@ -124,6 +126,13 @@ impl AgentBuilder {
     /// What the model is told before everything else; nothing by default.
     pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.spec.instructions = Some(text.into());
+        self
+    }
+
+    /// What the agent is called in traces; none by default. An agent that another hands work to goes by the name that it has
+    /// there.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -612,6 +621,7 @@ impl AgentBuilder {
             context: self.context,
             context_budget: self.context_budget,
             audit: self.audit,
+            name: self.name.clone(),
             made_of,
         }))
     }

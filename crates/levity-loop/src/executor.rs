@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Ending, EventKind,
-    Executor, Fold, GuardCx, Heard, Intervention, Live, LostCall, Message, Model, ModelCall, ModelError,
-    ModelErrorKind, Offer, Outcome, Permit, Prepared, Price, Program, Progress, Report, Request, Resolution,
-    Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolResult, ToolRun,
-    ToolSpec, World, Worst, estimate_tokens,
+    Executor, Fold, GuardCx, Heard, Intervention, Live, LostCall, Message, Model, ModelCall, ModelCard,
+    ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Price, Program, Progress, Report, Request,
+    Resolution, Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolResult,
+    ToolRun, ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
@@ -346,6 +346,10 @@ impl Executor for AgentExecutor {
             worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &tools);
         }
         Some(worst)
+    }
+
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        self.model_for(slot).map(Model::card)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {

@@ -43,6 +43,8 @@
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
+//! - `tracing` (default): a span for each run, call of a model and call of a tool; without a subscriber it costs nothing.
+//! - `log`: log files of what runs do; `otlp`: traces and metrics to an OpenTelemetry collector.
 //! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
 //! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
@@ -67,6 +69,8 @@ pub use levity_core as core;
 pub use levity_dag as dag;
 #[cfg(feature = "llm")]
 pub use levity_llm as llm;
+#[cfg(feature = "log")]
+pub use levity_log as log;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
 #[cfg(feature = "mcp")]

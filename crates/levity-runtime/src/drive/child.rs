@@ -29,7 +29,9 @@ impl<M: Machine + 'static> Driver<M> {
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
         let before = parent.before.clone();
-        Box::pin(async move {
+        let (name, below) = (Some(child.agent.clone()), self.trace.above());
+        let span = self.trace.above();
+        below.within(Box::pin(async move {
             let made = make(&*executor, &*shared.journal, &run, &child, origin, old);
             let performed = tokio::select! {
                 biased;
@@ -62,6 +64,8 @@ impl<M: Machine + 'static> Driver<M> {
                 audit,
                 before,
                 rests,
+                name,
+                above: span,
             };
             let ended = match Driver::new(run, made.machine, open, None, around, line) {
                 Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
@@ -83,7 +87,7 @@ impl<M: Machine + 'static> Driver<M> {
                 Err(error) => return (id, Err(error)),
             };
             (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
-        })
+        }))
     }
 }
 
