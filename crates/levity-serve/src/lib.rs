@@ -35,5 +35,5 @@ pub use feed::{Item, Reader};
 pub use gate::Gate;
 pub use listen::Listener;
 pub use runner::{Runner, Setup, Started};
-pub use runs::{LiveRun, Order, Outcome, Runs};
+pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
 pub use token::Token;
