@@ -12,6 +12,8 @@ pub(crate) struct Feed {
     run: RunId,
     /// What tells the order of events in this process from that in another, where runs below took part.
     boot: Arc<str>,
+    /// How many events may wait, and how many bytes of them.
+    most: (usize, usize),
     state: Mutex<State>,
     newest: watch::Sender<u64>,
 }
@@ -38,7 +40,18 @@ pub(crate) struct Told {
     number: u64,
     lasting: bool,
     mixed: bool,
+    pub(crate) run: RunId,
+    /// What the event is called.
+    pub(crate) name: &'static str,
     pub(crate) json: Bytes,
+}
+
+/// What a reader within this crate gets: an event with what is known about it without reading it.
+#[derive(Debug)]
+pub(crate) enum Given {
+    Event { id: Option<String>, told: Told },
+    Missed(u64),
+    Reset,
 }
 
 /// What a reader gets.
@@ -64,9 +77,20 @@ impl Feed {
     pub(crate) const EVENTS: usize = 4096;
     /// How many bytes of them.
     pub(crate) const BYTES: usize = 8 << 20;
+    /// Stands for a process where events are told from the journal.
+    const KEPT: &str = "journal";
 
     pub(crate) fn new(run: RunId, boot: Arc<str>) -> Self {
-        Self { run, boot, state: Mutex::default(), newest: watch::Sender::new(0) }
+        let most = (Self::EVENTS, Self::BYTES);
+        Self { run, boot, most, state: Mutex::default(), newest: watch::Sender::new(0) }
+    }
+
+    /// All that the journal has of a run. It is there already, so nothing of it leaves, and its order is the same in every process.
+    pub(crate) fn kept(run: RunId, events: &[Event]) -> Self {
+        let feed = Self { most: (usize::MAX, usize::MAX), ..Self::new(run, Self::KEPT.into()) };
+        events.iter().for_each(|event| feed.push(event));
+        feed.close();
+        feed
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -84,7 +108,8 @@ impl Feed {
         state.lasting += u64::from(lasting);
         let (ordinal, number, mixed) = (state.next, state.lasting, state.mixed);
         state.next += 1;
-        state.add(Told { ordinal, number, lasting, mixed, json: json.into() });
+        let (run, name, json) = (event.run.clone(), event.kind.name(), json.into());
+        state.add(Told { ordinal, number, lasting, mixed, run, name, json }, self.most);
         let next = state.next;
         drop(state);
         self.newest.send_replace(next);
@@ -132,21 +157,20 @@ impl Feed {
         Some(state.waiting.iter().find(is_behind).map_or(state.next, |told| told.ordinal))
     }
 
-    fn item(&self, told: Told) -> Item {
-        let id = told.lasting.then(|| match told.mixed {
+    fn id(&self, told: &Told) -> Option<String> {
+        told.lasting.then(|| match told.mixed {
             true => format!("{}~{}", told.number, self.boot),
             false => told.number.to_string(),
-        });
-        Item::Event { id, json: told.json }
+        })
     }
 }
 
 impl State {
-    fn add(&mut self, told: Told) {
+    fn add(&mut self, told: Told, (events, bytes): (usize, usize)) {
         self.bytes += told.json.len();
         self.fleeting += usize::from(!told.lasting);
         self.waiting.push_back(told);
-        while self.waiting.len() > Feed::EVENTS || (self.bytes > Feed::BYTES && self.waiting.len() > 1) {
+        while self.waiting.len() > events || (self.bytes > bytes && self.waiting.len() > 1) {
             self.make_room();
         }
     }
@@ -178,22 +202,39 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next event, or `None` after the last one.
+    /// The next event, or `None` after the last one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Item> {
-        if std::mem::take(&mut self.reset) {
-            return Some(Item::Reset);
-        }
+        Some(match self.given().await? {
+            Given::Event { id, told } => Item::Event { id, json: told.json },
+            Given::Missed(count) => Item::Missed(count),
+            Given::Reset => Item::Reset,
+        })
+    }
+
+    /// The same, with what is known about the event.
+    pub(crate) async fn given(&mut self) -> Option<Given> {
         loop {
             self.newest.borrow_and_update();
             match self.step() {
-                Step::Item(item) => return Some(item),
+                Step::Given(given) => return Some(given),
                 Step::End => return None,
                 Step::Wait => self.newest.changed().await.ok()?,
             }
         }
     }
 
+    /// What there is by now, if there is something.
+    pub(crate) fn given_by_now(&mut self) -> Option<Given> {
+        match self.step() {
+            Step::Given(given) => Some(given),
+            Step::End | Step::Wait => None,
+        }
+    }
+
     fn step(&mut self) -> Step {
+        if std::mem::take(&mut self.reset) {
+            return Step::Given(Given::Reset);
+        }
         let state = self.feed.state();
         let Some(told) = state.from(self.next).cloned() else {
             return if state.closed { Step::End } else { Step::Wait };
@@ -202,15 +243,16 @@ impl Reader {
         let missed = told.ordinal - self.next;
         self.next = told.ordinal;
         if missed > 0 {
-            return Step::Item(Item::Missed(missed));
+            return Step::Given(Given::Missed(missed));
         }
         self.next += 1;
-        Step::Item(self.feed.item(told))
+        let id = self.feed.id(&told);
+        Step::Given(Given::Event { id, told })
     }
 }
 
 enum Step {
-    Item(Item),
+    Given(Given),
     Wait,
     End,
 }

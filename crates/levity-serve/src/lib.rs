@@ -44,5 +44,5 @@ pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::Listener;
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
 pub use runner::{Runner, Setup, Started};
-pub use runs::{LiveRun, Order, Outcome, Runs};
+pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
 pub use token::Token;

@@ -1,10 +1,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::{
-    Cause, ConversationId, Ending, Event, EventKind, JournalErrorKind, RunId, RunQuery, RunState, RunSummary,
-    World,
+    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalErrorKind, RunId, RunQuery, RunState,
+    RunSummary, World,
 };
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
@@ -14,8 +15,10 @@ use crate::feed::{Feed, Reader};
 use crate::runner::{Runner, Setup, Started};
 
 mod live;
+mod standing;
 
 pub use live::{LiveRun, Outcome};
+pub use standing::Standing;
 
 /// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so is what was under way,
 /// and its journal has it.
@@ -45,6 +48,8 @@ struct Inner {
     runner: Arc<dyn Runner>,
     settings: Settings,
     boot: Arc<str>,
+    /// How many feeds this process has begun: the order of events in one says nothing about another.
+    feeds: AtomicU64,
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -128,8 +133,8 @@ impl Runs {
     }
 
     fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
-        let (known, tasks) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { runner, settings, boot, known, tasks }) }
+        let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks }) }
     }
 
     /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
@@ -173,7 +178,7 @@ impl Runs {
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
-        let run = self.admit(&id, self.feed(&id))?;
+        let run = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
         let watcher = self.watcher(&run, order.watcher);
         let setup = Setup::new(id.clone(), watcher).with_conversation(order.conversation);
         match runner.start(&order.goal, setup) {
@@ -200,7 +205,7 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let run = self.admit(id, feed)?;
+        let run = self.admit(id, feed, Standing::of(id, &told))?;
         run.open();
         match self.inner.runner.resume(id, self.watcher(&run, None)).await {
             Ok(started) => Ok(self.attend(run, started)),
@@ -268,6 +273,33 @@ impl Runs {
         self.inner.runner.history(id).await
     }
 
+    /// How a run stands.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn standing(&self, id: &RunId) -> Result<Standing> {
+        match self.get(id).filter(|run| !self.is_left(run)) {
+            Some(run) => Ok(run.standing()),
+            None => Ok(Standing::of(id, &self.history(id).await?)),
+        }
+    }
+
+    /// Whether a run could not be driven to its end here, so that others may have gone on with it.
+    fn is_left(&self, run: &LiveRun) -> bool {
+        self.runtime().journal().keeps() && matches!(run.ended(), Some(Outcome::Stopped(_)))
+    }
+
+    /// The questions that wait for a decision in a run and those below it, whoever drives it.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn asks(&self, id: &RunId) -> Result<Vec<Ask>> {
+        match self.get(id).filter(|run| !self.is_left(run)) {
+            Some(run) => Ok(run.asks().await),
+            None => self.inner.runner.asks(id).await,
+        }
+    }
+
     /// How a run ended, if it has.
     ///
     /// # Errors
@@ -292,10 +324,7 @@ impl Runs {
         if let Some(run) = self.get(id) {
             return Ok(run.events(after));
         }
-        let feed = self.feed(id);
-        self.history(id).await?.iter().for_each(|event| feed.push(event));
-        feed.close();
-        Ok(feed.reader(after))
+        Ok(Arc::new(Feed::kept(id.clone(), &self.history(id).await?)).reader(after))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -303,12 +332,13 @@ impl Runs {
     }
 
     fn feed(&self, id: &RunId) -> Arc<Feed> {
-        Arc::new(Feed::new(id.clone(), self.inner.boot.clone()))
+        let number = self.inner.feeds.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Feed::new(id.clone(), format!("{}{number:x}", self.inner.boot).into()))
     }
 
     /// Takes a run in, if there is room.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>) -> Result<Arc<LiveRun>> {
-        let run = Arc::new(LiveRun::new(id.clone(), feed));
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing) -> Result<Arc<LiveRun>> {
+        let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
         let mut known = self.known();
         if known.live.len() >= self.inner.settings.most {
             return Err(Error::Full { most: self.inner.settings.most });
@@ -364,6 +394,9 @@ impl Runs {
     fn retire(&self, run: Arc<LiveRun>) {
         let mut known = self.known();
         known.live.remove(run.id());
+        if run.ended().is_some_and(|outcome| outcome.is_elsewhere()) {
+            return;
+        }
         known.ended.push_back(run);
         if known.ended.len() > Self::ENDED {
             known.ended.pop_front();

@@ -1,19 +1,20 @@
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use levity_core::{Ask, Cause, Ending, Event, EventKind, RunId};
+use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId};
 use levity_runtime::Control;
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Reader};
+use crate::runs::Standing;
 
 /// A run that is under way here, or was.
 pub struct LiveRun {
     id: RunId,
     feed: Arc<Feed>,
     control: OnceLock<Control>,
-    ending: OnceLock<Ending>,
+    standing: Mutex<Standing>,
     stage: watch::Sender<Stage>,
 }
 
@@ -42,17 +43,33 @@ impl Outcome {
             Self::Stopped(_) => None,
         }
     }
+
+    /// Whether another process drives the run.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        use levity_runtime::Error::Journal;
+        let Self::Stopped(cause) = self else { return false };
+        matches!(cause.as_error().downcast_ref(), Some(Journal(error)) if error.kind() == JournalErrorKind::Busy)
+    }
 }
 
 impl LiveRun {
-    pub(super) fn new(id: RunId, feed: Arc<Feed>) -> Self {
+    pub(super) fn new(id: RunId, feed: Arc<Feed>, standing: Standing) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
-        Self { id, feed, control: OnceLock::new(), ending: OnceLock::new(), stage }
+        Self { id, feed, control: OnceLock::new(), standing: Mutex::new(standing), stage }
     }
 
     /// The run.
     pub fn id(&self) -> &RunId {
         &self.id
+    }
+
+    /// How the run stands.
+    pub fn standing(&self) -> Standing {
+        self.state().clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the run what to do.
@@ -125,18 +142,14 @@ impl LiveRun {
 
     pub(super) fn tell(&self, event: &Event) {
         self.feed.push(event);
+        self.state().add(&self.id, event);
         self.open();
-        if let EventKind::RunEnded(ending) = &event.kind
-            && event.run == self.id
-        {
-            let _ = self.ending.set((**ending).clone());
-        }
     }
 
     pub(super) fn finish(&self, stopped: Option<Cause>) {
         self.feed.close();
-        let outcome = match (self.ending.get(), stopped) {
-            (Some(ending), _) => Outcome::Ended(Arc::new(ending.clone())),
+        let outcome = match (self.state().ending.clone(), stopped) {
+            (Some(ending), _) => Outcome::Ended(ending),
             (None, Some(cause)) => Outcome::Stopped(cause),
             (None, None) => Outcome::Stopped(Cause::new("the run told no ending")),
         };
