@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Limit, MachineKind, MemoryError,
-    Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Intervention, Limit, MachineKind,
+    MemoryError, Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
 /// Something to know about a run.
@@ -170,6 +170,14 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// A guard stepped in.
+    Guarded {
+        /// The effect whose outcome it is about; what people say is no effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// Which, where, and how.
+        intervention: Intervention,
+    },
     /// The process ended while an effect was performed; nobody knows what came of it.
     OutcomeUnknown {
         /// Which.
@@ -232,6 +240,53 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// What it is called, as in its JSON: `model_started`, `run_ended`.
+    ///
+    /// ```
+    /// # use levity_core::EventKind;
+    /// assert_eq!(EventKind::Goal { text: "tidy up".into() }.name(), "goal");
+    /// ```
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::RunStarted { .. } => "run_started",
+            Self::Goal { .. } => "goal",
+            Self::Phase(_) => "phase",
+            Self::TurnStarted { .. } => "turn_started",
+            Self::Plan { .. } => "plan",
+            Self::Note { .. } => "note",
+            Self::ModelStarted { .. } => "model_started",
+            Self::ModelFinished { .. } => "model_finished",
+            Self::ModelFailed { .. } => "model_failed",
+            Self::ToolStarted { .. } => "tool_started",
+            Self::ToolFinished { .. } => "tool_finished",
+            Self::Asked(_) => "asked",
+            Self::Decided { .. } => "decided",
+            Self::WaitStarted { .. } => "wait_started",
+            Self::Woken { .. } => "woken",
+            Self::ChildStarted { .. } => "child_started",
+            Self::ChildFinished { .. } => "child_finished",
+            Self::Compacted(_) => "compacted",
+            Self::Saved { .. } => "saved",
+            Self::SaveFailed { .. } => "save_failed",
+            Self::Refused { .. } => "refused",
+            Self::Denied { .. } => "denied",
+            Self::Guarded { .. } => "guarded",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
+            Self::Said { .. } => "said",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::LimitNear(_) => "limit_near",
+            Self::LimitLow(_) => "limit_low",
+            Self::LimitPassed(_) => "limit_passed",
+            Self::RunEnded(_) => "run_ended",
+            Self::Custom { .. } => "custom",
+            Self::Delta { .. } => "delta",
+            Self::Progress { .. } => "progress",
+            Self::FileChanged { .. } => "file_changed",
+            Self::Lagged { .. } => "lagged",
+        }
+    }
+
     /// Whether it is only for those who watch now, and no replay tells it again.
     pub fn is_fleeting(&self) -> bool {
         matches!(

@@ -1,3 +1,48 @@
 //! levity's agents offered to others.
+//!
+//! ```
+//! use levity_loop::Agent;
+//! use levity_serve::{Order, Runs};
+//! use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+//! let runs = Runs::new(agent);
+//! let run = runs.start(Order::new("What is the capital of France?"))?;
+//! assert_eq!(run.outcome().await.ending().unwrap().text, "Paris.");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Runs`] works on goals for others by any [`Runner`]: an agent, a swarm, a team. A run goes on when whoever asked for it has left.
+//! - A [`Listener`] lets in only those who pass its [`Gate`]: on the loopback by default, with a [`Token`], from pages of this machine.
+//! - Nobody who reads slowly, or not at all, holds up a run.
+//!
+//! # Features
+//! - `swarm`, `dag`: swarms and teams can be served.
+//! - `sqlite`: what is remembered can be searched.
 
 pub mod mcp;
+
+mod error;
+mod feed;
+mod gate;
+mod library;
+mod listen;
+mod offer;
+mod runner;
+mod runs;
+mod token;
+
+pub use error::{Error, ErrorKind, Result};
+pub use feed::{Item, Reader};
+pub use gate::Gate;
+#[cfg(feature = "sqlite")]
+pub use library::RecallLibrary;
+pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
+pub use listen::Listener;
+pub use offer::{AgentServer, ClientAgent, TextPrompts};
+pub use runner::{Runner, Setup, Started};
+pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
+pub use token::Token;

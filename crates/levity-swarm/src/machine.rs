@@ -25,7 +25,7 @@ pub struct SwarmMachine {
 
 /// How the workers of a swarm work together: what a pattern decides. Each is a machine without its own effects and endings:
 /// those are the desk's.
-pub(crate) trait Play: Send {
+pub(crate) trait Play: Send + Sync {
     /// The run begins.
     fn begin(&mut self, desk: &mut Desk, wants: &mut Wants);
     /// A piece of work has ended.

@@ -410,6 +410,9 @@ fn events() -> Vec<EventKind> {
 #[test]
 fn what_is_watched() {
     for kind in events() {
+        let json = serde_json::to_value(&kind).unwrap();
+        let name = json.as_str().or_else(|| json.as_object()?.keys().next().map(String::as_str));
+        assert_eq!(name, Some(kind.name()));
         check(&Event::new(RunId::new("r1.2"), 7, Timestamp::from_millis(5), kind));
     }
     let fleeting = events().iter().filter(|kind| kind.is_fleeting()).count();

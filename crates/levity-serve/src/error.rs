@@ -1,0 +1,123 @@
+use std::io;
+
+use levity_core::{Cause, RunId};
+
+/// What the methods of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something could not be offered, or what a run was asked for could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting makes no sense.
+    #[error("`{setting}` {problem}")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// A token cannot be had, or is none.
+    #[error("{what}")]
+    Token {
+        /// What is wrong, and the way out.
+        what: String,
+        /// What the system said, if it was asked.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// The address cannot be listened on.
+    #[error("`{address}` cannot be listened on; name another with its option, or end what has it")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A connection failed.
+    #[error("{what}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// As many runs are under way as there may be.
+    #[error("{most} runs are under way, and no more are taken; try again when one of them has ended")]
+    Full {
+        /// How many there may be.
+        most: usize,
+    },
+    /// There is no such run.
+    #[error("there is no run `{0}`")]
+    NoRun(RunId),
+    /// The run has ended, or is driven by another process.
+    #[error("run `{0}` is not under way here")]
+    NotUnderWay(RunId),
+    /// A run could not begin or go on, or could not be looked at.
+    #[error("run `{run}` could not be worked on")]
+    Run {
+        /// The run.
+        run: RunId,
+        /// Why.
+        #[source]
+        cause: Cause,
+    },
+    /// A command did not reach its run.
+    #[error(transparent)]
+    Control(#[from] levity_runtime::ControlError),
+    /// The journal failed.
+    #[error("the journal failed")]
+    Journal(#[from] levity_core::JournalError),
+}
+
+/// What kind of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// It was put together wrongly.
+    Config,
+    /// What was asked for is not there.
+    NotFound,
+    /// Too much at once.
+    Full,
+    /// What was asked for does not fit how the run stands.
+    State,
+    /// The run itself failed.
+    Run,
+    /// A file, a socket, the journal.
+    Io,
+}
+
+impl Error {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Setting { .. } | Self::Token { .. } | Self::Listen { .. } => ErrorKind::Config,
+            Self::NoRun(_) => ErrorKind::NotFound,
+            Self::Full { .. } => ErrorKind::Full,
+            Self::NotUnderWay(_) | Self::Control(_) => ErrorKind::State,
+            Self::Run { .. } => ErrorKind::Run,
+            Self::Io { .. } | Self::Journal(_) => ErrorKind::Io,
+        }
+    }
+
+    /// Whether the same may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::Io { .. } => true,
+            Self::Journal(error) => error.is_retryable(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
+        Self::Setting { setting, problem: problem.into() }
+    }
+
+    pub(crate) fn run(run: &RunId, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Run { run: run.clone(), cause: Cause::new(cause) }
+    }
+}

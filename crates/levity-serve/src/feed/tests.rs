@@ -1,0 +1,99 @@
+use levity_core::{CallId, EffectId, Timestamp};
+
+use super::*;
+
+fn event(run: &str, kind: EventKind) -> Event {
+    Event::new(RunId::new(run), 0, Timestamp::default(), kind)
+}
+
+fn fleeting(text: &str) -> Event {
+    let (effect, call) = (EffectId::new(0), CallId::new("c"));
+    event("r", EventKind::Progress { effect, call, text: text.to_owned() })
+}
+
+fn note(text: impl Into<String>) -> Event {
+    event("r", EventKind::Note { text: text.into() })
+}
+
+fn feed() -> Arc<Feed> {
+    Arc::new(Feed::new(RunId::new("r"), "boot".into()))
+}
+
+/// What a reader gets from here to the end: ids, `-` for what has none, and what is not an event.
+async fn rest(reader: &mut Reader) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(item) = reader.next().await {
+        found.push(match item {
+            Item::Event { id, .. } => id.unwrap_or_else(|| "-".to_owned()),
+            Item::Missed(count) => format!("missed {count}"),
+            Item::Reset => "reset".to_owned(),
+        });
+    }
+    found
+}
+
+async fn after(feed: &Arc<Feed>, id: &str) -> Vec<String> {
+    rest(&mut feed.reader(Some(id))).await
+}
+
+#[tokio::test]
+async fn a_reader_goes_on_behind_an_id() {
+    let feed = feed();
+    let mut first = feed.reader(None);
+    feed.push(&note("1"));
+    feed.push(&fleeting("f"));
+    feed.push(&note("2"));
+    feed.close();
+    assert_eq!(rest(&mut first).await, ["1", "-", "2"]);
+    assert_eq!(after(&feed, "1").await, ["-", "2"]);
+    assert_eq!(after(&feed, "2").await, [] as [&str; 0]);
+    for unknown in ["3", "x", "1~other", ""] {
+        assert_eq!(after(&feed, unknown).await, ["reset", "1", "-", "2"], "{unknown}");
+    }
+}
+
+#[tokio::test]
+async fn ids_tell_the_order_of_this_process_once_others_took_part() {
+    let feed = feed();
+    feed.push(&note("1"));
+    feed.push(&event("r.0", EventKind::Paused));
+    feed.push(&note("3"));
+    feed.close();
+    assert_eq!(rest(&mut feed.reader(None)).await, ["1", "2~boot", "3~boot"]);
+    assert_eq!(after(&feed, "1").await, ["2~boot", "3~boot"], "until then it is the same everywhere");
+    assert_eq!(after(&feed, "2~boot").await, ["3~boot"]);
+    assert_eq!(after(&feed, "2~before").await[0], "reset");
+}
+
+#[tokio::test]
+async fn what_is_fleeting_leaves_first_and_a_slow_reader_is_told() {
+    let feed = feed();
+    let mut slow = feed.reader(None);
+    feed.push(&note("1"));
+    (1..Feed::EVENTS).for_each(|_| feed.push(&fleeting("f")));
+    feed.push(&note("2"));
+    feed.close();
+    assert_eq!(
+        rest(&mut slow).await,
+        ["1".to_owned(), format!("missed {}", Feed::EVENTS - 1), "2".to_owned()]
+    );
+}
+
+#[tokio::test]
+async fn large_events_are_bounded_by_their_bytes() {
+    let feed = feed();
+    let mut slow = feed.reader(None);
+    (0..20).for_each(|_| feed.push(&note("x".repeat(1 << 20))));
+    feed.close();
+    let bytes: usize = feed.state().waiting.iter().map(|told| told.json.len()).sum();
+    assert!(bytes <= Feed::BYTES && feed.state().bytes == bytes);
+    assert_eq!(rest(&mut slow).await[0], "missed 13");
+    assert_eq!(after(&feed, "1").await[..2], ["reset", "missed 13"]);
+}
+
+#[tokio::test]
+async fn nothing_fleeting_is_written_down_for_nobody() {
+    let feed = feed();
+    feed.push(&fleeting("f"));
+    assert!(feed.state().waiting.is_empty());
+}

@@ -1,0 +1,411 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity_core::{
+    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalErrorKind, RunId, RunQuery, RunState,
+    RunSummary, World,
+};
+use levity_runtime::{Runtime, Watcher};
+use tokio::task::JoinSet;
+
+use crate::error::{Error, Result};
+use crate::feed::{Feed, Reader};
+use crate::runner::{Runner, Setup, Started};
+
+mod live;
+mod standing;
+
+pub use live::{LiveRun, Outcome};
+pub use standing::Standing;
+
+/// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so is what was under way,
+/// and its journal has it.
+///
+/// A run belongs to nobody who asked for it: it goes on when they have left, and can be found again by its id.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{Order, Runs};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+/// let runs = Runs::new(agent);
+/// let run = runs.start(Order::new("What is the capital of France?"))?;
+/// assert_eq!(run.outcome().await.ending().unwrap().text, "Paris.");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Runs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runner: Arc<dyn Runner>,
+    settings: Settings,
+    boot: Arc<str>,
+    /// How many feeds this process has begun: the order of events in one says nothing about another.
+    feeds: AtomicU64,
+    known: Mutex<Known>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Clone)]
+struct Settings {
+    most: usize,
+    watchers: Vec<Watcher>,
+}
+
+#[derive(Default)]
+struct Known {
+    live: BTreeMap<RunId, Arc<LiveRun>>,
+    /// Those that have ended of late, the newest last.
+    ended: VecDeque<Arc<LiveRun>>,
+}
+
+/// What is to be done.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Order {
+    /// In words.
+    pub goal: String,
+    /// The conversation that the run is part of.
+    pub conversation: Option<ConversationId>,
+    /// The run's id; a random one by default.
+    pub id: Option<RunId>,
+    watcher: Option<Watcher>,
+}
+
+impl Order {
+    /// A goal to work on.
+    pub fn new(goal: impl Into<String>) -> Self {
+        Self { goal: goal.into(), conversation: None, id: None, watcher: None }
+    }
+
+    /// Makes the run part of a conversation.
+    #[must_use]
+    pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
+        self.conversation = Some(id.into());
+        self
+    }
+
+    /// Gives the run an id.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<RunId>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Calls `watcher` with each event of the run; it must not block.
+    #[must_use]
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+}
+
+/// Shows nothing of what is to be done.
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Order")
+            .field("conversation", &self.conversation)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Runs {
+    /// How many runs may be under way at once: 64.
+    pub const DEFAULT_MOST: usize = 64;
+    /// How many runs that have ended are kept in memory, for those who come late: 64. All others are read from the journal.
+    pub const ENDED: usize = 64;
+
+    /// Has work done by an agent, a swarm or a team.
+    pub fn new(runner: impl Runner + 'static) -> Self {
+        let runner: Arc<dyn Runner> = Arc::new(runner);
+        let boot = format!("{:08x}", runner.runtime().world().random() & u64::from(u32::MAX)).into();
+        let settings = Settings { most: Self::DEFAULT_MOST, watchers: Vec::new() };
+        Self::made(runner, settings, boot)
+    }
+
+    fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
+        let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks }) }
+    }
+
+    /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
+    #[must_use]
+    pub fn most(self, runs: usize) -> Self {
+        let settings = Settings { most: runs, ..self.inner.settings.clone() };
+        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// Calls `watcher` with each event of every run; it must not block. It is set before the first run.
+    #[must_use]
+    pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        let mut settings = self.inner.settings.clone();
+        settings.watchers.push(Arc::new(watcher));
+        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// What drives the runs.
+    pub fn runtime(&self) -> &Runtime {
+        self.inner.runner.runtime()
+    }
+
+    fn world(&self) -> &dyn World {
+        &**self.runtime().world()
+    }
+
+    /// Begins a run, and returns at once. [`LiveRun::opened`] tells when it is in the journal.
+    ///
+    /// # Errors
+    /// When too many are under way, or it cannot begin as it is wanted.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub fn start(&self, order: Order) -> Result<Arc<LiveRun>> {
+        self.start_by(&*self.inner.runner, order)
+    }
+
+    /// As [`start`](Self::start), by another runner of the same journal: one that calls the model of a client, for instance.
+    pub(crate) fn start_by(&self, runner: &dyn Runner, order: Order) -> Result<Arc<LiveRun>> {
+        let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
+        if id.parent().is_some() {
+            return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
+        }
+        let run = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
+        let watcher = self.watcher(&run, order.watcher);
+        let setup = Setup::new(id.clone(), watcher).with_conversation(order.conversation);
+        match runner.start(&order.goal, setup) {
+            Ok(started) => Ok(self.attend(run, started)),
+            Err(error) => {
+                self.known().live.remove(&id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on with a run of the journal.
+    ///
+    /// # Errors
+    /// When there is no such run, it has ended, or too many are under way.
+    pub async fn resume(&self, id: &RunId) -> Result<Arc<LiveRun>> {
+        if let Some(run) = self.live(id) {
+            return Ok(run);
+        }
+        let told = self.inner.runner.history(id).await?;
+        let is_end = |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
+        if told.iter().any(is_end) {
+            return Err(Error::NotUnderWay(id.clone()));
+        }
+        let feed = self.feed(id);
+        told.iter().for_each(|event| feed.push(event));
+        let run = self.admit(id, feed, Standing::of(id, &told))?;
+        run.open();
+        match self.inner.runner.resume(id, self.watcher(&run, None)).await {
+            Ok(started) => Ok(self.attend(run, started)),
+            Err(error) => {
+                self.known().live.remove(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on with all runs that an earlier process left, oldest first, as far as there is room. Says which could not
+    /// be gone on with, and why; those of other processes are left to them.
+    ///
+    /// # Errors
+    /// When the journal cannot be listed.
+    pub async fn resume_all(&self) -> Result<Vec<(RunId, Error)>> {
+        let mut left = Vec::new();
+        for state in [RunState::Open, RunState::Waiting] {
+            let query = RunQuery::new().state(state).roots();
+            for found in self.runtime().journal().list(&query).await? {
+                if let Err(error) = self.resume(&found.run).await
+                    && !matches!(&error, Error::Journal(error) if error.kind() == JournalErrorKind::Busy)
+                {
+                    left.push((found.run, error));
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// A run that is under way here, or has ended here of late.
+    pub fn get(&self, id: &RunId) -> Option<Arc<LiveRun>> {
+        let known = self.known();
+        known.live.get(id).or_else(|| known.ended.iter().rev().find(|run| run.id() == id)).cloned()
+    }
+
+    fn live(&self, id: &RunId) -> Option<Arc<LiveRun>> {
+        self.known().live.get(id).cloned()
+    }
+
+    /// The runs that are under way here, and those that have ended here of late.
+    pub fn here(&self) -> Vec<Arc<LiveRun>> {
+        let known = self.known();
+        known.ended.iter().chain(known.live.values()).cloned().collect()
+    }
+
+    /// How many runs are under way here.
+    pub fn under_way(&self) -> usize {
+        self.known().live.len()
+    }
+
+    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there are.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>> {
+        Ok(self.runtime().journal().list(query).await?)
+    }
+
+    /// What a run has told by now, but for what was fleeting.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn history(&self, id: &RunId) -> Result<Vec<Event>> {
+        self.inner.runner.history(id).await
+    }
+
+    /// How a run stands.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn standing(&self, id: &RunId) -> Result<Standing> {
+        match self.get(id).filter(|run| !self.is_left(run)) {
+            Some(run) => Ok(run.standing()),
+            None => Ok(Standing::of(id, &self.history(id).await?)),
+        }
+    }
+
+    /// Whether a run could not be driven to its end here, so that others may have gone on with it.
+    fn is_left(&self, run: &LiveRun) -> bool {
+        self.runtime().journal().keeps() && matches!(run.ended(), Some(Outcome::Stopped(_)))
+    }
+
+    /// The questions that wait for a decision in a run and those below it, whoever drives it.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn asks(&self, id: &RunId) -> Result<Vec<Ask>> {
+        match self.get(id).filter(|run| !self.is_left(run)) {
+            Some(run) => Ok(run.asks().await),
+            None => self.inner.runner.asks(id).await,
+        }
+    }
+
+    /// How a run ended, if it has.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
+        if let Some(run) = self.get(id) {
+            return Ok(run.ended().and_then(|outcome| outcome.ending().cloned().map(Box::new)));
+        }
+        let ends = self.history(id).await?.into_iter().filter(|event| event.run == *id);
+        Ok(ends
+            .filter_map(
+                |event| if let EventKind::RunEnded(ending) = event.kind { Some(ending) } else { None },
+            )
+            .last())
+    }
+
+    /// Reads what a run tells: behind an event, named by the id it came with, or from the beginning.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<Reader> {
+        if let Some(run) = self.get(id) {
+            return Ok(run.events(after));
+        }
+        Ok(Arc::new(Feed::kept(id.clone(), &self.history(id).await?)).reader(after))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn feed(&self, id: &RunId) -> Arc<Feed> {
+        let number = self.inner.feeds.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Feed::new(id.clone(), format!("{}{number:x}", self.inner.boot).into()))
+    }
+
+    /// Takes a run in, if there is room.
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing) -> Result<Arc<LiveRun>> {
+        let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
+        let mut known = self.known();
+        if known.live.len() >= self.inner.settings.most {
+            return Err(Error::Full { most: self.inner.settings.most });
+        }
+        if known.live.contains_key(id) {
+            return Err(Error::run(id, levity_runtime::Error::Exists(id.clone())));
+        }
+        known.live.insert(id.clone(), run.clone());
+        Ok(run)
+    }
+
+    fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
+        let (run, mut others) = (run.clone(), self.inner.settings.watchers.clone());
+        others.extend(own);
+        Arc::new(move |event: &Event| {
+            run.tell(event);
+            others.iter().for_each(|watcher| watcher(event));
+        })
+    }
+
+    /// Drives a run on a task that is ended with these runs.
+    fn attend(&self, run: Arc<LiveRun>, started: Started) -> Arc<LiveRun> {
+        run.connect(started.control);
+        let (attended, inner) = (run.clone(), Arc::downgrade(&self.inner));
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let stopped: Option<Cause> = started.ended.await;
+            attended.finish(stopped);
+            if let Some(inner) = inner.upgrade() {
+                Self { inner }.retire(attended);
+            }
+        });
+        drop(tasks);
+        run
+    }
+
+    /// Cancels a run for somebody who cannot wait until that is done.
+    pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
+        let Ok(control) = run.control().cloned() else { return };
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(async move {
+            // One that has just ended needs no cancelling.
+            let _ = control.cancel(reason).await;
+        });
+    }
+
+    /// Whether runs can be part of conversations.
+    pub fn talks(&self) -> bool {
+        self.inner.runner.talks()
+    }
+
+    fn retire(&self, run: Arc<LiveRun>) {
+        let mut known = self.known();
+        known.live.remove(run.id());
+        if run.ended().is_some_and(|outcome| outcome.is_elsewhere()) {
+            return;
+        }
+        known.ended.push_back(run);
+        if known.ended.len() > Self::ENDED {
+            known.ended.pop_front();
+        }
+    }
+}
+
+impl fmt::Debug for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runs").field("under_way", &self.under_way()).finish_non_exhaustive()
+    }
+}

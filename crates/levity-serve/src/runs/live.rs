@@ -1,0 +1,167 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId};
+use levity_runtime::Control;
+use tokio::sync::watch;
+
+use crate::error::{Error, Result};
+use crate::feed::{Feed, Reader};
+use crate::runs::Standing;
+
+/// A run that is under way here, or was.
+pub struct LiveRun {
+    id: RunId,
+    feed: Arc<Feed>,
+    control: OnceLock<Control>,
+    standing: Mutex<Standing>,
+    stage: watch::Sender<Stage>,
+}
+
+#[derive(Clone)]
+enum Stage {
+    Preparing,
+    Open,
+    Over(Outcome),
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It has ended; how is in the ending.
+    Ended(Arc<Ending>),
+    /// It could not be driven to its end. What it has in the journal can be gone on with.
+    Stopped(Cause),
+}
+
+impl Outcome {
+    /// How the run ended, if it did.
+    pub fn ending(&self) -> Option<&Ending> {
+        match self {
+            Self::Ended(ending) => Some(ending),
+            Self::Stopped(_) => None,
+        }
+    }
+
+    /// Whether another process drives the run.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        use levity_runtime::Error::Journal;
+        let Self::Stopped(cause) = self else { return false };
+        matches!(cause.as_error().downcast_ref(), Some(Journal(error)) if error.kind() == JournalErrorKind::Busy)
+    }
+}
+
+impl LiveRun {
+    pub(super) fn new(id: RunId, feed: Arc<Feed>, standing: Standing) -> Self {
+        let stage = watch::Sender::new(Stage::Preparing);
+        Self { id, feed, control: OnceLock::new(), standing: Mutex::new(standing), stage }
+    }
+
+    /// The run.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// How the run stands.
+    pub fn standing(&self) -> Standing {
+        self.state().clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the run what to do.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn control(&self) -> Result<&Control> {
+        let over = self.ended().is_some();
+        self.control.get().filter(|_| !over).ok_or_else(|| Error::NotUnderWay(self.id.clone()))
+    }
+
+    /// The questions of the run and the runs below it that wait for a decision.
+    pub async fn asks(&self) -> Vec<Ask> {
+        match self.control() {
+            Ok(control) => control.asks().await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Reads what the run tells: behind an event, named by the id it came with, or from the beginning.
+    pub fn events(&self, after: Option<&str>) -> Reader {
+        self.feed.reader(after)
+    }
+
+    /// Waits until the run is in its journal. One whose conversation is busy waits for that first.
+    ///
+    /// # Errors
+    /// When it could not begin.
+    pub async fn opened(&self) -> Result<()> {
+        let mut stage = self.stage.subscribe();
+        let stage = stage.wait_for(|stage| !matches!(stage, Stage::Preparing)).await;
+        match stage.as_deref() {
+            Ok(Stage::Over(Outcome::Stopped(cause))) => {
+                Err(Error::Run { run: self.id.clone(), cause: cause.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the end.
+    pub async fn outcome(&self) -> Outcome {
+        let mut stage = self.stage.subscribe();
+        match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {
+            Ok(Stage::Over(outcome)) => outcome.clone(),
+            _ => Outcome::Stopped(Cause::new(Error::NotUnderWay(self.id.clone()))),
+        }
+    }
+
+    /// What became of it, if it is over.
+    pub fn ended(&self) -> Option<Outcome> {
+        match &*self.stage.borrow() {
+            Stage::Over(outcome) => Some(outcome.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn connect(&self, control: Control) {
+        let _ = self.control.set(control);
+    }
+
+    pub(super) fn open(&self) {
+        self.stage.send_if_modified(|stage| {
+            let first = matches!(stage, Stage::Preparing);
+            if first {
+                *stage = Stage::Open;
+            }
+            first
+        });
+    }
+
+    pub(super) fn tell(&self, event: &Event) {
+        self.feed.push(event);
+        self.state().add(&self.id, event);
+        self.open();
+    }
+
+    pub(super) fn finish(&self, stopped: Option<Cause>) {
+        self.feed.close();
+        let outcome = match (self.state().ending.clone(), stopped) {
+            (Some(ending), _) => Outcome::Ended(ending),
+            (None, Some(cause)) => Outcome::Stopped(cause),
+            (None, None) => Outcome::Stopped(Cause::new("the run told no ending")),
+        };
+        self.stage.send_replace(Stage::Over(outcome));
+    }
+}
+
+impl fmt::Debug for LiveRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRun")
+            .field("id", &self.id)
+            .field("over", &self.ended().is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,4 @@
+//! Whole stories of this crate.
+
+mod offer;
+mod runs;
