@@ -10,22 +10,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{Media, Role, ToolError, ToolSpec};
-use levity_serve::mcp::{
-    Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level, McpServer,
-    Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
+use levity::serve::mcp::{
+    Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level,
+    McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
     ResourceContent, ResourceTemplate, Resources, SampleAsk,
 };
+use levity::serve::{Gate, Listener};
 use serde_json::{Value, json};
 
 /// One red pixel.
 const PNG: &[u8] = &[
-    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0, 0, 1,
-    8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x08, 0xd7, 0x63, 0xf8, 0xcf,
-    0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0,
+    0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x08, 0xd7, 0x63,
+    0xf8, 0xcf, 0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae,
+    0x42, 0x60, 0x82,
 ];
 
 /// A sound of no length.
-const WAV: &[u8] = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
+const WAV: &[u8] =
+    b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,13 +40,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if place == "stdio" {
         return Ok(server.stdio().await?);
     }
-    let bound = server.bind(&place).await?;
-    println!("{}", bound.url());
-    bound.run().await;
-    Ok(())
+    // Everybody on this machine may come in: there is nothing to be had here.
+    let listener = Listener::bind(&place, Gate::open()).await?;
+    println!("http://{}/mcp", listener.address());
+    Ok(server.listen(listener).await?)
 }
 
-fn server() -> Result<McpServer, levity_serve::mcp::Error> {
+fn server() -> levity::serve::Result<McpServer> {
     let mut builder = McpServer::builder("levity-conformance", env!("CARGO_PKG_VERSION"))
         .title("levity's conformance server")
         .instructions("Everything here is for tests.")
@@ -184,9 +187,7 @@ const TOOLS: &[Entry] = &[
 ];
 
 fn schema(tool: &str) -> Option<Value> {
-    let text = |name: &str, about: &str| {
-        json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]})
-    };
+    let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});
     Some(match tool {
         "test_sampling" => text("prompt", "What to ask"),
         "test_elicitation" => text("message", "What to show"),
