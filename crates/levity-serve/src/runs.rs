@@ -252,6 +252,12 @@ impl Runs {
         known.ended.iter().chain(known.live.values()).cloned().collect()
     }
 
+    /// Says that no further run can begin now, if that is so, before anything is prepared for one.
+    pub(crate) fn room(&self) -> Result<()> {
+        let most = self.inner.settings.most;
+        if self.under_way() < most { Ok(()) } else { Err(Error::Full { most }) }
+    }
+
     /// How many runs are under way here.
     pub fn under_way(&self) -> usize {
         self.known().live.len()

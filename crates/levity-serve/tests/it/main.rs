@@ -1,4 +1,16 @@
 //! Whole stories of this crate.
 
+#[allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and its clients are programs of their own"
+)]
+#[cfg(unix)]
+mod bridge;
 mod offer;
 mod runs;
