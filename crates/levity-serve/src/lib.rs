@@ -17,6 +17,7 @@
 //!
 //! - [`Runs`] works on goals for others by any [`Runner`]: an agent, a swarm, a team. A run goes on when whoever asked for it has left.
 //! - A [`Listener`] lets in only those who pass its [`Gate`]: on the loopback by default, with a [`Token`], from pages of this machine.
+//! - [`http`] offers runs to web pages and other programs.
 //! - Nobody who reads slowly, or not at all, holds up a run.
 //!
 //! # Features
@@ -25,6 +26,7 @@
 mod error;
 mod feed;
 mod gate;
+pub mod http;
 mod listen;
 mod runner;
 mod runs;

@@ -1,0 +1,5 @@
+//! Runs by HTTP, through real connections.
+
+mod client;
+mod life;
+mod support;
