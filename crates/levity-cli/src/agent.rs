@@ -24,24 +24,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
 /// What the agent is made of, and how it is shown.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
-    /// What the model is told before everything else.
-    #[arg(long, default_value = "Be brief.")]
-    instructions: String,
     #[command(flatten)]
-    model: ModelArgs,
-    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
-    #[arg(long, value_name = "PATH")]
-    pub(crate) memory: Option<PathBuf>,
-    #[command(flatten)]
-    tools: ToolArgs,
-    #[command(flatten)]
-    mcp: McpArgs,
-    /// Ask before this tool is called; may be given more than once.
-    #[arg(long, value_name = "TOOL")]
-    ask: Vec<String>,
-    /// How many turns the run may take.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    max_turns: u64,
+    pub(crate) made: Made,
     /// Leave the run in its journal when all it does is wait, for a person or a time.
     #[arg(long)]
     pub(crate) park: bool,
@@ -51,6 +35,58 @@ pub(crate) struct AgentArgs {
     /// Print the answer alone.
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) quiet: bool,
+}
+
+/// What the agent is made of.
+#[derive(Args)]
+pub(crate) struct Made {
+    /// What the model is told before everything else.
+    #[arg(long, default_value = "Be brief.")]
+    instructions: String,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) memory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tools: ToolArgs,
+    #[command(flatten)]
+    mcp: McpArgs,
+    /// Ask before this tool is called; may be given more than once.
+    #[arg(long, value_name = "TOOL")]
+    ask: Vec<String>,
+    /// How many turns the run may take.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_turns: u64,
+}
+
+/// Where what is worth knowing about an agent is said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// With what is printed.
+    Aloud,
+    /// Nowhere, unless something is missing: what is printed is the answer alone, or JSON.
+    Quiet,
+    /// Beside what is printed, which belongs to a protocol or to whoever watches a server.
+    Aside,
+}
+
+impl Voice {
+    fn tell(self, text: &str) {
+        match self {
+            Self::Aloud => say(&format!("({text})\n")),
+            Self::Quiet => {}
+            Self::Aside => note(text),
+        }
+    }
+
+    /// Says what is missing.
+    fn warn(self, text: &str) {
+        match self {
+            Self::Aloud => self.tell(text),
+            Self::Quiet | Self::Aside => note(text),
+        }
+    }
 }
 
 /// Which model is asked.
@@ -83,35 +119,49 @@ impl AgentArgs {
         Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }
 
+    /// The agent before it is built.
+    pub(crate) async fn builder(&self, runtime: Runtime) -> Result<(AgentBuilder, Offered), String> {
+        let voice = if self.quiet || self.json { Voice::Quiet } else { Voice::Aloud };
+        self.made.builder(runtime, voice).await
+    }
+}
+
+impl Made {
     /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
     /// were empty.
-    pub(crate) async fn builder(&self, runtime: Runtime) -> Result<(AgentBuilder, Offered), String> {
+    pub(crate) async fn builder(
+        &self,
+        runtime: Runtime,
+        voice: Voice,
+    ) -> Result<(AgentBuilder, Offered), String> {
+        let model = self.model.open(|text| voice.tell(text), || Arc::new(demonstration()))?;
+        self.with_model(model, runtime, voice).await
+    }
+
+    /// The agent with another model than the one that is named.
+    pub(crate) async fn with_model(
+        &self,
+        model: impl Model + 'static,
+        runtime: Runtime,
+        voice: Voice,
+    ) -> Result<(AgentBuilder, Offered), String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let mut agent =
-            Agent::builder(self.model.open(|text| self.tell(text), || Arc::new(demonstration()))?)
-                .instructions(self.instructions.as_str())
-                .tool(add)
-                .waits(LONGEST_WAIT)
-                .ask_user()
-                .policy(self.ask.iter().fold(Policy::new(), ask))
-                .max_turns(self.max_turns);
+        let mut agent = Agent::builder(model)
+            .instructions(self.instructions.as_str())
+            .tool(add)
+            .waits(LONGEST_WAIT)
+            .ask_user()
+            .policy(self.ask.iter().fold(Policy::new(), ask))
+            .max_turns(self.max_turns);
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
-        let tell = |text: &str| self.tell(&format!("({text})\n"));
-        let agent = self.tools.add_to(agent.runtime(runtime), self.quiet, tell)?;
-        // What is printed must be the answer alone, or JSON; that a server is missing is said all the same.
-        let warn = |text: &str| if self.quiet || self.json { note(text) } else { tell(text) };
-        let offered = self.mcp.start(warn).await?;
+        let quiet = voice == Voice::Quiet;
+        let agent = self.tools.add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
+        let offered = self.mcp.start(|text| voice.warn(text)).await?;
         Ok((offered.add_to(agent), offered))
-    }
-
-    fn tell(&self, text: &str) {
-        if !self.quiet && !self.json {
-            say(text);
-        }
     }
 }
 
@@ -132,11 +182,11 @@ impl ModelArgs {
         }
         match models.choose() {
             Ok(chosen) => {
-                tell(&format!("({chosen})\n"));
+                tell(&chosen.to_string());
                 Ok(retried(chosen.into_model()))
             }
             Err(ModelsError::Nothing { .. }) => {
-                tell("(no model is configured: a scripted stand-in gives a demonstration)\n");
+                tell("no model is configured: a scripted stand-in gives a demonstration");
                 Ok(stand_in())
             }
             Err(error) => Err(chain(&error)),

@@ -48,7 +48,7 @@ struct Talk {
 
 impl Talk {
     async fn open(args: &Chat) -> Result<(Self, Offered), String> {
-        let (runtime, kept) = (Runtime::new(), args.agent.memory.as_deref());
+        let (runtime, kept) = (Runtime::new(), args.agent.made.memory.as_deref());
         let (mut agent, offered) = args.agent.builder(runtime.clone()).await?;
         if kept.is_none() {
             // What is said is known until the program ends.

@@ -68,7 +68,7 @@ async fn begin(agent: &Agent, args: &Run) -> AgentRun {
     if args.agent.park {
         run = run.park();
     }
-    if let Some(memory) = args.agent.memory.as_deref() {
+    if let Some(memory) = args.agent.made.memory.as_deref() {
         let id = memory::conversation(Some(memory), args.conversation.as_deref(), agent);
         if args.conversation.is_none() && !args.agent.quiet {
             note(&format!("conversation {id}"));

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Change, ConversationId, Decision, EffectClass, EffectId, Ending, Limit, MemoryError,
-    ModelError, Request, Reserved, Response, RunId, Timestamp, ToolCall, ToolResult,
+    Ask, CallId, Change, ConversationId, Decision, EffectClass, EffectId, Ending, Intervention, Limit,
+    MemoryError, ModelError, Request, Reserved, Response, RunId, Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -234,6 +234,18 @@ pub enum Outcome {
     Refused(Limit),
     /// The process ended while it was performed; nobody knows whether it took effect.
     Unknown,
+}
+
+impl Outcome {
+    /// The guards that stepped in.
+    pub fn guarded(&self) -> &[Intervention] {
+        match self {
+            Self::Model(Ok(response)) => &response.guarded,
+            Self::Tool(result) => &result.guarded,
+            Self::Child(ending) => &ending.guarded,
+            _ => &[],
+        }
+    }
 }
 
 /// A fingerprint of something that is not written down in full; it tells a changed input from the same.

@@ -177,6 +177,13 @@ impl ModelError {
         self
     }
 
+    /// Leaves out what it came from.
+    #[must_use]
+    pub fn without_source(mut self) -> Self {
+        self.cause = None;
+        self
+    }
+
     /// Adds the HTTP status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Limit, MachineKind, MemoryError,
-    Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Intervention, Limit, MachineKind,
+    MemoryError, Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
 /// Something to know about a run.
@@ -170,6 +170,14 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// A guard stepped in.
+    Guarded {
+        /// The effect whose outcome it is about; what people say is no effect.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<EffectId>,
+        /// Which, where, and how.
+        intervention: Intervention,
+    },
     /// The process ended while an effect was performed; nobody knows what came of it.
     OutcomeUnknown {
         /// Which.
@@ -262,6 +270,7 @@ impl EventKind {
             Self::SaveFailed { .. } => "save_failed",
             Self::Refused { .. } => "refused",
             Self::Denied { .. } => "denied",
+            Self::Guarded { .. } => "guarded",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Said { .. } => "said",
             Self::Paused => "paused",

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Limits, Machine, Outcome,
-    Resolution, RunId, ToolError, Worst,
+    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Limits, Machine,
+    Message, ModelCard, Outcome, Resolution, RunId, ToolError, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -31,6 +31,12 @@ pub trait Executor: Send + Sync {
         None
     }
 
+    /// What is known of the model that calls of this slot go to: for those who watch or trace, and nothing else.
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        let _ = slot;
+        None
+    }
+
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
 
@@ -40,6 +46,24 @@ pub trait Executor: Send + Sync {
     /// # Errors
     /// When there is no such agent, or it has no use for the input or the state.
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
+
+    /// Looks at how a child ended before that is written down and its parent learns of it; what is returned stands in
+    /// its place. It stays as it is by default.
+    async fn returned(&self, child: &ChildRun, ending: Ending) -> Ending {
+        let _ = child;
+        ending
+    }
+
+    /// Whether [`hear`](Self::hear) has something to say.
+    fn hears(&self) -> bool {
+        false
+    }
+
+    /// Looks at what people say to a run, before it is written down. Only asked when it [hears](Self::hears).
+    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        let _ = run;
+        Heard::Taken(message, Vec::new())
+    }
 
     /// Finds out what came of a call that began in a process that is gone and that must not be performed
     /// twice. Unless somebody can tell, nobody knows.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, Digest, EffectId, EffectNote, Limit, Limits, MachineKind, Message, Money, Outcome, Post, RunId,
-    RunQuery, RunSummary, Status, Timestamp,
+    Cause, Digest, EffectId, EffectNote, Intervention, Limit, Limits, MachineKind, Message, Money, Outcome,
+    Post, RunId, RunQuery, RunSummary, Status, Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -349,6 +349,9 @@ pub enum Command {
         /// The message.
         message: Arc<Message>,
     },
+    /// A guard stepped in on what people say: on what is told next, or on what is not told at all. The run itself takes
+    /// no notice.
+    Guarded(Intervention),
 }
 
 /// What is wrong with a journal.

@@ -29,6 +29,7 @@ mod embed;
 mod error;
 mod event;
 mod executor;
+mod guard;
 mod history;
 mod id;
 mod journal;
@@ -43,6 +44,7 @@ mod program;
 mod request;
 mod response;
 mod runs;
+mod secret;
 pub mod text;
 mod tokens;
 mod tool;
@@ -63,6 +65,7 @@ pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
 pub use executor::{Child, EffectCx, Escort, Executor, Live, LiveSink, Permit, Prepared};
+pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
@@ -84,6 +87,7 @@ pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
+pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{
     ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Effect, EffectId, EventKind, Finish, Limit, MemoryError, Message, ModelError, Outcome, RunId, Timestamp,
-    ToolError, Usage,
+    Effect, EffectId, EventKind, Finish, Intervention, Limit, MemoryError, Message, ModelError, Outcome,
+    RunId, Timestamp, ToolError, Usage,
 };
 
 /// Decides what a run does next, and does nothing itself.
@@ -200,6 +200,9 @@ pub struct Ending {
     /// [`History::append`](crate::History::append).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Arc<Message>>,
+    /// The guards of the run above that stepped in on what this one returned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Intervention>,
 }
 
 impl Ending {
@@ -214,6 +217,7 @@ impl Ending {
             stats: Stats::default(),
             signals: Vec::new(),
             said: Vec::new(),
+            guarded: Vec::new(),
         }
     }
 }
@@ -304,6 +308,9 @@ pub enum Failure {
     /// Some of the steps that were to be done are not.
     #[error("the goal was not reached: {0}")]
     Unreached(String),
+    /// A guard blocked what was said, by a person or by the model.
+    #[error("{0}")]
+    Blocked(Intervention),
     /// The parts do not fit together.
     #[error("the run cannot go on: {0}")]
     Internal(String),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 use crate::response::json_size;
-use crate::{CallId, ToolError, ToolErrorKind, ToolOutput};
+use crate::{CallId, Intervention, ToolError, ToolErrorKind, ToolOutput};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -516,6 +516,9 @@ pub struct ToolResult {
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<Opaque>,
+    /// The guards that stepped in on the call or the result; empty in a history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Intervention>,
 }
 
 impl ToolResult {
@@ -534,7 +537,7 @@ impl ToolResult {
             Ok(output) => (output.content, output.value, None),
             Err(error) => (vec![Content::Text(error.explain())], None, Some(error.kind())),
         };
-        Self { call, name, content, value, error, whole: None, opaque: None }
+        Self { call, name, content, value, error, whole: None, opaque: None, guarded: Vec::new() }
     }
 
     /// The answer as text: the text content, or the value as JSON when there is none.

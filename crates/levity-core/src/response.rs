@@ -11,7 +11,8 @@ use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, Message, ModelError, ModelErrorKind, Money, Opaque, Part, Role, Text, Thinking, ToolCall,
+    CallId, Intervention, Message, ModelError, ModelErrorKind, Money, Opaque, Part, Role, Text, Thinking,
+    ToolCall,
 };
 
 /// A model's whole reply.
@@ -24,12 +25,16 @@ pub struct Response {
     pub finish: Finish,
     /// What it cost.
     pub usage: Usage,
+    /// The guards that stepped in. A message whose [answer](crate::Stage::Answer) was blocked is empty; a blocked
+    /// call stands in it without its arguments, and must not be made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Intervention>,
 }
 
 impl Response {
     /// A reply that ended by itself.
     pub fn new(message: impl Into<Arc<Message>>) -> Self {
-        Self { message: message.into(), finish: Finish::Stop, usage: Usage::default() }
+        Self { message: message.into(), finish: Finish::Stop, usage: Usage::default(), guarded: Vec::new() }
     }
 
     /// Sets why the model stopped.

@@ -1,1 +1,43 @@
 //! What runs do, in log files and to OpenTelemetry.
+//!
+//! ```
+//! use levity_core::{Event, EventKind, RunId, Timestamp};
+//! use levity_log::LogFiles;
+//! use std::time::Duration;
+//!
+//! # fn main() -> levity_log::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let folder = dir.path();
+//! let logs = LogFiles::open(folder)?;
+//! // `agent.run("..").conversation("c1").on_event(logs.session("c1"))`
+//! let watch = logs.session("c1");
+//! watch(&Event::new(RunId::new("r1"), 1, Timestamp::default(), EventKind::Paused));
+//! assert!(logs.flush(Duration::from_secs(5)));
+//! let general = std::fs::read_to_string(folder.join("c1/general.log")).unwrap();
+//! assert_eq!(general, "1970-01-01T00:00:00.000Z INFO  r1 paused\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`LogFiles`] writes `general.log` and `reasoning.log` in a folder for each session, turns files over when they are
+//!   full, and has a [layer](LogFiles::layer) for what is logged by `tracing`. [`clean`] removes what is old.
+//! - `Otlp` sends spans and metrics to a collector; see the feature `otlp`.
+//! - A run never waits for any of it: queues are bounded, and what does not fit is counted and said.
+//! - All that is written or sent passes [`Secrets`](levity_core::Secrets) first, and one entry is one line.
+//!
+//! # Features
+//! - `otlp`: `Otlp`, traces and metrics by OTLP over HTTP.
+
+mod clock;
+mod entry;
+mod error;
+mod files;
+mod layer;
+mod lines;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod plain;
+
+pub use error::{Error, ErrorKind, Result};
+pub use files::{Cleaned, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};
+pub use lines::Lines;

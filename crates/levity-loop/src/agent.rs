@@ -15,6 +15,7 @@ use crate::errand::Errand;
 use crate::executor::AgentExecutor;
 use crate::fork::Fork;
 use crate::gather::Gathered;
+use crate::guards::Goal;
 use crate::machine::{AgentMachine, Past, Start, Talk};
 use crate::output::OutputCheck;
 use crate::resume::Resume;
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
     pub(crate) context_budget: usize,
     pub(crate) audit: bool,
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) made_of: Arc<AgentBuilder>,
 }
 
@@ -135,21 +137,23 @@ impl Agent {
     }
 
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
-    /// not read.
+    /// not read, and no guard looks at the goal: [`hear`](Executor::hear) of the [executor](Self::executor) has them look.
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
-        self.begin(goal.into(), Past::default(), gathered, None)
+        let goal = Goal { message: goal.into(), guarded: Vec::new() };
+        self.begin(goal, Past::default(), gathered, None)
     }
 
     pub(crate) fn begin(
         &self,
-        goal: Message,
+        goal: Goal,
         past: Past,
         gathered: Gathered,
         output: Option<OutputCheck>,
     ) -> AgentMachine {
         let Gathered { system, beside } = gathered;
-        AgentMachine::new(self.inner.spec.clone(), Start { goal, past, system, beside, output })
+        let Goal { message: goal, guarded } = goal;
+        AgentMachine::new(self.inner.spec.clone(), Start { goal, guarded, past, system, beside, output })
     }
 
     /// Builds the machine again from the state it saved before its first input. A run whose answer was wanted
@@ -183,6 +187,11 @@ impl Agent {
     /// What performs this agent's effects.
     pub fn executor(&self) -> Arc<dyn Executor> {
         self.inner.executor.clone()
+    }
+
+    /// What it is called, if it has a name.
+    pub fn name(&self) -> Option<&str> {
+        self.inner.name.as_deref()
     }
 
     /// What is known of its model: provider, id, window, abilities and price.
@@ -243,17 +252,19 @@ impl Agent {
         output: Option<OutputCheck>,
     ) -> Job<AgentMachine> {
         let before = match before {
-            Before::History(history) if self.inner.context.is_empty() => {
+            Before::History(history) if self.inner.context.is_empty() && !self.inner.executor.hears() => {
                 let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
                 let past = Past { history, ..Past::default() };
+                let goal = Goal { message: goal, guarded: Vec::new() };
                 return Job::new(self.begin(goal, past, gathered, output), self.executor());
             }
             before => before,
         };
         let agent = self.clone();
         let machine = async move {
+            let goal = agent.inner.executor.goal(goal).await;
             let past = agent.before(before).await?;
-            let gathered = agent.gather(&goal.text(), past.talk.as_ref().map(Talk::id)).await?;
+            let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
             Ok(agent.begin(goal, past, gathered, output))
         };
         Job::deferred(machine, self.executor())

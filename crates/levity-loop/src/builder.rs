@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, ContextSource, Hints, Limits, MemoryStore, Model, Options, Permit, Program, Resolver, Tool,
-    ToolChoice, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox, WorkspaceView, estimate_tokens,
+    Approver, ContextSource, Digest, Guard, Hints, Limits, MemoryStore, Model, Options, Permit, Program,
+    Resolver, Tool, ToolChoice, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox, WorkspaceView,
+    estimate_tokens,
 };
 use levity_memory::{Conversations, Window};
 use levity_runtime::{MemoryJournal, Runtime};
@@ -16,6 +17,7 @@ use crate::agent::{Agent, Inner};
 use crate::asked;
 use crate::error::{Error, Result};
 use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
+use crate::guards::{self, Guards, WhenGuardFails};
 use crate::reads;
 use crate::spec::{AgentSpec, SignalTool};
 use crate::strategy::{Low, Planner, Reflector};
@@ -40,6 +42,7 @@ pub struct AgentBuilder {
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
     resolver: Option<Arc<dyn Resolver>>,
+    guards: Guards,
     limits: Limits,
     runtime: Runtime,
     context: Vec<Arc<dyn ContextSource>>,
@@ -50,6 +53,7 @@ pub struct AgentBuilder {
     max_concurrent: Option<usize>,
     search_above: Option<usize>,
     audit: bool,
+    name: Option<Arc<str>>,
     memory: Option<Keeps>,
     window: Option<Window>,
 }
@@ -64,6 +68,8 @@ enum Keeps {
 impl AgentBuilder {
     /// How long a model may take for a reply: 10 minutes.
     pub const DEFAULT_MODEL_TIMEOUT: Duration = Duration::from_secs(600);
+    /// How long a guard may look at one thing: 60 seconds.
+    pub const DEFAULT_GUARD_TIMEOUT: Duration = Guards::DEFAULT_TIMEOUT;
     /// How many tokens of context the sources may give: 8,000.
     pub const DEFAULT_CONTEXT_BUDGET: usize = 8_000;
     /// With more tools than this, those of sources are searched: 40.
@@ -82,6 +88,7 @@ impl AgentBuilder {
             policy: Policy::new(),
             approver: None,
             resolver: None,
+            guards: Guards::default(),
             limits: Limits::new(),
             runtime: Runtime::new(),
             context: Vec::new(),
@@ -92,14 +99,40 @@ impl AgentBuilder {
             max_concurrent: None,
             search_above: Some(Self::DEFAULT_SEARCH_ABOVE),
             audit: cfg!(feature = "audit"),
+            name: None,
             memory: None,
             window: None,
         }
     }
 
+    /// Another model in place of the one that it was begun with.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let agent = Agent::builder(ScriptedModel::new()).instructions("Be brief.").build()?;
+    /// let other = agent.to_builder().model(ScriptedModel::new().reply("Yes.")).build()?;
+    /// assert_eq!(other.run("Is it so?").await?.text(), "Yes.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn model(mut self, model: impl Model + 'static) -> Self {
+        self.model = Arc::new(model);
+        self
+    }
+
     /// What the model is told before everything else; nothing by default.
     pub fn instructions(mut self, text: impl Into<Arc<str>>) -> Self {
         self.spec.instructions = Some(text.into());
+        self
+    }
+
+    /// What the agent is called in traces; none by default. An agent that another hands work to goes by the name that it has
+    /// there.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -205,6 +238,40 @@ impl AgentBuilder {
     /// model is told that it is not known.
     pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Has this guard look at what goes in and out: what people say, calls, results, replies. Of several, each sees what
+    /// the one before made of it. None by default, and an agent without any pays nothing for it.
+    ///
+    /// While a guard watches replies, they are told in one piece once it has let them pass.
+    ///
+    /// ```
+    /// use levity_loop::{Agent, SecretGuard};
+    /// use levity_test::ScriptedModel;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let model = ScriptedModel::new().reply("It is sk-0123456789abcdef.");
+    /// let agent = Agent::builder(model).guard(SecretGuard::new()).build()?;
+    /// assert_eq!(agent.run("What is the key?").await?.text(), "It is [secret: api key].");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
+        self.guards.all.push(Arc::new(guard));
+        self
+    }
+
+    /// How long a guard may look at one thing; [`DEFAULT_GUARD_TIMEOUT`](Self::DEFAULT_GUARD_TIMEOUT) by default.
+    pub fn guard_timeout(mut self, time: Duration) -> Self {
+        self.guards.timeout = time;
+        self
+    }
+
+    /// What becomes of a thing when a guard fails; [`WhenGuardFails::Block`] by default.
+    pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
+        self.guards.when_failing = then;
         self
     }
 
@@ -522,6 +589,11 @@ impl AgentBuilder {
             tools.offer(&[]).iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
         self.spec.reader = tools.reader();
         self.spec.max_piece = tools.max_output() - reads::MARKER;
+        let mut settings = self.spec.settings();
+        if !self.guards.all.is_empty() {
+            let names: Vec<String> = self.guards.all.iter().map(|guard| guards::name(&**guard)).collect();
+            settings.push(("the guards".to_owned(), Digest::of(&names)));
+        }
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -531,7 +603,9 @@ impl AgentBuilder {
             delegates: self.delegates,
             approver: self.approver,
             resolver: self.resolver,
-            settings: self.spec.settings(),
+            finishes: self.spec.finishes,
+            guards: self.guards,
+            settings,
             conversations,
             world,
             model_timeout: self.model_timeout,
@@ -547,6 +621,7 @@ impl AgentBuilder {
             context: self.context,
             context_budget: self.context_budget,
             audit: self.audit,
+            name: self.name.clone(),
             made_of,
         }))
     }

@@ -88,9 +88,10 @@ impl Agent {
     /// The machine of a new run below another.
     pub(crate) async fn set_out(&self, errand: Errand) -> Result<AgentMachine, ToolError> {
         let Errand { goal, before, output, said } = errand;
+        let goal = self.inner.executor.goal(goal).await;
         let past = self.before(before).await.map_err(no_past)?;
         let gathered = self
-            .gather(&goal.text(), past.talk.as_ref().map(Talk::id))
+            .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
             .await
             .map_err(|error| ToolError::failed("the agent's context could not be had").with_source(error))?;
         let machine = self.begin(goal, past, gathered, output.map(OutputCheck::new));

@@ -1,4 +1,6 @@
-use levity_core::{Limit, MemoryError, ModelError, RunId, Waiting};
+use std::sync::Arc;
+
+use levity_core::{Limit, MemoryError, ModelError, RunId, Stage, Waiting};
 
 use crate::Answer;
 
@@ -66,6 +68,18 @@ pub enum Error {
         /// What had been reached.
         partial: Box<Answer>,
     },
+    /// A guard did not let pass what was said, by a person or by the model.
+    #[error("`{guard}` blocked the {stage}: {reason}")]
+    Blocked {
+        /// The guard.
+        guard: Arc<str>,
+        /// Where.
+        stage: Stage,
+        /// Why.
+        reason: String,
+        /// What had been reached.
+        partial: Box<Answer>,
+    },
     /// The conversation could not be had, or what was said could not be kept in it.
     #[error("the conversation could not be read or kept")]
     Memory {
@@ -127,6 +141,8 @@ pub enum ErrorKind {
     Behaviour,
     /// The answer has another shape.
     Output,
+    /// A guard did not let something pass.
+    Blocked,
     /// The conversation could not be had or kept.
     Memory,
     /// The run waits, and was left in its journal.
@@ -145,6 +161,7 @@ impl Error {
             Self::Model { .. } => ErrorKind::Model,
             Self::Behaviour { .. } => ErrorKind::Behaviour,
             Self::Output { .. } => ErrorKind::Output,
+            Self::Blocked { .. } => ErrorKind::Blocked,
             Self::Memory { .. } => ErrorKind::Memory,
             Self::Parked { .. } => ErrorKind::Parked,
             Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) | Self::Control(_) => {
@@ -171,6 +188,7 @@ impl Error {
             | Self::Model { partial, .. }
             | Self::Behaviour { partial, .. }
             | Self::Output { partial, .. }
+            | Self::Blocked { partial, .. }
             | Self::Internal { partial, .. } => Some(partial),
             Self::Runtime { partial, .. } | Self::Memory { partial, .. } => partial.as_deref(),
             _ => None,

@@ -8,16 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Executor,
-    Fold, Live, LostCall, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared,
-    Price, Program, Progress, Report, Request, Resolution, Resolver, Response, ToolCall, ToolChoice,
-    ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst, estimate_tokens,
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Ending, EventKind,
+    Executor, Fold, GuardCx, Heard, Intervention, Live, LostCall, Message, Model, ModelCall, ModelCard,
+    ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Price, Program, Progress, Report, Request,
+    Resolution, Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolResult,
+    ToolRun, ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::guards::{Guards, Nested, not_made};
 use crate::notes;
 use crate::reads;
 use crate::wait;
@@ -46,6 +48,9 @@ pub(crate) struct AgentExecutor {
     pub(crate) me: Weak<Self>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
+    pub(crate) guards: Guards,
+    /// Whether the run can be ended by a call, which is an answer then.
+    pub(crate) finishes: bool,
     /// Fingerprints of the settings, by name.
     pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
@@ -175,10 +180,11 @@ impl AgentExecutor {
             request = shape_in_words(request);
         }
         let sent = request.clone();
-        let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
+        let held_back = self.holds_back();
+        let reply = AssertUnwindSafe(reply(&**model, request, &cx, held_back)).catch_unwind();
         // Nothing is made for the time limit until the model makes one wait.
         let limit = pin!(async { self.world.sleep(self.model_timeout).await });
-        Outcome::Model(match select(pin!(reply), limit).await {
+        let replied = match select(pin!(reply), limit).await {
             // Where what is not known counts as the most, an estimate would hide that it is not known.
             Either::Left((Ok(reply), _)) if cx.max_output.is_some() => reply,
             Either::Left((Ok(reply), _)) => {
@@ -191,6 +197,11 @@ impl AgentExecutor {
                 let message = format!("no reply within {:?}", self.model_timeout);
                 Err(ModelError::new(ModelErrorKind::Timeout, message))
             }
+        };
+        Outcome::Model(match replied {
+            Ok(response) if held_back => Ok(Box::pin(self.look_at_reply(response, &call.slot, &cx)).await),
+            Err(error) if held_back => Err(Box::pin(self.look_at_error(error, &call.slot, &cx)).await),
+            replied => replied,
         })
     }
 
@@ -229,12 +240,24 @@ impl AgentExecutor {
         tools
     }
 
-    async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
-        let key = cx.key();
-        let progress = progress(&cx, &run);
+    /// Calls a tool. What a model asked for was looked at with its reply, unless a person may have changed it since.
+    pub(crate) async fn tool(&self, mut run: ToolRun, cx: EffectCx, nested: bool) -> Outcome {
+        let mut guarded = Vec::new();
+        if (nested || run.approved) && self.guards.watch(Stage::Call) {
+            let guard_cx = GuardCx::new().with_run(cx.run.clone());
+            match self.look_at_call(run.call.clone(), &guard_cx).await {
+                Ok((call, more)) => (run.call, guarded) = (call, more),
+                Err(more) => return Outcome::Tool(refused(run.call, more)),
+            }
+        }
+        let (key, of) = (cx.key(), cx.run.clone());
+        let progress = progress(&cx, &run, self.guards.watch(Stage::Result));
         let call_cx = CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
-            Dispatched::Done(result) => Outcome::Tool(result),
+            Dispatched::Done(mut result) => {
+                result.guarded = guarded;
+                Outcome::Tool(self.look_at_result(result, &of).await)
+            }
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
             Dispatched::Unknown { .. } => Outcome::Unknown,
         }
@@ -248,10 +271,34 @@ impl AgentExecutor {
         }
     }
 
+    /// What is left of what a person answered.
+    async fn answered(&self, ask: &Ask, text: String) -> Decision {
+        match self.hear_input(&ask.run, Arc::new(Message::user(text))).await {
+            Heard::Taken(message, _) => Decision::answer(message.text()),
+            Heard::Blocked(by) => Decision::deny(by.to_string()),
+            _ => Decision::deny("nobody knows what was answered"),
+        }
+    }
+
+    /// A child that a person has allowed, and may have told something else.
+    async fn edited(&self, child: &ChildRun) -> Result<ChildRun, ToolError> {
+        let id = child.call.clone().unwrap_or_else(|| "".into());
+        let call = ToolCall::new(id, &*child.agent, child.input.clone());
+        let refused = |guarded: Vec<Intervention>| {
+            let message = guarded.last().map(not_made).unwrap_or_default();
+            ToolError::new(ToolErrorKind::Denied, message)
+        };
+        let (call, _) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
+        let mut child = child.clone();
+        child.input = call.args;
+        Ok(child)
+    }
+
     async fn ask(&self, ask: &Ask) -> Outcome {
         Outcome::Decision(match &self.approver {
             None => Decision::deny("nobody is there to ask"),
             Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
+                Ok(Decision::Answer { text }) if self.hears() => self.answered(ask, text).await,
                 Ok(decision) => decision,
                 Err(_) => Decision::deny("the approver panicked"),
             },
@@ -301,11 +348,15 @@ impl Executor for AgentExecutor {
         Some(worst)
     }
 
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        self.model_for(slot).map(Model::card)
+    }
+
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Model(call) => self.model(call, cx).await,
             // By far the largest of the futures: in a box, so that the others need not be as large.
-            Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
+            Effect::Tool(run) => Box::pin(self.tool(run, cx, false)).await,
             Effect::Ask(ask) => self.ask(&ask).await,
             Effect::Save(save) => Box::pin(self.save(save)).await,
             _ => Outcome::Unknown,
@@ -313,10 +364,22 @@ impl Executor for AgentExecutor {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let edited;
+        let child = match child.approved && saved.is_none() && self.guards.watch(Stage::Call) {
+            true => {
+                edited = self.edited(child).await?;
+                &edited
+            }
+            false => child,
+        };
         if let Some(program) = self.programs.get(&*child.agent) {
             let call = ToolCall::new("", &*child.agent, child.input.clone());
             let args = self.tools.arguments(&call)?;
             let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the agent is gone"))?;
+            let caller: Arc<dyn Executor> = match self.guards.all.is_empty() {
+                true => caller,
+                false => Arc::new(Nested(caller)),
+            };
             return program.child(&args, saved, caller).await;
         }
         let Some(agent) = self.delegates.get(&*child.agent) else {
@@ -328,6 +391,21 @@ impl Executor for AgentExecutor {
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         };
         agent.child(task, saved).await
+    }
+
+    async fn returned(&self, child: &ChildRun, ending: Ending) -> Ending {
+        match self.guards.watch(Stage::Result) {
+            true => self.look_at_ending(child, ending).await,
+            false => ending,
+        }
+    }
+
+    fn hears(&self) -> bool {
+        self.guards.watch(Stage::Input)
+    }
+
+    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        self.hear_input(run, message).await
     }
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
@@ -370,8 +448,13 @@ fn names_tools(offer: Offer, request: &Request) -> bool {
 }
 
 /// Streams when somebody watches; otherwise the model may have a cheaper way.
-async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
-    match cx.live.is_watched() {
+async fn reply(
+    model: &dyn Model,
+    request: Request,
+    cx: &EffectCx,
+    held_back: bool,
+) -> Result<Response, ModelError> {
+    match cx.live.is_watched() && !held_back {
         // In a box: a run that nobody watches needs no room for it.
         true => Box::pin(streamed(model, request, cx)).await,
         false => model.complete(request).await,
@@ -389,7 +472,16 @@ async fn streamed(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<
     Ok(fold.finish())
 }
 
-fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
+/// The answer to a call that a guard blocked.
+fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
+    let message = guarded.last().map(not_made).unwrap_or_default();
+    let mut result = ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
+    result.guarded = guarded;
+    result
+}
+
+/// What a tool says on its way is not told while what it returns is looked at: it is of the same kind.
+fn progress(cx: &EffectCx, run: &ToolRun, held_back: bool) -> Progress {
     if !cx.live.is_watched() {
         return Progress::default();
     }
@@ -397,6 +489,7 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     Progress::listen(move |report| {
         let call = call.clone();
         match report {
+            Report::Text(_) if held_back => {}
             Report::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
             Report::File(change) => {
                 live.send(EventKind::FileChanged { effect, call, change: change.clone() });

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Hold,
-    Input, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError, Outcome,
-    OutputSchema, Part, Phase, Response, Role, RunId, Stats, Status, Step, ToolError, ToolErrorKind, Usage,
-    WorkspaceView, estimate_tokens,
+    Input, Intervention, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError,
+    Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, Step, ToolError,
+    ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +76,9 @@ struct State {
     #[serde(default)]
     /// In boxes, since a run that needs neither should not have room for them.
     shown: Box<Shown>,
+    /// The guards that stepped in on the goal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guarded: Vec<Intervention>,
     /// What stands beside the goal for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     beside: Option<Arc<str>>,
@@ -158,7 +161,7 @@ enum Closing {
 
 impl AgentMachine {
     pub(crate) fn new(spec: Arc<AgentSpec>, start: Start) -> Self {
-        let Start { goal, mut past, system, beside, output } = start;
+        let Start { goal, guarded, mut past, system, beside, output } = start;
         past.history.keep_wholes(MOST_KEPT);
         let tokens = system.as_ref().map_or(0, |system| estimate_tokens(system));
         let window = if past.talk.is_some() { spec.talk_window.clone() } else { spec.window.clone() };
@@ -175,6 +178,7 @@ impl AgentMachine {
                 past.summary,
                 tokens.saturating_add(spec.tool_tokens),
             )),
+            guarded,
             beside,
             notes: BTreeSet::new(),
             talk: past.talk.map(Box::new),
@@ -424,7 +428,12 @@ impl AgentMachine {
                 if let Ok(response) = &reply {
                     self.state.usage += response.usage;
                 }
-                reply.map_err(|error| format!("the model gave no reply: {error}"))
+                reply.map_err(|error| format!("the model gave no reply: {error}")).and_then(|response| {
+                    match blocked_answer(&response) {
+                        Some(by) => Err(by.to_string()),
+                        None => Ok(response),
+                    }
+                })
             }
             Outcome::Refused(limit) => Err(format!("the limit on {limit} forbids it")),
             _ => Err("nobody knows what came of it".to_owned()),
@@ -435,6 +444,9 @@ impl AgentMachine {
     fn replied(&mut self, waiting: &Waiting, response: Response, step: &mut Step) {
         self.state.usage += response.usage;
         self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
+        if let Some(by) = blocked_answer(&response) {
+            return self.stop(Status::Failed(Failure::Blocked(by.clone())), step);
+        }
         match waiting {
             Waiting::Plan => self.planned(steps(&response.message.text()), step),
             Waiting::Reflection => {
@@ -457,9 +469,16 @@ impl AgentMachine {
     }
 }
 
+/// Who blocked what a model said.
+fn blocked_answer(response: &Response) -> Option<&Intervention> {
+    response.guarded.iter().find(|by| by.stage == Stage::Answer && by.blocked.is_some())
+}
+
 /// What a run begins with.
 pub(crate) struct Start {
     pub(crate) goal: Message,
+    /// The guards that stepped in on the goal.
+    pub(crate) guarded: Vec<Intervention>,
     pub(crate) past: Past,
     pub(crate) system: Option<Arc<str>>,
     /// What stands beside the goal, for this run only.

@@ -427,6 +427,10 @@ fn judge(answer: Answer) -> Result<Answer> {
         Status::Failed(Failure::Behaviour(what)) => Error::Behaviour { what, partial },
         Status::Failed(Failure::Output(complaint)) => Error::Output { complaint, partial },
         Status::Failed(Failure::Memory(source)) => Error::Memory { source, partial: Some(partial) },
+        Status::Failed(Failure::Blocked(by)) => {
+            let reason = by.blocked.unwrap_or_default();
+            Error::Blocked { guard: by.guard, stage: by.stage, reason, partial }
+        }
         Status::Failed(failure) => Error::Internal { what: failure.to_string(), partial },
         _ => return Ok(*partial),
     })

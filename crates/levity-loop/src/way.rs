@@ -54,6 +54,9 @@ impl Way {
 
     fn set_up(self, job: Job<AgentMachine>) -> Job<AgentMachine> {
         let mut job = self.agent.audited(job, self.output);
+        if let Some(name) = &self.agent.inner.name {
+            job = job.named(name.clone());
+        }
         if let Some(run) = self.id {
             job = job.id(run);
         }

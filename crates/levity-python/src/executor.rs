@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Executor, Outcome, Prepared,
-    Resolution, ToolCall, ToolError, ToolOutput, ToolResult, Worst,
+    Ask, Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Executor, ModelCard, Outcome,
+    Prepared, Resolution, ToolCall, ToolError, ToolOutput, ToolResult, Worst,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,6 +54,10 @@ impl Executor for PythonExecutor {
 
     fn worst(&self, effect: &Effect) -> Option<Worst> {
         self.caller.worst(effect)
+    }
+
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        self.caller.card(slot)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {

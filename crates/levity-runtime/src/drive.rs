@@ -20,10 +20,12 @@ use crate::meter::{Meter, Reservation};
 use crate::replay::{changes, setup_of};
 use crate::runtime::{LaterRestore, Shared};
 use crate::state::State;
+use crate::trace::{Above, Trace};
 
 mod audit;
 mod budget;
 mod child;
+mod hear;
 mod lost;
 mod orders;
 mod park;
@@ -45,6 +47,7 @@ pub(crate) struct Driver<M> {
     children: UnderWay<Performed>,
     questions: Vec<Question>,
     lookups: Vec<Lookup>,
+    hearing: hear::Hearing,
     resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
@@ -55,6 +58,7 @@ pub(crate) struct Driver<M> {
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
     budget: budget::Budget,
+    trace: Trace,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
@@ -107,6 +111,10 @@ pub(crate) struct Around {
     pub(crate) before: budget::Before,
     /// Where a child says that it does nothing but wait, and which child it is.
     pub(crate) rests: Option<(Resting, EffectId)>,
+    /// What the agent is called, for those who trace.
+    pub(crate) name: Option<Arc<str>>,
+    /// The span that the run's is below.
+    pub(crate) above: Above,
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
@@ -119,7 +127,7 @@ impl<M: Machine + 'static> Driver<M> {
         machine: M,
         open: OpenRun,
         fork: Option<Box<Fork>>,
-        around: Around,
+        mut around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
@@ -138,6 +146,8 @@ impl<M: Machine + 'static> Driver<M> {
                 return Err((state.machine, divergence.into()));
             }
         };
+        let (above, name) = (std::mem::take(&mut around.above), around.name.as_deref());
+        let trace = Trace::run(&state.run, &state.machine, name, state.seq > 0, above);
         Ok(Box::new(Self {
             state,
             staged,
@@ -150,16 +160,27 @@ impl<M: Machine + 'static> Driver<M> {
             children: UnderWay::new(),
             questions: Vec::new(),
             lookups: Vec::new(),
+            hearing: hear::Hearing::default(),
             resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
             budget: budget::Budget::default(),
+            trace,
         }))
     }
 
     pub(crate) fn boxed(self: Box<Self>) -> BoxFuture<'static, Driven<M>> {
-        Box::pin(self.drive())
+        self.traced().unwrap_or_else(|driver| Box::pin(driver.drive()))
+    }
+
+    /// Drives the run within its span, where somebody wants one. Nobody else pays for another box.
+    pub(crate) fn traced(self: Box<Self>) -> Result<BoxFuture<'static, Driven<M>>, Box<Self>> {
+        if !self.trace.is_on() {
+            return Err(self);
+        }
+        let span = self.trace.above();
+        Ok(span.within(Box::pin(self.drive())))
     }
 
     /// Has the run looked over once it has ended; `restore` builds its machine again.
@@ -174,8 +195,14 @@ impl<M: Machine + 'static> Driver<M> {
             stopped => stopped,
         };
         match driven {
-            Ok(()) => Ok(self.state.machine),
-            Err(error) => Err((Some(self.state.machine), error)),
+            Ok(()) => {
+                self.trace.ended(self.state.machine.ending());
+                Ok(self.state.machine)
+            }
+            Err(error) => {
+                self.trace.left(&error);
+                Err((Some(self.state.machine), error))
+            }
         }
     }
 
@@ -189,6 +216,7 @@ impl<M: Machine + 'static> Driver<M> {
             let cancelled = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
             let begun = if cancelled { Vec::new() } else { self.start_ready()? };
             self.commit().await?;
+            self.trace.begins(&begun);
             begun.into_iter().for_each(|(id, effect)| self.launch(id, effect));
             if self.state.machine.ending().is_some() {
                 break;
@@ -431,9 +459,10 @@ impl<M: Machine + 'static> Driver<M> {
             Effect::Wait(wait) => self.sleep(id, wait.time),
             effect => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-                self.effects.push(Box::pin(async move {
-                    (id, Ok(Came::Finished(executor.execute(effect, cx).await, None)))
-                }));
+                let trace = self.trace.effect(&effect, &*executor, self.around.shared.contents.as_ref());
+                let perform =
+                    async move { (id, Ok(Came::Finished(executor.execute(effect, cx).await, None))) };
+                self.effects.push(trace.around(Box::pin(perform), outcome));
             }
         }
     }
@@ -495,8 +524,9 @@ impl<M: Machine + 'static> Driver<M> {
                 self.deadline = None;
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
-            order = next_order(&mut self.line) => self.take_order(order),
-            posts = next_posts(&mut *self.log, keeps) => (self.take_posts(posts?), Vec::new()),
+            order = next_order(&mut self.line) => self.hear_order(order),
+            heard = self.hearing.next() => self.take_heard(heard),
+            posts = next_posts(&mut *self.log, keeps) => (self.hear_posts(posts?).await, Vec::new()),
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
             () = self.resting.changed(), if has_children => (Vec::new(), Vec::new()),
@@ -538,6 +568,14 @@ impl<M: Machine + 'static> Driver<M> {
         }
         entries.splice(0..0, self.warnings());
         Ok(entries)
+    }
+}
+
+/// The outcome, for those who trace.
+fn outcome((_, performed): &Performed) -> Option<&Outcome> {
+    match performed {
+        Ok(Came::Finished(outcome, _)) => Some(outcome),
+        _ => None,
     }
 }
 

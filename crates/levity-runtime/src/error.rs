@@ -1,4 +1,4 @@
-use levity_core::{Cause, EffectId, JournalError, RunId, Waiting};
+use levity_core::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
 
 /// Why a run could not be driven on.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +134,14 @@ pub enum ControlError {
     /// The host has said a lot, and the model has not been called since; say it later.
     #[error("run `{0}` has enough to take in before the model is called again")]
     Full(RunId),
+    /// A guard did not let it through; the run goes on without it.
+    #[error("run `{run}` was not told: {intervention}")]
+    Blocked {
+        /// The run.
+        run: RunId,
+        /// Which guard, and why.
+        intervention: Intervention,
+    },
     /// Nobody waits for this decision: it was made, or the question was withdrawn.
     #[error("run `{run}` does not wait for a decision on effect {effect}")]
     NotAsked {

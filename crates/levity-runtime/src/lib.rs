@@ -24,6 +24,7 @@
 //!
 //! # Features
 //! - `sqlite`: `SqliteJournal`.
+//! - `tracing`: a span for each run, call of a model and call of a tool, by OpenTelemetry's names.
 
 mod archive;
 mod control;
@@ -42,6 +43,11 @@ mod runtime;
 mod sqlite;
 mod state;
 mod tell;
+#[cfg(feature = "tracing")]
+mod trace;
+#[cfg(not(feature = "tracing"))]
+#[path = "untraced.rs"]
+mod trace;
 mod world;
 
 pub use archive::{export, import, remove_ended_before};

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId, World,
+    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId, Secrets,
+    World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
 use crate::journal::NoJournal;
 use crate::replay::opened;
+use crate::trace::Above;
 use crate::world::SystemWorld;
 
 /// Drives machines: performs their effects, journals what happens, keeps them within their limits and
@@ -37,6 +39,8 @@ pub struct Runtime {
 pub(crate) struct Shared {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) world: Arc<dyn World>,
+    /// Contents are told in spans, without these secrets.
+    pub(crate) contents: Option<Secrets>,
 }
 
 impl Default for Runtime {
@@ -48,21 +52,36 @@ impl Default for Runtime {
 impl Runtime {
     /// A runtime that keeps no journal and goes by the real clock.
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared { journal: Arc::new(NoJournal), world: Arc::new(SystemWorld) }) }
+        let (journal, world) = (Arc::new(NoJournal), Arc::new(SystemWorld));
+        Self { shared: Arc::new(Shared { journal, world, contents: None }) }
     }
 
     /// Keeps a journal.
     #[must_use]
     pub fn with_journal(self, journal: impl Journal + 'static) -> Self {
-        let journal: Arc<dyn Journal> = Arc::new(journal);
-        Self { shared: Arc::new(Shared { journal, world: self.shared.world.clone() }) }
+        let shared = Shared { journal: Arc::new(journal), ..Shared::clone(&self.shared) };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Goes by another clock and other dice.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
-        let world: Arc<dyn World> = Arc::new(world);
-        Self { shared: Arc::new(Shared { journal: self.shared.journal.clone(), world }) }
+        let shared = Shared { world: Arc::new(world), ..Shared::clone(&self.shared) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Tells in spans what is said to models and tools and what they say, all but these secrets; by default spans have
+    /// no contents. Without the feature `tracing` there are no spans.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// # use levity_runtime::Runtime;
+    /// let runtime = Runtime::new().trace_contents(Secrets::new().known("hunter2"));
+    /// ```
+    #[must_use]
+    pub fn trace_contents(self, secrets: Secrets) -> Self {
+        let shared = Shared { contents: Some(secrets), ..Shared::clone(&self.shared) };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The clock and the dice.
@@ -82,7 +101,7 @@ impl Runtime {
     /// When the run could not be driven to an end; [`Stopped`] has what it had reached. A run that
     /// *ended* badly is no error here: its machine's ending says so.
     pub async fn run<M: Machine + 'static>(&self, job: Job<M>) -> Result<Done<M>, Stopped<M>> {
-        let (run, driven) = self.driver(job, None).await;
+        let (run, driven) = self.driver(job, None, Above::here()).await;
         settle(run, driven)
     }
 
@@ -96,10 +115,10 @@ impl Runtime {
         let hub = Arc::new(Hub::new(job.watcher.take()));
         let events = hub.subscribe();
         let line = board.connect(&run);
-        let (runtime, inner_hub) = (self.clone(), hub.clone());
+        let (runtime, inner_hub, above) = (self.clone(), hub.clone(), Above::here());
         #[expect(clippy::disallowed_methods, reason = "the handle owns the task and aborts it on drop")]
         let task = tokio::spawn(async move {
-            let (run, driven) = runtime.driver(job, Some((line, inner_hub))).await;
+            let (run, driven) = runtime.driver(job, Some((line, inner_hub)), above).await;
             settle(run, driven)
         });
         RunHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
@@ -109,17 +128,26 @@ impl Runtime {
         &self,
         job: Job<M>,
         attached: Option<(Line, Arc<Hub>)>,
+        above: Above,
     ) -> (RunId, Driven<M>) {
         // In a box, since a run that is driven needs no room for what it began with.
-        let Begun { run, driver, _close } = Box::pin(self.begin(job, attached)).await;
+        let Begun { run, driver, _close } = Box::pin(self.begin(job, attached, above)).await;
         let driven = match driver {
-            Ok(driver) => driver.drive().await,
+            Ok(driver) => match driver.traced() {
+                Ok(traced) => traced.await,
+                Err(driver) => driver.drive().await,
+            },
             Err(stopped) => Err(*stopped),
         };
         (run, driven)
     }
 
-    async fn begin<M: Machine + 'static>(&self, job: Job<M>, attached: Option<(Line, Arc<Hub>)>) -> Begun<M> {
+    async fn begin<M: Machine + 'static>(
+        &self,
+        job: Job<M>,
+        attached: Option<(Line, Arc<Hub>)>,
+        above: Above,
+    ) -> Begun<M> {
         let run = job.id.unwrap_or_else(|| RunId::random(&*self.shared.world));
         let (line, hub) = match attached {
             Some((line, hub)) => (Some(line), Some(hub)),
@@ -132,10 +160,23 @@ impl Runtime {
             Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), _close },
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
-        let (executor, audit) = (job.executor, job.audit.is_some());
+        let (executor, audit, name) = (job.executor, job.audit.is_some(), job.name);
         let (cancel, depth, origin, before, rests) = (None, 0, None, None, None);
-        let around =
-            Around { shared, executor, meter, hub, cancel, depth, origin, park, audit, before, rests };
+        let around = Around {
+            shared,
+            executor,
+            meter,
+            hub,
+            cancel,
+            depth,
+            origin,
+            park,
+            audit,
+            before,
+            rests,
+            name,
+            above,
+        };
         let driver = match Driver::new(run.clone(), machine, open, fork, around, line) {
             Ok(driver) => Ok(driver.audited(job.audit)),
             Err((machine, error)) => Err(Box::new((Some(machine), error))),
@@ -356,6 +397,7 @@ pub struct Job<M> {
     watcher: Option<Watcher>,
     park: bool,
     audit: Option<LaterRestore<M>>,
+    name: Option<Arc<str>>,
 }
 
 impl<M> Job<M> {
@@ -369,6 +411,7 @@ impl<M> Job<M> {
             watcher: None,
             park: false,
             audit: None,
+            name: None,
         }
     }
 
@@ -378,7 +421,8 @@ impl<M> Job<M> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         let origin = Origin::Later(Box::pin(machine));
-        Self { origin, executor, limits: None, id: None, watcher: None, park: false, audit: None }
+        let (limits, id, watcher, audit, name) = (None, None, None, None, None);
+        Self { origin, executor, limits, id, watcher, park: false, audit, name }
     }
 
     /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
@@ -395,6 +439,7 @@ impl<M> Job<M> {
             watcher: None,
             park: false,
             audit: None,
+            name: None,
         }
     }
 
@@ -426,7 +471,8 @@ impl<M> Job<M> {
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
         let origin = Origin::Fork(Box::new(ForkPlan { from, after, restore }));
-        Self { origin, executor, limits: None, id: None, watcher: None, park: false, audit: None }
+        let (limits, id, watcher, audit, name) = (None, None, None, None, None);
+        Self { origin, executor, limits, id, watcher, park: false, audit, name }
     }
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
@@ -438,6 +484,12 @@ impl<M> Job<M> {
     /// The id of a new run; a random one by default.
     pub fn id(mut self, run: RunId) -> Self {
         self.id = Some(run);
+        self
+    }
+
+    /// What the agent is called, for those who trace the run.
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
         self
     }
 

@@ -134,6 +134,10 @@ impl<M: Machine> State<M> {
             Entry::Finished { effect, outcome, .. } => {
                 if watched {
                     told.extend(finished_event(effect, &outcome));
+                    told.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
+                        effect: Some(effect),
+                        intervention: guarded.clone(),
+                    }));
                 }
                 let open = self.finish(effect, &outcome)?;
                 self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
@@ -191,6 +195,7 @@ impl<M: Machine> State<M> {
                 told.push(EventKind::Said { message: message.clone() });
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
+            Command::Guarded(intervention) => told.push(EventKind::Guarded { effect: None, intervention }),
             Command::Cancel { reason } => self.machine.apply(Input::Cancel { reason }, &mut self.step),
             _ => {}
         }

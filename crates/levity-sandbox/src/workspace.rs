@@ -241,6 +241,25 @@ impl Workspace {
         Ok(())
     }
 
+    /// Gives a file another name, unless something has that name already: of several who try, one succeeds, and nothing is
+    /// replaced. The folder of the new name must be there.
+    ///
+    /// # Errors
+    /// As [`rename`](Self::rename); [`Exists`](PathError::Exists) when the name is taken; and when the first is no regular file.
+    pub fn rename_new(&self, from: &str, to: &str) -> Result<(), PathError> {
+        self.writable(from)?;
+        let old = self.0.place(from, Way::default())?;
+        let new = self.0.place(to, Way::default())?;
+        if self.look(from, &old)?.kind != Kind::File {
+            return Err(PathError::NotAFile(from.to_owned()));
+        }
+        sys::rename_new(&old.dir, &old.name, &new.dir, &new.name)
+            .map_err(|fail| failed(to, Want::Pass, fail))?;
+        self.0.listeners.tell(&old.path, ChangeKind::Removed);
+        self.0.listeners.tell(&new.path, ChangeKind::Written);
+        Ok(())
+    }
+
     fn look(&self, asked: &str, place: &Place) -> Result<Metadata, PathError> {
         sys::look(&place.dir, &place.name).map_err(|fail| failed(asked, Want::Pass, fail))
     }

@@ -22,12 +22,17 @@
 //!
 //! # Features
 //! - `swarm`, `dag`: swarms and teams can be served.
+//! - `sqlite`: what is remembered can be searched.
+
+pub mod http;
+pub mod mcp;
 
 mod error;
 mod feed;
 mod gate;
-pub mod http;
+mod library;
 mod listen;
+mod offer;
 mod runner;
 mod runs;
 mod token;
@@ -35,7 +40,11 @@ mod token;
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Item, Reader};
 pub use gate::Gate;
+#[cfg(feature = "sqlite")]
+pub use library::RecallLibrary;
+pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::Listener;
+pub use offer::{AgentServer, ClientAgent, TextPrompts};
 pub use runner::{Runner, Setup, Started};
 pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
 pub use token::Token;

@@ -22,6 +22,9 @@ pub trait Runner: Send + Sync {
     /// What drives the runs, and where they are kept.
     fn runtime(&self) -> &Runtime;
 
+    /// Whether its runs can be part of conversations, which are kept.
+    fn talks(&self) -> bool;
+
     /// Begins a run.
     ///
     /// # Errors
@@ -109,6 +112,10 @@ impl<R: Runner + ?Sized> Runner for Arc<R> {
         (**self).runtime()
     }
 
+    fn talks(&self) -> bool {
+        (**self).talks()
+    }
+
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
         (**self).start(goal, setup)
     }
@@ -130,6 +137,10 @@ impl<R: Runner + ?Sized> Runner for Arc<R> {
 impl Runner for Agent {
     fn runtime(&self) -> &Runtime {
         Agent::runtime(self)
+    }
+
+    fn talks(&self) -> bool {
+        self.conversations().is_some()
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {

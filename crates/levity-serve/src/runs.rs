@@ -68,7 +68,7 @@ struct Known {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Order {
     /// In words.
@@ -77,12 +77,13 @@ pub struct Order {
     pub conversation: Option<ConversationId>,
     /// The run's id; a random one by default.
     pub id: Option<RunId>,
+    watcher: Option<Watcher>,
 }
 
 impl Order {
     /// A goal to work on.
     pub fn new(goal: impl Into<String>) -> Self {
-        Self { goal: goal.into(), conversation: None, id: None }
+        Self { goal: goal.into(), conversation: None, id: None, watcher: None }
     }
 
     /// Makes the run part of a conversation.
@@ -97,6 +98,23 @@ impl Order {
     pub fn id(mut self, id: impl Into<RunId>) -> Self {
         self.id = Some(id.into());
         self
+    }
+
+    /// Calls `watcher` with each event of the run; it must not block.
+    #[must_use]
+    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.watcher = Some(Arc::new(watcher));
+        self
+    }
+}
+
+/// Shows nothing of what is to be done.
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Order")
+            .field("conversation", &self.conversation)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,13 +169,19 @@ impl Runs {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(&self, order: Order) -> Result<Arc<LiveRun>> {
+        self.start_by(&*self.inner.runner, order)
+    }
+
+    /// As [`start`](Self::start), by another runner of the same journal: one that calls the model of a client, for instance.
+    pub(crate) fn start_by(&self, runner: &dyn Runner, order: Order) -> Result<Arc<LiveRun>> {
         let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
         let run = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
-        let setup = Setup::new(id.clone(), self.watcher(&run)).with_conversation(order.conversation);
-        match self.inner.runner.start(&order.goal, setup) {
+        let watcher = self.watcher(&run, order.watcher);
+        let setup = Setup::new(id.clone(), watcher).with_conversation(order.conversation);
+        match runner.start(&order.goal, setup) {
             Ok(started) => Ok(self.attend(run, started)),
             Err(error) => {
                 self.known().live.remove(&id);
@@ -183,7 +207,7 @@ impl Runs {
         told.iter().for_each(|event| feed.push(event));
         let run = self.admit(id, feed, Standing::of(id, &told))?;
         run.open();
-        match self.inner.runner.resume(id, self.watcher(&run)).await {
+        match self.inner.runner.resume(id, self.watcher(&run, None)).await {
             Ok(started) => Ok(self.attend(run, started)),
             Err(error) => {
                 self.known().live.remove(id);
@@ -331,8 +355,9 @@ impl Runs {
         Ok(run)
     }
 
-    fn watcher(&self, run: &Arc<LiveRun>) -> Watcher {
-        let (run, others) = (run.clone(), self.inner.settings.watchers.clone());
+    fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
+        let (run, mut others) = (run.clone(), self.inner.settings.watchers.clone());
+        others.extend(own);
         Arc::new(move |event: &Event| {
             run.tell(event);
             others.iter().for_each(|watcher| watcher(event));
@@ -354,6 +379,21 @@ impl Runs {
         });
         drop(tasks);
         run
+    }
+
+    /// Cancels a run for somebody who cannot wait until that is done.
+    pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
+        let Ok(control) = run.control().cloned() else { return };
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.spawn(async move {
+            // One that has just ended needs no cancelling.
+            let _ = control.cancel(reason).await;
+        });
+    }
+
+    /// Whether runs can be part of conversations.
+    pub fn talks(&self) -> bool {
+        self.inner.runner.talks()
     }
 
     fn retire(&self, run: Arc<LiveRun>) {

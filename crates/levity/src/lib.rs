@@ -37,11 +37,14 @@
 //! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, sessions |
 //! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
+//! | `serve` | `levity-serve` | agents offered to others: MCP server, HTTP API, bridge |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
+//! - `tracing` (default): a span for each run, call of a model and call of a tool; without a subscriber it costs nothing.
+//! - `log`: log files of what runs do; `otlp`: traces and metrics to an OpenTelemetry collector.
 //! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
 //! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
@@ -53,6 +56,7 @@
 //! - `swarm`: agents that work together; with `files`, `commands` and `web`, its ready workers have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
+//! - `serve`: agents offered to others, by MCP, HTTP and the bridge; with `swarm` and `dag`, swarms and teams, too.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
@@ -65,6 +69,8 @@ pub use levity_core as core;
 pub use levity_dag as dag;
 #[cfg(feature = "llm")]
 pub use levity_llm as llm;
+#[cfg(feature = "log")]
+pub use levity_log as log;
 pub use levity_loop as agent;
 pub use levity_loop::blocking;
 #[cfg(feature = "mcp")]
@@ -75,6 +81,8 @@ pub use levity_python as python;
 pub use levity_runtime as runtime;
 #[cfg(feature = "sandbox")]
 pub use levity_sandbox as sandbox;
+#[cfg(feature = "serve")]
+pub use levity_serve as serve;
 #[cfg(feature = "swarm")]
 pub use levity_swarm as swarm;
 #[cfg(feature = "test")]

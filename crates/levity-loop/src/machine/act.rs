@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Exchange, Failure, Finish, Limit, Message,
-    ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step, ToolCall,
-    ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Exchange, Failure, Finish, Intervention,
+    Limit, Message, ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step,
+    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
 use crate::asked;
 use crate::executor::CHEAP;
+use crate::guards::not_made;
 use crate::notes;
 use crate::strategy::Low;
 use crate::wait;
@@ -107,8 +108,8 @@ impl AgentMachine {
             self.state.empty_replies = 0;
         }
         match (called, silent) {
-            (true, _) if self.state.offered => self.calls(message, step),
-            (true, _) => self.calls_withheld(message, step),
+            (true, _) if self.state.offered => self.calls(message, &response.guarded, step),
+            (true, _) => self.calls_withheld(message, &response.guarded, step),
             (false, true) if response.finish == Finish::ContentFilter => {
                 let error =
                     ModelError::new(ModelErrorKind::ContentFiltered, "the provider withheld the reply");
@@ -130,11 +131,12 @@ impl AgentMachine {
     }
 
     /// The model calls tools although none are offered: what it says beside the calls must do, or what it ends with.
-    fn calls_withheld(&mut self, message: Arc<Message>, step: &mut Step) {
+    fn calls_withheld(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut Step) {
         let mut text = message.text().into_owned();
         let mut signalled = false;
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
         if let Ok(mut exchange) = self.state.history.open(message) {
+            block(&mut exchange, guarded);
             if let Some(answer) = self.take_answer(&mut exchange) {
                 text = answer;
             }
@@ -156,12 +158,15 @@ impl AgentMachine {
         }
     }
 
-    fn calls(&mut self, message: Arc<Message>, step: &mut Step) {
+    fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut Step) {
         let Ok(mut exchange) = self.state.history.open(message) else {
             let what = "its calls cannot be told apart".to_owned();
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         };
         let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
+        let blocked = block(&mut exchange, guarded);
+        self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(blocked);
+        self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(blocked);
         if let Some(text) = self.take_answer(&mut exchange) {
             return self.finish(exchange, &text, step);
         }
@@ -176,9 +181,13 @@ impl AgentMachine {
             let _ = exchange.answer(ToolResult::new(call, Err(error)));
             self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
+        let nothing_left = exchange.is_complete();
         self.state.exchange = Some(exchange);
         // A call may be answered at once, and with the last one the next turn begins.
         self.state.enough |= self.spec.single_tool;
+        if nothing_left {
+            return self.observe(step);
+        }
         for call in calls.into_iter().take(allowed) {
             self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
             self.call(call, false, step);
@@ -336,6 +345,18 @@ impl AgentMachine {
             self.answered(ToolResult::new(&call, Err(error)), step);
         }
     }
+}
+
+/// Answers the calls that a guard has blocked, and says how many these are.
+fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
+    let mut blocked = 0;
+    for by in guarded.iter().filter(|by| by.blocked.is_some()) {
+        let call = by.call.as_ref().and_then(|id| exchange.call(id).cloned());
+        let Some(call) = call else { continue };
+        let error = ToolError::new(ToolErrorKind::Denied, not_made(by));
+        blocked += u64::from(exchange.answer(ToolResult::new(&call, Err(error))).is_ok());
+    }
+    blocked
 }
 
 /// A reply as a model's message, whatever the model made of it.

@@ -13,6 +13,8 @@ impl AgentMachine {
         if let Some(args) = self.state.edited.remove(&result.call) {
             tell_edited(&mut result, &args);
         }
+        // It was told, and is not part of what was said.
+        result.guarded = Vec::new();
         if result.is_error() {
             self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
         }
@@ -30,7 +32,7 @@ impl AgentMachine {
         }
     }
 
-    fn observe(&mut self, step: &mut Step) {
+    pub(super) fn observe(&mut self, step: &mut Step) {
         let Some(exchange) = self.state.exchange.take() else { return };
         self.enter(Phase::Observe, step);
         let reply = exchange.reply().clone();

@@ -1,6 +1,8 @@
 //! Goal and plan.
 
-use levity_core::{Effect, EventKind, Limit, Message, ModelCall, Offer, Phase, Request, RunId, Step};
+use levity_core::{
+    Effect, EventKind, Failure, Limit, Message, ModelCall, Offer, Phase, Request, RunId, Status, Step,
+};
 
 use crate::notes;
 use crate::strategy::{Goal, Planning};
@@ -15,6 +17,12 @@ impl AgentMachine {
         self.enter(Phase::Goal, step);
         let goal = self.state.goal.clone();
         step.tell(EventKind::Goal { text: goal.text().into_owned() });
+        for intervention in self.state.guarded.clone() {
+            step.tell(EventKind::Guarded { effect: None, intervention });
+        }
+        if let Some(by) = self.state.guarded.last().filter(|by| by.blocked.is_some()) {
+            return self.stop(Status::Failed(Failure::Blocked(by.clone())), step);
+        }
         self.task_begins();
         if let Some(beside) = self.state.beside.clone() {
             self.add_note(Message::user(&*beside));

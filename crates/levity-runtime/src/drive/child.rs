@@ -29,14 +29,16 @@ impl<M: Machine + 'static> Driver<M> {
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
         let before = parent.before.clone();
-        Box::pin(async move {
+        let (name, below) = (Some(child.agent.clone()), self.trace.above());
+        let span = self.trace.above();
+        below.within(Box::pin(async move {
             let made = make(&*executor, &*shared.journal, &run, &child, origin, old);
             let performed = tokio::select! {
                 biased;
                 () = cancel.cancelled(), if !old => Err(None),
                 made = made => made.map_err(Some),
             };
-            let (child, open, mut escort) = match performed {
+            let (made, open, mut escort) = match performed {
                 Ok(Made::Ready(mut child, open)) => {
                     let escort = child.escort.take();
                     (*child, open, escort)
@@ -47,8 +49,9 @@ impl<M: Machine + 'static> Driver<M> {
                 // Nobody waits for it any more.
                 Err(None) => return (id, Ok(Came::Withdrawn)),
             };
-            let meter = Arc::new(Meter::new(child.limits, Some(above)));
-            let (executor, cancel, origin) = (child.executor, Some(cancel), Some(origin));
+            let meter = Arc::new(Meter::new(made.limits, Some(above)));
+            let (above, executor) = (executor, made.executor);
+            let (cancel, origin) = (Some(cancel), Some(origin));
             let around = Around {
                 shared,
                 executor,
@@ -61,8 +64,10 @@ impl<M: Machine + 'static> Driver<M> {
                 audit,
                 before,
                 rests,
+                name,
+                above: span,
             };
-            let ended = match Driver::new(run, child.machine, open, None, around, line) {
+            let ended = match Driver::new(run, made.machine, open, None, around, line) {
                 Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };
@@ -71,13 +76,18 @@ impl<M: Machine + 'static> Driver<M> {
                     if let Some(escort) = &mut escort {
                         escort.ended(machine.save()).await;
                     }
-                    child_ended(&machine)
+                    match machine.ending() {
+                        Some(ending) => {
+                            Outcome::Child(Box::new(above.returned(&child, ending.clone()).await))
+                        }
+                        None => child_failed("the child did not end"),
+                    }
                 }
                 Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
             (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
-        })
+        }))
     }
 }
 
@@ -146,13 +156,6 @@ fn opened(first: &Record) -> Option<(&Value, Option<Digest>)> {
     match &first.entry {
         Entry::Opened(opened) => Some((&opened.state, opened.origin)),
         _ => None,
-    }
-}
-
-fn child_ended(machine: &impl Machine) -> Outcome {
-    match machine.ending() {
-        Some(ending) => Outcome::Child(Box::new(ending.clone())),
-        None => child_failed("the child did not end"),
     }
 }
 

@@ -194,6 +194,18 @@ pub(super) fn rename(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
     Ok(fs::renameat(from, name, to, new)?)
 }
 
+/// Gives a file another name, unless that is taken.
+pub(super) fn rename_new(from: &Fd, name: &str, to: &Fd, new: &str) -> Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    match fs::renameat_with(from, name, to, new, fs::RenameFlags::NOREPLACE) {
+        // The file system, or the kernel, cannot do it in one go.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+        other => return Ok(other?),
+    }
+    fs::linkat(from, name, to, new, AtFlags::empty())?;
+    Ok(fs::unlinkat(from, name, AtFlags::empty())?)
+}
+
 /// Sets who may do what with a file.
 pub(super) fn set_mode(file: &File, mode: u32) -> Result<()> {
     Ok(fs::fchmod(file, rights(mode))?)

@@ -79,6 +79,10 @@ pub(super) fn rename(from: &Fd, _: &str, _: &Fd, _: &str) -> Result<()> {
     match *from {}
 }
 
+pub(super) fn rename_new(from: &Fd, _: &str, _: &Fd, _: &str) -> Result<()> {
+    match *from {}
+}
+
 pub(super) fn set_mode(_: &File, _: u32) -> Result<()> {
     Err(Fail::NoCall)
 }

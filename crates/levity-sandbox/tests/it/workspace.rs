@@ -217,3 +217,23 @@ fn metadata_tells_what_a_path_is() {
     }
     assert_eq!(space.dir(".").unwrap().metadata("link").unwrap().kind(), Kind::Link);
 }
+
+#[test]
+fn a_name_that_is_taken_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = Workspace::open(folder.path()).unwrap();
+    space.write("new", b"new").unwrap();
+    space.write("old", b"old").unwrap();
+    space.create_dir("below").unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+    for taken in ["old", "below", "link"] {
+        assert!(matches!(space.rename_new("new", taken), Err(PathError::Exists(_))), "{taken}");
+    }
+    assert!(matches!(space.rename_new("below", "b"), Err(PathError::NotAFile(_))));
+    assert!(matches!(space.rename_new("new", "../new"), Err(PathError::Outside(_))));
+    assert!(matches!(space.rename_new("new", ".git"), Err(PathError::Denied(_))));
+    assert_eq!(space.read("old", 9).unwrap(), b"old");
+    space.rename_new("new", "below/new").unwrap();
+    assert_eq!(space.read("below/new", 9).unwrap(), b"new");
+    assert!(matches!(space.read("new", 9), Err(PathError::NotFound(_))));
+}

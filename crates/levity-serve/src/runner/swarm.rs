@@ -12,6 +12,10 @@ impl Runner for Swarm {
         Swarm::runtime(self)
     }
 
+    fn talks(&self) -> bool {
+        true
+    }
+
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
         let Setup { id, conversation, watcher } = setup;
         let mut run = self.run(goal).id(id.clone());

@@ -12,6 +12,10 @@ impl Runner for Team {
         Team::runtime(self)
     }
 
+    fn talks(&self) -> bool {
+        false
+    }
+
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
         let Setup { id, conversation, watcher } = setup;
         if conversation.is_some() {

@@ -1,5 +1,5 @@
-//! What is offered, as those outside meet it.
-
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Whole stories of this crate.
 
 mod http;
+mod offer;
+mod runs;

@@ -170,6 +170,12 @@ async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns
             }
         })
     };
+    // The thread knows nothing of the call's span by itself.
+    #[cfg(feature = "tracing")]
+    let work = {
+        let span = tracing::Span::current();
+        move || span.in_scope(work)
+    };
     // It panics where the system has no thread left.
     let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work))) else {
         return Err(ToolError::transient("the tool needs a thread of its own, and the system has none left"));

@@ -1,0 +1,107 @@
+//! What a guard looks at, without secrets.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Subject;
+use crate::{Content, Message, Opaque, Part, Secrets, ToolCall, ToolResult};
+
+impl Subject {
+    /// The same with markers in place of secrets, in everything that is text in it: what was thought, data of the
+    /// provider's and wholes of results as well. `None` when there are none.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use levity_core::{Message, Secrets, Subject};
+    /// let said = Subject::Input(Arc::new(Message::user("my password=hunter2")));
+    /// assert_eq!(said.without(&Secrets::new()).unwrap().text(), "my password=[secret: password]");
+    /// ```
+    pub fn without(&self, secrets: &Secrets) -> Option<Self> {
+        match self {
+            Self::Input(said) => message(said, secrets).map(|said| Self::Input(Arc::new(said))),
+            Self::Answer(said) => message(said, secrets).map(|said| Self::Answer(Arc::new(said))),
+            Self::Call(of) => call(of, secrets).map(Self::Call),
+            Self::Result(of) => result(of, secrets).map(Self::Result),
+            Self::Failure(said) => text(said, secrets).map(Self::Failure),
+        }
+    }
+}
+
+fn text(text: &str, secrets: &Secrets) -> Option<String> {
+    match secrets.redact(text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(clean) => Some(clean),
+    }
+}
+
+fn value(value: &Value, secrets: &Secrets) -> Option<Value> {
+    match secrets.redact_value(value) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(clean) => Some(clean),
+    }
+}
+
+/// Calls are looked at one by one, elsewhere.
+fn message(message: &Message, secrets: &Secrets) -> Option<Message> {
+    let clean: Vec<_> = message.parts.iter().map(|each| part(each, secrets)).collect();
+    clean.iter().any(Option::is_some).then(|| {
+        let parts = message.parts.iter().zip(clean);
+        let parts = parts.map(|(old, clean)| clean.unwrap_or_else(|| old.clone()));
+        Message { parts: parts.collect(), ..message.clone() }
+    })
+}
+
+fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
+    let opaque = part.opaque().and_then(|opaque| value(&opaque.data, secrets));
+    let said = match part {
+        Part::Text(part) => &part.text,
+        Part::Thinking(part) => &part.text,
+        Part::Opaque(part) => {
+            return opaque.map(|data| Part::Opaque(Opaque::new(part.provider.clone(), data)));
+        }
+        _ => return None,
+    };
+    let clean = text(said, secrets);
+    if clean.is_none() && opaque.is_none() {
+        return None;
+    }
+    // A signature is for what was said, and no longer fits.
+    let said = clean.unwrap_or_else(|| said.clone());
+    Some(if matches!(part, Part::Text(_)) { Part::text(said) } else { Part::thinking(said) })
+}
+
+fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
+    let args = value(&call.args, secrets);
+    let raw = call.raw.as_deref().and_then(|raw| text(raw, secrets));
+    let opaque = call.opaque.as_ref().and_then(|opaque| value(&opaque.data, secrets));
+    if args.is_none() && raw.is_none() && opaque.is_none() {
+        return None;
+    }
+    let mut clean = call.clone();
+    clean.args = args.unwrap_or(clean.args);
+    clean.raw = raw.or(clean.raw);
+    clean.opaque = clean.opaque.filter(|_| opaque.is_none());
+    Some(clean)
+}
+
+fn result(result: &ToolResult, secrets: &Secrets) -> Option<ToolResult> {
+    let mut clean = Cow::Borrowed(result);
+    for (at, content) in result.content.iter().enumerate() {
+        let Content::Text(said) = content else { continue };
+        if let Some(said) = text(said, secrets) {
+            clean.to_mut().content[at] = Content::Text(said);
+        }
+    }
+    if let Some(plain) = result.value.as_ref().and_then(|plain| value(plain, secrets)) {
+        clean.to_mut().value = Some(plain);
+    }
+    if let Some(whole) = result.whole.as_deref().and_then(|whole| text(whole, secrets)) {
+        clean.to_mut().whole = Some(whole.into());
+    }
+    match clean {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(clean) => Some(clean),
+    }
+}

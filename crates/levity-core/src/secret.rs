@@ -1,0 +1,316 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+mod assigned;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod words;
+
+/// A known value that is shorter would stand everywhere.
+const SHORTEST: usize = 4;
+
+/// A value of a variable that is shorter is a switch or a word rather than a key.
+const SHORTEST_VARIABLE: usize = 8;
+
+/// What sort of secret was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SecretKind {
+    /// A value that [`Secrets`] was told.
+    Known,
+    /// A key of a well-known service, such as `sk-…`, `AIza…`, `ghp_…` or `AKIA…`.
+    ApiKey,
+    /// What stands behind `Bearer` or `Basic`, or is assigned to a name such as `access_token`.
+    Token,
+    /// A signed JSON web token.
+    Jwt,
+    /// A private key between its lines `-----BEGIN …` and `-----END …`.
+    PrivateKey,
+    /// What is assigned to a name such as `password`, or stands in an address in front of the host.
+    Password,
+}
+
+impl SecretKind {
+    /// Its name in words: `api key`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Known => "known",
+            Self::ApiKey => "api key",
+            Self::Token => "token",
+            Self::Jwt => "jwt",
+            Self::PrivateKey => "private key",
+            Self::Password => "password",
+        }
+    }
+
+    /// What stands in place of such a secret: `[secret: api key]`.
+    pub fn marker(self) -> &'static str {
+        match self {
+            Self::Known => "[secret: known]",
+            Self::ApiKey => "[secret: api key]",
+            Self::Token => "[secret: token]",
+            Self::Jwt => "[secret: jwt]",
+            Self::PrivateKey => "[secret: private key]",
+            Self::Password => "[secret: password]",
+        }
+    }
+}
+
+impl fmt::Display for SecretKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where a secret stands in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundSecret {
+    /// Its bytes, from letter to letter.
+    pub range: Range<usize>,
+    /// What it is.
+    pub kind: SecretKind,
+}
+
+/// Finds secrets in texts: values it was told, and what secrets usually look like.
+///
+/// ```
+/// use levity_core::Secrets;
+///
+/// let secrets = Secrets::new().known("correct horse");
+/// assert_eq!(secrets.redact("say `correct horse`"), "say `[secret: known]`");
+/// assert_eq!(secrets.redact("key: sk-ant-api03-0123456789abcdef0123"), "key: [secret: api key]");
+/// assert_eq!(secrets.redact("PASSWORD=hunter2"), "PASSWORD=[secret: password]");
+/// assert_eq!(secrets.redact("nothing here"), "nothing here");
+/// assert_eq!(format!("{secrets:?}"), "Secrets(***)");
+/// ```
+///
+/// Looking costs one pass over the text, and one more for each known value; a text without secrets is handed back as
+/// it is. What a secret looks like is a guess. It leans to finding too little rather than to spoiling ordinary
+/// text: hashes, UUIDs, encoded images and source code are left alone. What must never be seen is to be told.
+///
+/// It is cheap to clone.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    known: Arc<Vec<String>>,
+    known_only: bool,
+}
+
+impl Secrets {
+    /// Knows only what secrets look like.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Finds this value too, also as it is written within JSON and within addresses. One of fewer than 4 bytes
+    /// is ignored, and white space around it is no part of it.
+    #[must_use]
+    pub fn known(mut self, value: impl AsRef<str>) -> Self {
+        let value = value.as_ref().trim();
+        if value.len() >= SHORTEST {
+            let known = Arc::make_mut(&mut self.known);
+            for form in forms(value) {
+                if !known.contains(&form) {
+                    known.push(form);
+                }
+            }
+        }
+        self
+    }
+
+    /// Finds the values of those variables whose [names](Self::is_name) are names of secrets, such as `OPENAI_API_KEY`.
+    /// Values of fewer than 8 bytes are left out: they are switches and words.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// let secrets = Secrets::new().variables([("MY_API_KEY", "correct horse"), ("HOME", "/home/me")]);
+    /// assert_eq!(secrets.redact("correct horse in /home/me"), "[secret: known] in /home/me");
+    /// ```
+    #[must_use]
+    pub fn variables<N: AsRef<str>, V: AsRef<str>>(
+        self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let secret = |(name, value): &(N, V)| {
+            Self::is_name(name.as_ref()) && value.as_ref().trim().len() >= SHORTEST_VARIABLE
+        };
+        variables.into_iter().filter(secret).fold(self, |secrets, (_, value)| secrets.known(value))
+    }
+
+    /// Finds known values, and does not guess.
+    #[must_use]
+    pub fn known_only(mut self) -> Self {
+        self.known_only = true;
+        self
+    }
+
+    /// Whether what has this name is usually a secret: a variable, a header, a key of an object.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// assert!(Secrets::is_name("OPENAI_API_KEY") && Secrets::is_name("authorization"));
+    /// assert!(!Secrets::is_name("max_tokens") && !Secrets::is_name("nextPageToken"));
+    /// ```
+    pub fn is_name(name: &str) -> bool {
+        words::kind_of(name).is_some()
+    }
+
+    /// All secrets in a text, in order; none overlaps another.
+    pub fn find(&self, text: &str) -> Vec<FoundSecret> {
+        let mut found = Vec::new();
+        for known in self.known.iter() {
+            let at = text.match_indices(known.as_str());
+            found.extend(
+                at.map(|(at, _)| FoundSecret { range: at..at + known.len(), kind: SecretKind::Known }),
+            );
+        }
+        if !self.known_only {
+            found.extend(shapes::find(text));
+        }
+        joined(found)
+    }
+
+    /// The text with a [marker](SecretKind::marker) in place of each secret.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.replace(text, SecretKind::marker)
+    }
+
+    /// The text with something else in place of each secret.
+    pub fn replace<'a>(&self, text: &'a str, with: impl Fn(SecretKind) -> &'static str) -> Cow<'a, str> {
+        let found = self.find(text);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut clean, mut copied) = (String::with_capacity(text.len()), 0);
+        for FoundSecret { range, kind } in found {
+            clean.push_str(&text[copied..range.start]);
+            clean.push_str(with(kind));
+            copied = range.end;
+        }
+        clean.push_str(&text[copied..]);
+        Cow::Owned(clean)
+    }
+
+    /// The value with markers in place of secrets: in texts, in keys, and whatever text stands under a key that
+    /// [names](Self::is_name) a secret.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// # use serde_json::json;
+    /// let value = json!({"user": "me", "password": "x"});
+    /// let clean = Secrets::new().redact_value(&value);
+    /// assert_eq!(*clean, json!({"user": "me", "password": "[secret: password]"}));
+    /// ```
+    pub fn redact_value<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        self.replace_value(value, SecretKind::marker)
+    }
+
+    /// The value with something else in place of secrets, where [`redact_value`](Self::redact_value) puts markers.
+    pub fn replace_value<'a>(
+        &self,
+        value: &'a Value,
+        with: impl Fn(SecretKind) -> &'static str + Copy,
+    ) -> Cow<'a, Value> {
+        match self.clean_value(value, with) {
+            Some(clean) => Cow::Owned(clean),
+            None => Cow::Borrowed(value),
+        }
+    }
+
+    /// `None` when there is nothing to clean.
+    fn clean_value(&self, value: &Value, with: impl Fn(SecretKind) -> &'static str + Copy) -> Option<Value> {
+        match value {
+            Value::String(text) => match self.replace(text, with) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(clean) => Some(Value::String(clean)),
+            },
+            Value::Array(list) => {
+                let clean: Vec<_> = list.iter().map(|each| self.clean_value(each, with)).collect();
+                clean.iter().any(Option::is_some).then(|| {
+                    let each = list.iter().zip(clean);
+                    each.map(|(old, clean)| clean.unwrap_or_else(|| old.clone())).collect()
+                })
+            }
+            Value::Object(map) => {
+                let entry = |(key, value): (&String, &Value)| self.clean_entry(key, value, with);
+                let clean: Vec<_> = map.iter().map(entry).collect();
+                clean.iter().any(Option::is_some).then(|| {
+                    let each = map.iter().zip(clean);
+                    each.map(|((key, value), clean)| clean.unwrap_or_else(|| (key.clone(), value.clone())))
+                        .collect()
+                })
+            }
+            // A known value may be a number, such as a PIN.
+            Value::Number(number) if !self.known.is_empty() => {
+                let text = number.to_string();
+                let known = self.known.contains(&text);
+                known.then(|| Value::from(with(SecretKind::Known)))
+            }
+            _ => None,
+        }
+    }
+
+    fn clean_entry(
+        &self,
+        key: &str,
+        value: &Value,
+        with: impl Fn(SecretKind) -> &'static str + Copy,
+    ) -> Option<(String, Value)> {
+        let named = match value {
+            Value::String(text) if !self.known_only && !text.is_empty() => words::kind_of(key),
+            _ => None,
+        };
+        let clean = match named {
+            // What was cleaned before stays as it is.
+            Some(kind) if value.as_str().is_some_and(|text| text != with(kind)) => {
+                Some(Value::from(with(kind)))
+            }
+            Some(_) => None,
+            None => self.clean_value(value, with),
+        };
+        let renamed = self.replace(key, with);
+        if clean.is_none() && matches!(renamed, Cow::Borrowed(_)) {
+            return None;
+        }
+        Some((renamed.into_owned(), clean.unwrap_or_else(|| value.clone())))
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(***)")
+    }
+}
+
+/// A value as it is, as it is within a text in JSON, and as it is within an address.
+fn forms(value: &str) -> Vec<String> {
+    let json = Value::from(value).to_string();
+    let mut address = String::new();
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => address.push(byte.into()),
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    let mut forms = vec![value.to_owned(), json[1..json.len() - 1].to_owned(), address];
+    forms.dedup();
+    forms
+}
+
+/// In order, and those that touch as one: of two that overlap, a part of one would be left.
+fn joined(mut found: Vec<FoundSecret>) -> Vec<FoundSecret> {
+    found.sort_by_key(|found| found.range.start);
+    found.dedup_by(|later, earlier| {
+        let overlap = later.range.start < earlier.range.end;
+        if overlap {
+            earlier.range.end = earlier.range.end.max(later.range.end);
+        }
+        overlap
+    });
+    found
+}

@@ -1,0 +1,231 @@
+//! One line of a log.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use levity_core::{RunId, SecretKind, Secrets, Timestamp};
+use serde_json::{Map, Value};
+
+use crate::plain;
+
+/// How much an entry matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "TRACE",
+            Self::Debug => "DEBUG",
+            Self::Info => "INFO",
+            Self::Warn => "WARN",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+impl From<tracing::Level> for Level {
+    fn from(level: tracing::Level) -> Self {
+        match level {
+            tracing::Level::TRACE => Self::Trace,
+            tracing::Level::DEBUG => Self::Debug,
+            tracing::Level::INFO => Self::Info,
+            tracing::Level::WARN => Self::Warn,
+            tracing::Level::ERROR => Self::Error,
+        }
+    }
+}
+
+/// What a field holds.
+#[derive(Clone)]
+pub(crate) enum Field {
+    Text(String),
+    /// A text that is shown whole, up to the longest line.
+    Whole(String),
+    Json(Value),
+    Number(u64),
+}
+
+/// How entries are written.
+#[derive(Clone)]
+pub(crate) struct Style {
+    pub(crate) json: bool,
+    pub(crate) max_text: usize,
+    pub(crate) secrets: Secrets,
+}
+
+/// The longest text that is written at all: what is longer is a file, not a log entry.
+pub(crate) const MAX_WHOLE: usize = 256 << 10;
+
+/// Something that is written as one line.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) at: Timestamp,
+    pub(crate) level: Level,
+    pub(crate) run: Option<RunId>,
+    pub(crate) what: Cow<'static, str>,
+    pub(crate) fields: Vec<(Cow<'static, str>, Field)>,
+}
+
+impl Entry {
+    pub(crate) fn new(at: Timestamp, level: Level, what: impl Into<Cow<'static, str>>) -> Self {
+        Self { at, level, run: None, what: what.into(), fields: Vec::new() }
+    }
+
+    pub(crate) fn of(mut self, run: &RunId) -> Self {
+        self.run = Some(run.clone());
+        self
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, field: impl Into<Field>) -> Self {
+        self.fields.push((name.into(), field.into()));
+        self
+    }
+
+    pub(crate) fn with_some(self, name: &'static str, field: Option<impl Into<Field>>) -> Self {
+        match field {
+            Some(field) => self.with(name, field),
+            None => self,
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, field)| name.len() + field.size());
+        128 + self.what.len() + fields.sum::<usize>()
+    }
+
+    /// The line, with its end. Secrets leave before anything is cut, so that none is cut in half and stays.
+    pub(crate) fn line(&self, style: &Style) -> String {
+        let mut line = if style.json { self.json(style) } else { self.text(style) };
+        line.push('\n');
+        line
+    }
+
+    fn text(&self, style: &Style) -> String {
+        let mut line = String::with_capacity(128);
+        let _ = write!(line, "{} {:<5} ", self.at, self.level.as_str());
+        let run = self.run.as_ref().map_or(Cow::Borrowed("-"), |run| style.secrets.redact(run.as_str()));
+        plain::word(&mut line, &plain::clip(&run, style.max_text.max(64)));
+        line.push(' ');
+        // What it is about is ours, or a host's message: in a sentence rather than in quotes.
+        let mut what = String::new();
+        plain::word(&mut what, &style.shown(&self.what));
+        line.push_str(what.trim_matches('"'));
+        for (name, field) in &self.fields {
+            line.push(' ');
+            plain::word(&mut line, name);
+            line.push('=');
+            match field.shown(name, style) {
+                Value::String(text) => plain::word(&mut line, &text),
+                value => line.push_str(&value.to_string()),
+            }
+        }
+        line
+    }
+
+    fn json(&self, style: &Style) -> String {
+        let mut object = Map::new();
+        object.insert("at".into(), self.at.to_string().into());
+        object.insert("level".into(), self.level.as_str().to_lowercase().into());
+        if let Some(run) = &self.run {
+            object.insert("run".into(), style.secrets.redact(run.as_str()).into());
+        }
+        object.insert("event".into(), style.shown(&self.what).into());
+        for (name, field) in &self.fields {
+            let taken = object.contains_key(&**name);
+            let key = if taken { format!("_{name}") } else { name.clone().into_owned() };
+            object.insert(key, field.shown(name, style));
+        }
+        plain::json(&Value::Object(object).to_string())
+    }
+}
+
+impl Style {
+    fn shown(&self, text: &str) -> String {
+        plain::clip(&self.secrets.redact(within(text).as_ref()), self.max_text.max(64)).into_owned()
+    }
+}
+
+impl Field {
+    fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Whole(text) => text.len(),
+            Self::Json(value) => json_size(value),
+            Self::Number(_) => 8,
+        }
+    }
+
+    /// What is shown of it: a text, or a number.
+    fn shown(&self, name: &str, style: &Style) -> Value {
+        if Secrets::is_name(name) {
+            return SecretKind::Password.marker().into();
+        }
+        if let Self::Number(number) = self {
+            return (*number).into();
+        }
+        let most = if matches!(self, Self::Whole(_)) { MAX_WHOLE } else { style.max_text };
+        let text = match self {
+            Self::Text(text) | Self::Whole(text) => within(text),
+            Self::Json(value) => style.secrets.redact_value(value).to_string().into(),
+            Self::Number(_) => Cow::Borrowed(""),
+        };
+        plain::clip(&style.secrets.redact(&text), most).into_owned().into()
+    }
+}
+
+/// What is far too long is not even looked through.
+fn within(text: &str) -> Cow<'_, str> {
+    if text.len() > 4 * MAX_WHOLE {
+        return format!("[{} bytes: too long to be written down]", text.len()).into();
+    }
+    text.into()
+}
+
+pub(crate) fn json_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 16,
+        Value::Array(items) => items.iter().map(json_size).sum::<usize>() + 16,
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + json_size(value)).sum::<usize>() + 16
+        }
+        _ => 16,
+    }
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Field {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Field {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<Value> for Field {
+    fn from(value: Value) -> Self {
+        Self::Json(value)
+    }
+}
+
+// What is said in a run may hold anything, so it is not shown here.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("at", &self.at).field("level", &self.level).finish_non_exhaustive()
+    }
+}

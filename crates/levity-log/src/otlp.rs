@@ -1,0 +1,1 @@
+//! Spans and metrics to an OpenTelemetry collector.

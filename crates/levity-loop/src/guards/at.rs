@@ -1,0 +1,267 @@
+//! Where the guards of an agent stand.
+
+use std::sync::Arc;
+
+use levity_core::{
+    ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Heard, Intervention,
+    Message, ModelError, Part, Response, Role, RunId, Stage, Status, Subject, ToolCall, ToolError,
+    ToolErrorKind, ToolResult,
+};
+use serde_json::{Value, json};
+
+use super::{Looked, is_blocked};
+use crate::asked;
+use crate::executor::AgentExecutor;
+
+/// What stands in place of what was blocked.
+const BLOCKED: &str = "(blocked)";
+
+/// What a run is to do, as the guards have left it.
+pub(crate) struct Goal {
+    pub(crate) message: Message,
+    pub(crate) guarded: Vec<Intervention>,
+}
+
+impl AgentExecutor {
+    async fn look(&self, subject: Subject, cx: &GuardCx) -> Looked {
+        self.guards.look(subject, cx, &*self.world).await
+    }
+
+    /// What the guards make of a goal. One that is blocked is not part of anything any more.
+    pub(crate) async fn goal(&self, goal: Message) -> Goal {
+        if !self.guards.watch(Stage::Input) {
+            return Goal { message: goal, guarded: Vec::new() };
+        }
+        let Looked { subject, guarded } = self.look(Subject::Input(Arc::new(goal)), &GuardCx::new()).await;
+        let message = match subject {
+            Subject::Input(message) if !is_blocked(&guarded) => Arc::unwrap_or_clone(message),
+            _ => Message::user(BLOCKED),
+        };
+        Goal { message, guarded }
+    }
+
+    /// What the guards make of what people say later.
+    pub(crate) async fn hear_input(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        let cx = GuardCx::new().with_run(run.clone());
+        match self.look(Subject::Input(message.clone()), &cx).await.passed() {
+            Ok((Subject::Input(message), guarded)) => Heard::Taken(message, guarded),
+            Ok((_, guarded)) => Heard::Taken(message, guarded),
+            Err(mut guarded) => match guarded.pop() {
+                Some(last) => Heard::Blocked(last),
+                None => Heard::Taken(message, guarded),
+            },
+        }
+    }
+
+    /// Whether a reply is looked at before anybody sees a piece of it.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
+    }
+
+    /// What the guards make of a reply: first of what is said in it, then of each call.
+    pub(crate) async fn look_at_reply(
+        &self,
+        mut response: Response,
+        slot: &Arc<str>,
+        cx: &EffectCx,
+    ) -> Response {
+        let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
+        let mut guarded = Vec::new();
+        if self.guards.watch(Stage::Answer) {
+            let looked = self.look(Subject::Answer(response.message.clone()), &guard_cx).await;
+            match looked.passed() {
+                Ok((Subject::Answer(message), more)) => {
+                    response.message = message;
+                    guarded = more;
+                }
+                Ok(_) => {}
+                Err(more) => return withheld(response, more),
+            }
+        }
+        for at in 0..response.message.parts.len() {
+            let Some(Part::ToolCall(call)) = response.message.parts.get(at) else { continue };
+            match self.look_at_call(call.clone(), &guard_cx).await {
+                Ok((_, more)) if more.is_empty() => {}
+                Ok((call, more)) => {
+                    Arc::make_mut(&mut response.message).parts[at] = Part::ToolCall(call);
+                    guarded.extend(more);
+                }
+                Err(more) if more.iter().any(|last| last.stage == Stage::Answer) => {
+                    guarded.extend(more);
+                    return withheld(response, guarded);
+                }
+                Err(more) => {
+                    let bare = ToolCall::new(call.id.clone(), call.name.clone(), json!({}));
+                    Arc::make_mut(&mut response.message).parts[at] = Part::ToolCall(bare);
+                    guarded.extend(more);
+                }
+            }
+        }
+        response.guarded = guarded;
+        tell_at_once(&response.message, cx);
+        response
+    }
+
+    /// What the guards make of a call. One by which the run ends is an answer as well.
+    pub(crate) async fn look_at_call(
+        &self,
+        mut call: ToolCall,
+        cx: &GuardCx,
+    ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
+        let mut guarded = Vec::new();
+        if self.guards.watch(Stage::Call) {
+            let (subject, more) = self.look(Subject::Call(call.clone()), cx).await.passed()?;
+            if let Subject::Call(new) = subject {
+                call = new;
+            }
+            guarded = more;
+        }
+        let answer = self.finishes.then_some(()).filter(|()| call.name == asked::FINISH);
+        let answer = answer.and_then(|()| asked::answer(&call.args).ok());
+        if let Some(text) = answer.filter(|_| self.guards.watch(Stage::Answer)) {
+            let said = Subject::Answer(Arc::new(Message::assistant(text.clone())));
+            let (subject, more) = self.look(said, cx).await.passed()?;
+            if subject.text() != text {
+                call.args = json!({"answer": subject.text()});
+            }
+            guarded.extend(more);
+        }
+        Ok((call, guarded))
+    }
+
+    /// What the guards make of why there is no reply.
+    pub(crate) async fn look_at_error(
+        &self,
+        error: ModelError,
+        slot: &Arc<str>,
+        cx: &EffectCx,
+    ) -> ModelError {
+        if !self.guards.watch(Stage::Answer) {
+            return error;
+        }
+        let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
+        let text = told(&error);
+        match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
+            Ok((Subject::Failure(new), _)) if new == text => error,
+            // What it came from may say the same, so it is left out.
+            Ok((Subject::Failure(new), _)) => error.with_message(new).without_source(),
+            _ => error.with_message("what the provider said is withheld").without_source(),
+        }
+    }
+
+    /// What the guards make of what a tool returned.
+    pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
+        if !self.guards.watch(Stage::Result) {
+            return result;
+        }
+        let cx = GuardCx::new().with_run(run.clone());
+        let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
+        let (mut new, guarded) = match self.look(Subject::Result(result), &cx).await.passed() {
+            Ok((Subject::Result(new), guarded)) => (new, guarded),
+            Ok((_, guarded)) | Err(guarded) => {
+                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
+                (ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)), guarded)
+            }
+        };
+        new.guarded = before.into_iter().chain(guarded).collect();
+        new
+    }
+
+    /// What the guards make of what a child returned, which is what the call of it returned.
+    pub(crate) async fn look_at_ending(&self, child: &ChildRun, ending: Ending) -> Ending {
+        let call = ToolCall::new(child.call.clone().unwrap_or_else(|| "".into()), &*child.agent, Value::Null);
+        let mut result = ToolResult::answering(call, Ok(Default::default()));
+        result.content = vec![Content::Text(ending.text.clone())];
+        if !ending.status.is_answer() {
+            result.content.push(Content::Text(told_status(&ending.status)));
+        }
+        result.value.clone_from(&ending.value);
+        let cx = GuardCx::new();
+        match self.look(Subject::Result(result), &cx).await.passed() {
+            Ok((_, guarded)) if guarded.is_empty() => ending,
+            Ok((Subject::Result(new), guarded)) => returned(ending, new, guarded),
+            Ok((_, guarded)) | Err(guarded) => {
+                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
+                let mut blocked = Ending::new(Status::Failed(Failure::Program(error)));
+                (blocked.usage, blocked.stats) = (ending.usage, ending.stats);
+                blocked.guarded = guarded;
+                blocked
+            }
+        }
+    }
+}
+
+fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> Ending {
+    let mut texts = new.content.into_iter().filter_map(|content| match content {
+        Content::Text(text) => Some(text),
+        _ => None,
+    });
+    ending.text = texts.next().unwrap_or_default();
+    ending.value = new.value;
+    ending.guarded = guarded;
+    if !ending.status.is_answer() {
+        let told = texts.next().unwrap_or_default();
+        let same = told == told_status(&ending.status);
+        ending.status = match ending.status {
+            status if same => status,
+            Status::Failed(Failure::Program(error)) => {
+                Status::Failed(Failure::Program(ToolError::new(error.kind(), told)))
+            }
+            _ => Status::Failed(Failure::Program(ToolError::failed(told))),
+        };
+    }
+    ending
+}
+
+/// A reply of which nothing is left but what it cost.
+fn withheld(response: Response, guarded: Vec<Intervention>) -> Response {
+    let mut empty = Response::new(Message::new(Role::Assistant, []));
+    (empty.usage, empty.guarded) = (response.usage, guarded);
+    empty.finish = Finish::Other("blocked".to_owned());
+    empty
+}
+
+/// Those who watch get in one piece what was held back.
+fn tell_at_once(message: &Message, cx: &EffectCx) {
+    if !cx.live.is_watched() {
+        return;
+    }
+    for part in &message.parts {
+        let delta = match part {
+            Part::Text(text) => Delta::Text(text.text.clone()),
+            Part::Thinking(thought) => Delta::Thinking(thought.text.clone()),
+            _ => continue,
+        };
+        cx.live.send(EventKind::Delta { effect: cx.effect, delta });
+    }
+}
+
+/// What a model is told about a call that was blocked.
+pub(crate) fn not_made(guarded: &Intervention) -> String {
+    format!("this call is not allowed: {guarded}")
+}
+
+fn not_shown(guarded: &[Intervention]) -> String {
+    let why = guarded.last().map(ToString::to_string).unwrap_or_default();
+    format!("the call was made, and what it returned is withheld: {why}")
+}
+
+/// An error and all that it came from, in words.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        next = error.source();
+    }
+    text
+}
+
+fn told_status(status: &Status) -> String {
+    match status {
+        Status::Failed(Failure::Program(error)) => error.explain(),
+        Status::Failed(failure) => told(failure),
+        status => status.to_string(),
+    }
+}

@@ -1,0 +1,89 @@
+use async_trait::async_trait;
+use levity_core::{Cause, Guard, GuardCx, Stage, Subject, Verdict};
+
+/// Blocks what has more text than it may have, in bytes. Nothing is limited until it is set.
+///
+/// ```
+/// use levity_loop::{Agent, Error, SizeGuard};
+/// use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> levity_loop::Result<()> {
+/// let agent = Agent::builder(ScriptedModel::new()).guard(SizeGuard::new().input(10)).build()?;
+/// let error = agent.run("Tell me all there is to know.").await.unwrap_err();
+/// assert_eq!(error.to_string(), "`size` blocked the input: it has 29 bytes, and 10 may pass");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SizeGuard {
+    input: Option<usize>,
+    call: Option<usize>,
+    result: Option<usize>,
+    answer: Option<usize>,
+}
+
+impl SizeGuard {
+    /// Limits nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long one thing that people say may be.
+    #[must_use]
+    pub fn input(mut self, bytes: usize) -> Self {
+        self.input = Some(bytes);
+        self
+    }
+
+    /// How long the arguments of a call may be, as JSON.
+    #[must_use]
+    pub fn call(mut self, bytes: usize) -> Self {
+        self.call = Some(bytes);
+        self
+    }
+
+    /// How long what a call returns may be. Long results are cut anyway; see
+    /// [`max_tool_output`](crate::AgentBuilder::max_tool_output).
+    #[must_use]
+    pub fn result(mut self, bytes: usize) -> Self {
+        self.result = Some(bytes);
+        self
+    }
+
+    /// How long a reply may be.
+    #[must_use]
+    pub fn answer(mut self, bytes: usize) -> Self {
+        self.answer = Some(bytes);
+        self
+    }
+
+    fn most(&self, stage: Stage) -> Option<usize> {
+        match stage {
+            Stage::Input => self.input,
+            Stage::Call => self.call,
+            Stage::Result => self.result,
+            Stage::Answer => self.answer,
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Guard for SizeGuard {
+    fn name(&self) -> &str {
+        "size"
+    }
+
+    fn watches(&self, stage: Stage) -> bool {
+        self.most(stage).is_some()
+    }
+
+    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+        let (size, most) = (subject.text().len(), self.most(subject.stage()));
+        Ok(match most.filter(|most| size > *most && !matches!(subject, Subject::Failure(_))) {
+            Some(most) => Verdict::block(format!("it has {size} bytes, and {most} may pass")),
+            None => Verdict::Pass,
+        })
+    }
+}

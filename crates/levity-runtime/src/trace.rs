@@ -1,0 +1,323 @@
+//! Spans of runs and effects, named after OpenTelemetry's conventions for generative AI.
+//!
+//! Nothing is made and nothing formatted unless a subscriber wants the span: each place asks once, and holds a null
+//! pointer when nobody does.
+
+use std::fmt::Display;
+
+use futures_util::future::BoxFuture;
+use levity_core::{
+    ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, Outcome, RunId, Secrets, Status,
+    ToolRun,
+};
+use tracing::field::{Empty, display};
+use tracing::instrument::Instrument;
+use tracing::{Level, Span};
+
+mod contents;
+mod names;
+
+use names::{Operation, finish, model_error, provider, tool_error};
+
+/// The target of all spans here: what a filter names.
+const TARGET: &str = "levity";
+
+/// The span of a run, if anybody wants it. A pointer, so that a run that nobody traces has no room for it.
+#[derive(Default)]
+pub(crate) struct Trace(Option<Box<Traced>>);
+
+struct Traced {
+    span: Span,
+    conversation: Option<ConversationId>,
+}
+
+/// What a run or an effect is below.
+#[derive(Default)]
+pub(crate) struct Above(Option<Box<Span>>);
+
+impl Above {
+    /// What is under way where this is called: a task that is started from there has no other way to know.
+    pub(crate) fn here() -> Self {
+        if !tracing::enabled!(target: TARGET, Level::INFO) {
+            return Self(None);
+        }
+        let span = Span::current();
+        Self((!span.is_none()).then(|| Box::new(span)))
+    }
+
+    /// Has something done within what is above it.
+    pub(crate) fn within<T: 'static>(self, work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
+        match self.0 {
+            Some(span) => Box::pin(work.instrument(*span)),
+            None => work,
+        }
+    }
+}
+
+impl Trace {
+    /// Begins the span of a run.
+    pub(crate) fn run(
+        run: &RunId,
+        machine: &dyn Machine,
+        name: Option<&str>,
+        again: bool,
+        above: Above,
+    ) -> Self {
+        if !tracing::enabled!(target: TARGET, Level::INFO) {
+            return Self(None);
+        }
+        let operation = Operation::of(&machine.kind());
+        let parent = above.0.and_then(|above| above.id());
+        let span = tracing::info_span!(
+            target: TARGET,
+            parent: parent,
+            "run",
+            otel.name = display(operation.title(name)),
+            otel.kind = "internal",
+            otel.status_code = Empty,
+            gen_ai.operation.name = operation.as_str(),
+            gen_ai.agent.name = Empty,
+            gen_ai.workflow.name = Empty,
+            gen_ai.tool.name = Empty,
+            gen_ai.conversation.id = Empty,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+            error.type = Empty,
+            levity.run = run.as_str(),
+            levity.resumed = again,
+            levity.status = Empty,
+            levity.turns = Empty,
+            levity.tool_calls = Empty,
+            levity.cost = Empty,
+        );
+        if span.is_disabled() {
+            return Self(None);
+        }
+        if let Some(name) = name {
+            span.record(operation.name_field(), name);
+        }
+        Self(Some(Box::new(Traced { span, conversation: None })))
+    }
+
+    /// What effects of the run are below.
+    pub(crate) fn above(&self) -> Above {
+        Above(self.0.as_ref().map(|traced| Box::new(traced.span.clone())))
+    }
+
+    /// Whether anybody wants the span.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Looks at what begins: what is saved says which conversation the run belongs to.
+    pub(crate) fn begins(&mut self, effects: &[(EffectId, Effect)]) {
+        let Some(traced) = self.0.as_mut().filter(|traced| traced.conversation.is_none()) else { return };
+        let saved = effects.iter().find_map(|(_, effect)| match effect {
+            Effect::Save(save) => Some(&save.conversation),
+            _ => None,
+        });
+        if let Some(id) = saved {
+            traced.span.record("gen_ai.conversation.id", id.as_str());
+            traced.conversation = Some(id.clone());
+        }
+    }
+
+    /// Begins the span of an effect.
+    pub(crate) fn effect(
+        &self,
+        effect: &Effect,
+        executor: &dyn Executor,
+        contents: Option<&Secrets>,
+    ) -> EffectTrace {
+        let Some(traced) = &self.0 else { return EffectTrace(None) };
+        let span = match effect {
+            Effect::Model(call) => traced.chat(call, executor),
+            Effect::Tool(run) => traced.tool(run),
+            _ => return EffectTrace(None),
+        };
+        if span.is_disabled() {
+            return EffectTrace(None);
+        }
+        if let Some(secrets) = contents {
+            contents::wanted(&span, effect, secrets);
+        }
+        EffectTrace(Some(Box::new((span, contents.cloned()))))
+    }
+
+    /// Says how the run ended.
+    pub(crate) fn ended(&self, ending: Option<&Ending>) {
+        let (Some(traced), Some(ending)) = (&self.0, ending) else { return };
+        let span = &traced.span;
+        span.record("levity.turns", ending.stats.turns);
+        span.record("levity.tool_calls", ending.stats.tool_calls);
+        record(span, "gen_ai.usage.input_tokens", ending.usage.input);
+        record(span, "gen_ai.usage.output_tokens", ending.usage.output);
+        if let Some(cost) = ending.usage.cost {
+            span.record("levity.cost", display(cost));
+        }
+        span.record("levity.status", names::status(&ending.status));
+        match &ending.status {
+            Status::Failed(failure) => failed(span, names::failure(failure)),
+            Status::Partial(_) => failed(span, "limit"),
+            _ => {}
+        }
+    }
+
+    /// Says that the run was left before its end.
+    pub(crate) fn left(&self, error: &crate::error::Error) {
+        let Some(traced) = &self.0 else { return };
+        if matches!(error, crate::error::Error::Parked { .. }) {
+            traced.span.record("levity.status", "parked");
+            return;
+        }
+        traced.span.record("levity.status", "stopped");
+        failed(&traced.span, "stopped");
+        traced.span.in_scope(|| {
+            tracing::error!(target: TARGET, error = %chain(error), "the run could not be driven on");
+        });
+    }
+}
+
+impl Traced {
+    fn chat(&self, call: &ModelCall, executor: &dyn Executor) -> Span {
+        let card = executor.card(&call.slot);
+        let (model, by) = (card.map(|card| card.id.as_str()), card.map(|card| provider(&card.provider)));
+        let span = tracing::info_span!(
+            target: TARGET,
+            parent: &self.span,
+            "chat",
+            otel.name = display(Titled("chat", model)),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            gen_ai.operation.name = "chat",
+            gen_ai.provider.name = by,
+            gen_ai.request.model = model,
+            gen_ai.request.max_tokens = Empty,
+            gen_ai.conversation.id = Empty,
+            gen_ai.response.finish_reasons = Empty,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+            gen_ai.usage.cache_read.input_tokens = Empty,
+            gen_ai.usage.cache_creation.input_tokens = Empty,
+            gen_ai.usage.reasoning.output_tokens = Empty,
+            gen_ai.input.messages = Empty,
+            gen_ai.output.messages = Empty,
+            gen_ai.system_instructions = Empty,
+            error.type = Empty,
+            levity.slot = &*call.slot,
+            levity.cost = Empty,
+        );
+        record(&span, "gen_ai.request.max_tokens", call.request.options.max_tokens);
+        if let Some(id) = &self.conversation {
+            span.record("gen_ai.conversation.id", id.as_str());
+        }
+        span
+    }
+
+    fn tool(&self, run: &ToolRun) -> Span {
+        tracing::info_span!(
+            target: TARGET,
+            parent: &self.span,
+            "execute_tool",
+            otel.name = display(Titled("execute_tool", Some(&run.call.name))),
+            otel.kind = "internal",
+            otel.status_code = Empty,
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = run.call.name.as_str(),
+            gen_ai.tool.call.id = run.call.id.as_str(),
+            gen_ai.tool.type = "function",
+            gen_ai.tool.call.arguments = Empty,
+            gen_ai.tool.call.result = Empty,
+            error.type = Empty,
+        )
+    }
+}
+
+/// The span of an effect, if anybody wants it, and how its contents are told, if they are.
+pub(crate) struct EffectTrace(Option<Box<(Span, Option<Secrets>)>>);
+
+impl EffectTrace {
+    /// Performs the effect within its span, and says there what came of it.
+    pub(crate) fn around<T: Send + 'static>(
+        self,
+        perform: BoxFuture<'static, T>,
+        outcome: fn(&T) -> Option<&Outcome>,
+    ) -> BoxFuture<'static, T> {
+        let Some(traced) = self.0 else { return perform };
+        let (span, contents) = *traced;
+        let told = span.clone();
+        Box::pin(
+            async move {
+                let came = perform.await;
+                if let Some(outcome) = outcome(&came) {
+                    tell(&told, outcome, contents.as_ref());
+                }
+                came
+            }
+            .instrument(span),
+        )
+    }
+}
+
+fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
+    match outcome {
+        Outcome::Model(Ok(response)) => {
+            let usage = &response.usage;
+            span.record("gen_ai.response.finish_reasons", finish(&response.finish));
+            record(span, "gen_ai.usage.input_tokens", usage.input);
+            record(span, "gen_ai.usage.output_tokens", usage.output);
+            record(span, "gen_ai.usage.cache_read.input_tokens", usage.cached);
+            record(span, "gen_ai.usage.cache_creation.input_tokens", usage.cache_written);
+            record(span, "gen_ai.usage.reasoning.output_tokens", usage.reasoning);
+            if let Some(cost) = usage.cost {
+                span.record("levity.cost", display(cost));
+            }
+        }
+        Outcome::Model(Err(error)) => failed(span, model_error(error.kind())),
+        Outcome::Tool(result) => {
+            if let Some(kind) = result.error {
+                failed(span, tool_error(kind));
+            }
+        }
+        Outcome::Unknown => failed(span, "unknown"),
+        _ => {}
+    }
+    if let Some(secrets) = contents {
+        contents::came(span, outcome, secrets);
+    }
+}
+
+fn record(span: &Span, field: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        span.record(field, value);
+    }
+}
+
+fn failed(span: &Span, kind: &'static str) {
+    span.record("error.type", kind);
+    span.record("otel.status_code", "ERROR");
+}
+
+/// An operation, and what it is done with where that is known.
+struct Titled<'a>(&'a str, Option<&'a str>);
+
+impl Display for Titled<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.1.filter(|what| !what.is_empty()) {
+            Some(what) => write!(f, "{} {what}", self.0),
+            None => f.write_str(self.0),
+        }
+    }
+}
+
+/// An error with all that it came from.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

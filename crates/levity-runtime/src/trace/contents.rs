@@ -1,0 +1,86 @@
+//! What is said, in spans: only where that was asked for, and without secrets.
+
+use levity_core::{Content, Effect, Message, Outcome, Part, Role, Secrets, ToolResult};
+use serde_json::{Value, json};
+use tracing::Span;
+
+/// The most bytes that one field has; what is longer is left out and said so.
+const MAX: usize = 64 << 10;
+
+/// What goes into an effect.
+pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
+    match effect {
+        Effect::Model(call) => {
+            if let Some(system) = &call.request.system {
+                let parts = json!([{"type": "text", "content": &**system}]);
+                put(span, "gen_ai.system_instructions", &parts, secrets);
+            }
+            let history = call.request.history.messages().iter().map(|message| told(message));
+            put(span, "gen_ai.input.messages", &history.collect(), secrets);
+        }
+        Effect::Tool(run) => put(span, "gen_ai.tool.call.arguments", &run.call.args, secrets),
+        _ => {}
+    }
+}
+
+/// What comes out of it.
+pub(super) fn came(span: &Span, outcome: &Outcome, secrets: &Secrets) {
+    match outcome {
+        Outcome::Model(Ok(response)) => {
+            let mut message = told(&response.message);
+            message["finish_reason"] = super::finish(&response.finish).into();
+            put(span, "gen_ai.output.messages", &json!([message]), secrets);
+        }
+        Outcome::Tool(result) => put(span, "gen_ai.tool.call.result", &answer(result), secrets),
+        _ => {}
+    }
+}
+
+fn put(span: &Span, field: &str, value: &Value, secrets: &Secrets) {
+    let text = secrets.redact_value(value).to_string();
+    if text.len() > MAX {
+        span.record(
+            field,
+            tracing::field::display(format_args!("[{} bytes: too long to be told]", text.len())),
+        );
+    } else {
+        span.record(field, text.as_str());
+    }
+}
+
+fn told(message: &Message) -> Value {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    };
+    json!({"role": role, "parts": message.parts.iter().map(part).collect::<Vec<_>>()})
+}
+
+fn part(part: &Part) -> Value {
+    match part {
+        Part::Text(text) => json!({"type": "text", "content": text.text}),
+        Part::Thinking(thinking) => json!({"type": "reasoning", "content": thinking.text}),
+        Part::ToolCall(call) => {
+            json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
+        }
+        Part::ToolResult(result) => {
+            json!({"type": "tool_call_response", "id": result.call, "response": answer(result)})
+        }
+        // Bytes of pictures, and what only a provider understands, tell a reader nothing.
+        Part::Media(_) => json!({"type": "media"}),
+        _ => json!({"type": "opaque"}),
+    }
+}
+
+fn answer(result: &ToolResult) -> Value {
+    if let Some(value) = &result.value {
+        return value.clone();
+    }
+    let texts = result.content.iter().filter_map(|content| match content {
+        Content::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n").into()
+}

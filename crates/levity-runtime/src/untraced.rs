@@ -1,0 +1,56 @@
+//! What stands for spans without the feature `tracing`: nothing.
+
+use futures_util::future::BoxFuture;
+use levity_core::{Effect, EffectId, Ending, Executor, Machine, Outcome, RunId, Secrets};
+
+#[derive(Default)]
+pub(crate) struct Trace;
+
+#[derive(Default)]
+pub(crate) struct Above;
+
+impl Above {
+    pub(crate) fn here() -> Self {
+        Self
+    }
+
+    pub(crate) fn within<T: 'static>(self, work: BoxFuture<'static, T>) -> BoxFuture<'static, T> {
+        work
+    }
+}
+
+impl Trace {
+    pub(crate) fn run(_: &RunId, _: &dyn Machine, _: Option<&str>, _: bool, _: Above) -> Self {
+        Self
+    }
+
+    pub(crate) fn above(&self) -> Above {
+        Above
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn begins(&mut self, _: &[(EffectId, Effect)]) {}
+
+    pub(crate) fn effect(&self, _: &Effect, _: &dyn Executor, _: Option<&Secrets>) -> EffectTrace {
+        EffectTrace
+    }
+
+    pub(crate) fn ended(&self, _: Option<&Ending>) {}
+
+    pub(crate) fn left(&self, _: &crate::error::Error) {}
+}
+
+pub(crate) struct EffectTrace;
+
+impl EffectTrace {
+    pub(crate) fn around<T: Send + 'static>(
+        self,
+        perform: BoxFuture<'static, T>,
+        _: fn(&T) -> Option<&Outcome>,
+    ) -> BoxFuture<'static, T> {
+        perform
+    }
+}

@@ -1,0 +1,56 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{Document, Hit, Library, LibraryError};
+
+/// Several libraries as one.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf(Vec<Arc<dyn Library>>);
+
+impl Shelf {
+    pub(crate) fn push(&mut self, library: impl Library + 'static) {
+        self.0.push(Arc::new(library));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[async_trait]
+impl Library for Shelf {
+    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails leaves the others.
+    async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+        let mut failed = None;
+        let mut lists = Vec::new();
+        for library in &self.0 {
+            match library.search(query, limit).await {
+                Ok(hits) => lists.push(hits.into_iter()),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let before = found.len();
+            found.extend(lists.iter_mut().filter_map(Iterator::next));
+            if found.len() == before {
+                break;
+            }
+        }
+        found.truncate(limit);
+        match failed {
+            Some(error) if found.is_empty() => Err(error),
+            _ => Ok(found),
+        }
+    }
+
+    async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
+        for library in &self.0 {
+            if let Some(document) = library.fetch(id).await? {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,249 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use levity_core::{Tool, ToolSource, Toolbox, World};
+use levity_runtime::SystemWorld;
+use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
+use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::error::{Error, ErrorKind};
+use super::parked::Parked;
+use super::seal::Seal;
+use super::server::{Inner, Offer};
+use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources};
+
+/// Settings of an [`McpServer`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct McpServerBuilder {
+    name: String,
+    version: String,
+    title: Option<String>,
+    instructions: Option<String>,
+    registry: RegistryBuilder,
+    has_tools: bool,
+    has_sources: bool,
+    policy: Policy,
+    offers: Vec<Arc<dyn Handler>>,
+    resources: Vec<Arc<dyn Resources>>,
+    prompts: Vec<Arc<dyn Prompts>>,
+    completer: Option<Arc<dyn Completer>>,
+    changes: Changes,
+    limits: Limits,
+    world: Arc<dyn World>,
+}
+
+impl McpServerBuilder {
+    pub(super) fn new(name: String, version: String) -> Self {
+        Self {
+            name,
+            version,
+            title: None,
+            instructions: None,
+            registry: Registry::builder(),
+            has_tools: false,
+            has_sources: false,
+            // Who calls has a policy of their own, and somebody to ask.
+            policy: Policy::allow_all(),
+            offers: Vec::new(),
+            resources: Vec::new(),
+            prompts: Vec::new(),
+            completer: None,
+            changes: Changes::new(),
+            limits: Limits::default(),
+            world: Arc::new(SystemWorld),
+        }
+    }
+
+    /// What it is called for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What a model should know before it uses the server.
+    pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
+        self.instructions = Some(instructions.into());
+        self
+    }
+
+    /// Adds a tool. Its schemas go out without what some model providers turn down.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.registry = self.registry.tool(tool);
+        self.has_tools = true;
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.registry = self.registry.tools(tools);
+        self.has_tools = true;
+        self
+    }
+
+    /// Adds tools that may come and go; clients are told within a second.
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.registry = self.registry.source(Arc::new(source));
+        (self.has_tools, self.has_sources) = (true, true);
+        self
+    }
+
+    /// Adds a tool that talks to its client. Its schemas go out as they are.
+    pub fn offer(mut self, handler: impl Handler + 'static) -> Self {
+        self.offers.push(Arc::new(handler));
+        self
+    }
+
+    /// Adds things to be read. Several are listed one after the other.
+    pub fn resources(mut self, resources: impl Resources + 'static) -> Self {
+        self.resources.push(Arc::new(resources));
+        self
+    }
+
+    /// Adds prompts. Several are listed one after the other.
+    pub fn prompts(mut self, prompts: impl Prompts + 'static) -> Self {
+        self.prompts.push(Arc::new(prompts));
+        self
+    }
+
+    /// Proposes values while a person types them.
+    pub fn completions(mut self, completer: impl Completer + 'static) -> Self {
+        self.completer = Some(Arc::new(completer));
+        self
+    }
+
+    /// What may be called of what [`tool`](Self::tool), [`tools`](Self::tools) and [`source`](Self::source) added; everything by
+    /// default. What policy wants to be asked about, the person at the client is asked.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// By which it is told that something has changed.
+    pub fn changes(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// How much it takes from clients.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Time and randomness; the system's by default.
+    pub fn world(mut self, world: Arc<dyn World>) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// Makes the server.
+    ///
+    /// # Errors
+    /// When two tools have one name, a name is one that clients do not take, a schema cannot be used, or a limit leaves no room.
+    pub fn build(self) -> Result<McpServer, Error> {
+        let info = self.info();
+        let Self { registry, policy, limits, world, .. } = self;
+        if limits.calls == 0 {
+            return Err(refuse("`Limits::calls` is 0; let at least one request be worked on"));
+        }
+        let registry =
+            registry.build().map_err(|error| refuse("the tools cannot be used").with_source(error))?;
+        let (offers, order) = offers(&registry, self.offers)?;
+        let dispatcher = Dispatcher::builder(registry, world.clone())
+            .policy(policy)
+            .timeout(limits.tool)
+            .retries(0)
+            .max_output(limits.output)
+            .max_concurrent(limits.calls)
+            .build()
+            .map_err(|error| refuse("the tools cannot be used").with_source(error))?;
+        let seal = Seal::new().ok_or_else(|| refuse("the system has no randomness to make a key of"))?;
+        Ok(McpServer(Arc::new(Inner {
+            info,
+            dispatcher,
+            has_sources: self.has_sources,
+            offers,
+            order,
+            resources: self.resources,
+            prompts: self.prompts,
+            completer: self.completer,
+            changes: self.changes,
+            parked: Parked::new(seal, world.clone(), limits.waiting, limits.answer),
+            calls: Semaphore::new(limits.calls.min(Semaphore::MAX_PERMITS)),
+            limits,
+            told: Mutex::new(None),
+            mark: world.random(),
+            world,
+            count: AtomicU64::new(1),
+        })))
+    }
+
+    fn info(&self) -> ServerConfig {
+        let mut able = json!({"logging": {}});
+        let listed = json!({"listChanged": true});
+        if self.has_tools || !self.offers.is_empty() {
+            able["tools"] = listed.clone();
+        }
+        if !self.prompts.is_empty() {
+            able["prompts"] = listed.clone();
+        }
+        if !self.resources.is_empty() {
+            able["resources"] = listed;
+            if self.resources.iter().any(|resources| resources.tells_updates()) {
+                able["resources"]["subscribe"] = true.into();
+            }
+        }
+        if self.completer.is_some() {
+            able["completions"] = json!({});
+        }
+        let able: ServerCapabilities = serde_json::from_value(able).unwrap_or_default();
+        let mut named = Implementation::new(&self.name, &self.version);
+        named.title.clone_from(&self.title);
+        let mut info = ServerConfig::new(able).with_server_info(named);
+        info.instructions.clone_from(&self.instructions);
+        info
+    }
+}
+
+impl fmt::Debug for McpServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServerBuilder")
+            .field("name", &self.name)
+            .field("version", &self.version)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+type Offers = (BTreeMap<String, Offer>, Vec<String>);
+
+fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers, Error> {
+    let (mut offers, mut order) = (BTreeMap::new(), Vec::new());
+    for handler in handlers {
+        let spec = Arc::new(handler.spec().clone());
+        let name = spec.name.clone();
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if name.is_empty() || name.len() > 128 || !name.bytes().all(good) {
+            return Err(refuse(format!(
+                "a tool is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`"
+            )));
+        }
+        if offers.contains_key(&name) || registry.get(&name).is_some() {
+            return Err(refuse(format!("two tools are named `{name}`; rename one")));
+        }
+        let limit = spec.hints.timeout;
+        let arguments = Arguments::new(spec)
+            .map_err(|error| refuse(format!("the schema of `{name}` cannot be used")).with_source(error))?;
+        order.push(name.clone());
+        offers.insert(name, Offer { handler, arguments, limit });
+    }
+    Ok((offers, order))
+}
+
+fn refuse(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Build, message)
+}

@@ -1,0 +1,329 @@
+//! Carries the work for a request on until it is done, or until the client has to say something first.
+
+#![expect(deprecated, reason = "logging is on its way out of the protocol, and clients have it")]
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use levity_core::{CancelGuard, ToolError, World};
+use levity_mcp::ResourceContent;
+use rmcp::RoleServer;
+use rmcp::model::{
+    InputRequest, InputRequests, InputResponses, LoggingLevel, LoggingMessageNotification,
+    LoggingMessageNotificationParam, ProgressNotification, ProgressNotificationParam, ServerNotification,
+    ServerRequest,
+};
+use rmcp::service::{RequestContext, ServiceError};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::ask::{AskError, AskErrorKind};
+use super::desk::{Asked, Desk, Inbox, Note};
+use super::{Fault, Level, PromptReply, Reply};
+
+/// What work ends with.
+#[derive(Debug)]
+pub(super) enum Product {
+    Tool(Reply),
+    Prompt(PromptReply),
+    Read(Vec<ResourceContent>),
+}
+
+pub(super) type Outcome = Result<Product, Fault>;
+
+/// The work for one request, and what it wants of the client.
+pub(super) struct Case {
+    work: Work,
+    inbox: Inbox,
+    pub(super) desk: Arc<Desk>,
+    /// Questions that the client has been asked, or is about to be.
+    open: BTreeMap<String, Asked>,
+    next: u32,
+    /// Tells the work that nobody waits for it any more, however that comes about.
+    _cancel: CancelGuard,
+}
+
+enum Work {
+    /// Goes on only while its request is there.
+    Here(BoxFuture<'static, Outcome>),
+    /// Goes on by itself, between requests too.
+    Away(JoinSet<Outcome>),
+}
+
+/// How far a case has come.
+pub(super) enum Step {
+    Done(Outcome),
+    /// The client has to answer first.
+    Open(InputRequests),
+    /// Nobody wants it any more.
+    Cancelled,
+}
+
+impl Case {
+    pub(super) fn new(
+        desk: Arc<Desk>,
+        inbox: Inbox,
+        cancel: CancelGuard,
+        work: impl Future<Output = Outcome> + Send + 'static,
+    ) -> Self {
+        let work =
+            AssertUnwindSafe(work).catch_unwind().map(|ended| ended.unwrap_or_else(|_| Err(panicked())));
+        Self { work: Work::Here(work.boxed()), inbox, desk, open: BTreeMap::new(), next: 1, _cancel: cancel }
+    }
+
+    /// Goes on until it is done; the client is asked by requests. For versions before 2026-07-28.
+    pub(super) async fn ask_along(
+        &mut self,
+        context: &RequestContext<RoleServer>,
+        world: &dyn World,
+        limit: Duration,
+    ) -> Step {
+        let mut asking = FuturesUnordered::new();
+        let mut telling = Telling::default();
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut self.work => return self.done(done, telling, context).await,
+                () = context.ct.cancelled() => return Step::Cancelled,
+                Some(()) = asking.next(), if !asking.is_empty() => {}
+                () = &mut telling, if telling.is_busy() => {}
+                Some(note) = self.inbox.notes.recv(), if !telling.is_busy() => telling.tell(note, context),
+                Some(asked) = self.inbox.asks.recv() => asking.push(put(asked, context, world, limit)),
+            }
+        }
+    }
+
+    /// Goes on until it is done or the client has to answer something. Since 2026-07-28.
+    pub(super) async fn ask_at_end(&mut self, context: &RequestContext<RoleServer>) -> Step {
+        let mut telling = Telling::default();
+        loop {
+            if !self.open.is_empty() {
+                if let Some(done) = self.gather().await {
+                    return self.done(done, telling, context).await;
+                }
+                self.open.retain(|_, asked| !asked.reply.is_closed());
+                if !self.open.is_empty() {
+                    telling.finish(&mut self.inbox, context).await;
+                    return Step::Open(self.requests());
+                }
+            }
+            tokio::select! {
+                biased;
+                done = &mut self.work => return self.done(done, telling, context).await,
+                () = context.ct.cancelled() => return Step::Cancelled,
+                () = &mut telling, if telling.is_busy() => {}
+                Some(note) = self.inbox.notes.recv(), if !telling.is_busy() => telling.tell(note, context),
+                Some(asked) = self.inbox.asks.recv() => self.open(asked),
+            }
+        }
+    }
+
+    /// Hands over what the client has answered. Answers to what nobody asked are left alone.
+    pub(super) fn answer(&mut self, answers: InputResponses) {
+        for (key, answer) in answers {
+            if let Some(asked) = self.open.remove(&key) {
+                asked.answer(answer);
+            }
+        }
+    }
+
+    /// Lets the work go on by itself, for as long as `lapse` does not end.
+    pub(super) fn send_away(&mut self, lapse: impl Future<Output = ()> + Send + 'static) {
+        let Work::Here(work) = &mut self.work else { return };
+        let work = std::mem::replace(work, std::future::pending().boxed());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            tokio::select! {
+                outcome = work => outcome,
+                () = lapse => Err(AskError::new(AskErrorKind::Timeout, "the client did not answer in time").into()),
+            }
+        });
+        self.work = Work::Away(tasks);
+    }
+
+    /// Questions that are asked at the same time belong together; some are a few steps behind the first.
+    async fn gather(&mut self) -> Option<Outcome> {
+        for _ in 0..8 {
+            tokio::select! {
+                biased;
+                done = &mut self.work => return Some(done),
+                () = tokio::task::yield_now() => {}
+            }
+            while let Ok(asked) = self.inbox.asks.try_recv() {
+                self.open(asked);
+            }
+        }
+        None
+    }
+
+    fn open(&mut self, asked: Asked) {
+        let mut key = asked.name.as_ref().map(ToString::to_string);
+        // No two questions are open under one name.
+        while key.as_ref().is_none_or(|key| self.open.contains_key(key)) {
+            key = Some(match &asked.name {
+                Some(name) => format!("{name}-{}", self.next),
+                None => format!("ask-{}", self.next),
+            });
+            self.next = self.next.wrapping_add(1);
+        }
+        self.open.insert(key.unwrap_or_default(), asked);
+    }
+
+    fn requests(&self) -> InputRequests {
+        self.open.iter().map(|(key, asked)| (key.clone(), asked.request.clone())).collect()
+    }
+
+    async fn done(&mut self, done: Outcome, telling: Telling, context: &RequestContext<RoleServer>) -> Step {
+        telling.finish(&mut self.inbox, context).await;
+        Step::Done(done)
+    }
+}
+
+impl Future for Work {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        match &mut *self {
+            Self::Here(work) => work.as_mut().poll(cx),
+            Self::Away(tasks) => tasks.poll_join_next(cx).map(|ended| match ended {
+                Some(Ok(outcome)) => outcome,
+                _ => Err(panicked()),
+            }),
+        }
+    }
+}
+
+fn panicked() -> Fault {
+    ToolError::failed("the tool panicked").into()
+}
+
+/// Puts a question to a client as a request of its own.
+async fn put(asked: Asked, context: &RequestContext<RoleServer>, world: &dyn World, limit: Duration) {
+    let Asked { request, mut reply, .. } = asked;
+    let answer = tokio::select! {
+        answer = context.peer.send_request(server_request(request)) => told(answer),
+        () = world.sleep(limit) => Err(AskError::new(AskErrorKind::Timeout, "the client did not answer in time")),
+        () = reply.closed() => return,
+    };
+    let _ = reply.send(answer);
+}
+
+fn server_request(request: InputRequest) -> ServerRequest {
+    match request {
+        InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+        InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
+        InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
+        other => unreachable_request(&other),
+    }
+}
+
+/// There are three kinds of questions, and `answer` makes no other.
+fn unreachable_request(request: &InputRequest) -> ServerRequest {
+    let value = serde_json::to_value(request).unwrap_or_default();
+    let method = value.get("method").and_then(Value::as_str).unwrap_or_default();
+    ServerRequest::CustomRequest(rmcp::model::CustomRequest::new(method, value.get("params").cloned()))
+}
+
+fn told(answer: Result<rmcp::model::ClientResult, ServiceError>) -> Result<Value, AskError> {
+    match answer {
+        Ok(result) => {
+            serde_json::to_value(result).map_err(|_| AskError::bad("the client's answer cannot be read"))
+        }
+        Err(ServiceError::McpError(error)) => {
+            let message: String = error.message.chars().take(512).collect();
+            Err(AskError::new(AskErrorKind::Refused, format!("the client refused: {message}")))
+        }
+        Err(ServiceError::UnexpectedResponse) => Err(AskError::bad("the client answered something else")),
+        Err(_) => Err(AskError::gone()),
+    }
+}
+
+/// Tells the client one thing at a time. The work goes on meanwhile: who does not read does not hold it up.
+#[derive(Default)]
+struct Telling(Option<BoxFuture<'static, ()>>);
+
+impl Telling {
+    fn is_busy(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn tell(&mut self, note: Note, context: &RequestContext<RoleServer>) {
+        let Some(notification) = notification(note, context) else { return };
+        let peer = context.peer.clone();
+        self.0 = Some(async move { drop(peer.send_notification(notification).await) }.boxed());
+    }
+
+    /// Tells all that is left, so that it comes before the result.
+    async fn finish(mut self, inbox: &mut Inbox, context: &RequestContext<RoleServer>) {
+        loop {
+            if let Some(telling) = self.0.take() {
+                telling.await;
+            }
+            match inbox.notes.try_recv() {
+                Ok(note) => self.tell(note, context),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Future for Telling {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let done = self.0.as_mut().map_or(Poll::Ready(()), |telling| telling.as_mut().poll(cx));
+        if done.is_ready() {
+            self.0 = None;
+        }
+        done
+    }
+}
+
+fn notification(note: Note, context: &RequestContext<RoleServer>) -> Option<ServerNotification> {
+    Some(match note {
+        Note::Progress { done, total, text } => {
+            let mut params = ProgressNotificationParam::new(context.meta.get_progress_token()?, done);
+            (params.total, params.message) = (total, text);
+            ServerNotification::ProgressNotification(ProgressNotification::new(params))
+        }
+        Note::Log { level, logger, data } => {
+            let mut params = LoggingMessageNotificationParam::new(logging(level), data);
+            params.logger = logger;
+            ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(params))
+        }
+    })
+}
+
+fn logging(level: Level) -> LoggingLevel {
+    match level {
+        Level::Debug => LoggingLevel::Debug,
+        Level::Info => LoggingLevel::Info,
+        Level::Notice => LoggingLevel::Notice,
+        Level::Warning => LoggingLevel::Warning,
+        Level::Error => LoggingLevel::Error,
+        Level::Critical => LoggingLevel::Critical,
+        Level::Alert => LoggingLevel::Alert,
+        Level::Emergency => LoggingLevel::Emergency,
+    }
+}
+
+/// The level from which on a client wants to know things.
+pub(super) fn level(level: LoggingLevel) -> Level {
+    match level {
+        LoggingLevel::Debug => Level::Debug,
+        LoggingLevel::Info => Level::Info,
+        LoggingLevel::Notice => Level::Notice,
+        LoggingLevel::Warning => Level::Warning,
+        LoggingLevel::Error => Level::Error,
+        LoggingLevel::Critical => Level::Critical,
+        LoggingLevel::Alert => Level::Alert,
+        LoggingLevel::Emergency => Level::Emergency,
+    }
+}

@@ -1,0 +1,126 @@
+use std::fmt;
+
+use levity_core::ToolError;
+use rmcp::model::{ClientCapabilities, ErrorCode, ErrorData};
+use serde_json::{Value, json};
+
+use super::ask::{AskError, AskErrorKind};
+
+/// Why a request is not answered as it was asked for.
+///
+/// What went wrong inside a tool is told to the model, as the tool's result; the rest is told to the program that asked, as an
+/// error of the protocol. A [`ToolError`] and an [`AskError`] become the right one by `?`.
+#[derive(Clone, Debug)]
+pub struct Fault(pub(super) Cause);
+
+#[derive(Clone, Debug)]
+pub(super) enum Cause {
+    /// For the model.
+    Tool(ToolError),
+    /// For the program.
+    Refused { code: i32, message: String, data: Option<Value> },
+    /// Asking the client did not work.
+    Asked(AskError),
+}
+
+impl Fault {
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode::RESOURCE_NOT_FOUND, message, None)
+    }
+
+    /// What was asked for makes no sense.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode::INVALID_PARAMS, message, None)
+    }
+
+    /// It was tried, and failed. `message` goes to the client, so it says nothing that is not the client's to know.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode::INTERNAL_ERROR, message, None)
+    }
+
+    /// Whether there is no such thing.
+    pub fn is_not_found(&self) -> bool {
+        matches!(&self.0, Cause::Refused { code, .. } if *code == ErrorCode::RESOURCE_NOT_FOUND.0)
+    }
+
+    pub(super) fn busy(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode(-32000), message, None)
+    }
+
+    fn refused(code: ErrorCode, message: impl Into<String>, data: Option<Value>) -> Self {
+        Self(Cause::Refused { code: code.0, message: message.into(), data })
+    }
+
+    /// Adds what a program can read.
+    pub(super) fn with_data(mut self, value: Value) -> Self {
+        if let Cause::Refused { data, .. } = &mut self.0 {
+            *data = Some(value);
+        }
+        self
+    }
+
+    /// An error of the protocol.
+    pub(super) fn into_error(self, modern: bool) -> ErrorData {
+        match self.0 {
+            Cause::Tool(error) => ErrorData::internal_error(error.explain(), None),
+            Cause::Refused { code, message, data } => ErrorData::new(ErrorCode(code), message, data),
+            Cause::Asked(error) => asked(&error, modern),
+        }
+    }
+
+    /// What a model is told, where it is for the model.
+    pub(super) fn into_tool_error(self, modern: bool) -> Result<ToolError, ErrorData> {
+        match self.0 {
+            Cause::Tool(error) => Ok(error),
+            // Programs of 2026-07-28 know what to do about it; those before can only show it.
+            Cause::Asked(error) if error.kind() == AskErrorKind::Unsupported && modern => {
+                Err(asked(&error, true))
+            }
+            Cause::Asked(error) => Ok(ToolError::failed(error.to_string())),
+            cause => Err(Self(cause).into_error(modern)),
+        }
+    }
+}
+
+fn asked(error: &AskError, modern: bool) -> ErrorData {
+    match error.missing() {
+        Some(needed) if modern => {
+            let needed: ClientCapabilities =
+                serde_json::from_value(json!({ needed: {} })).unwrap_or_default();
+            ErrorData::missing_required_client_capability(needed)
+        }
+        _ => ErrorData::internal_error(error.to_string(), None),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Cause::Tool(error) => error.fmt(f),
+            Cause::Refused { message, .. } => f.write_str(message),
+            Cause::Asked(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0 {
+            Cause::Tool(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<ToolError> for Fault {
+    fn from(error: ToolError) -> Self {
+        Self(Cause::Tool(error))
+    }
+}
+
+impl From<AskError> for Fault {
+    fn from(error: AskError) -> Self {
+        Self(Cause::Asked(error))
+    }
+}

@@ -1,0 +1,94 @@
+//! The server over streamable HTTP, to be put behind a listener.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::json;
+
+use super::McpServer;
+use super::session::Session;
+use super::sessions::Sessions;
+
+/// Since this version there are no sessions.
+const MODERN: &str = "2026-07-28";
+
+/// From where a server may be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    /// Names under which it is reached; any, when there are none.
+    pub(crate) hosts: Vec<String>,
+    /// Pages that may use it.
+    pub(crate) origins: Vec<String>,
+}
+
+impl Default for Gate {
+    /// Programs on this computer, and pages that are served from it.
+    fn default() -> Self {
+        let names = ["localhost", "127.0.0.1", "[::1]"];
+        let origins = names.iter().flat_map(|name| [format!("http://{name}:*"), format!("https://{name}:*")]);
+        Self { hosts: vec!["localhost".into(), "127.0.0.1".into(), "::1".into()], origins: origins.collect() }
+    }
+}
+
+type Service = StreamableHttpService<Session, Sessions>;
+
+impl McpServer {
+    /// What answers at `/mcp`. Whoever listens sets `TCP_NODELAY`, or a client that keeps its connection waits 40 ms for each answer.
+    pub(crate) fn http(&self, gate: Gate) -> axum::Router {
+        let inner = self.0.clone();
+        let limits = &inner.limits;
+        let sessions = Arc::new(Sessions::new(inner.world.clone(), limits.sessions, limits.idle));
+        let config = StreamableHttpServerConfig::default()
+            .with_max_request_body_bytes(limits.body)
+            .with_allowed_hosts(gate.hosts)
+            .with_allowed_origins(gate.origins)
+            .enforce_origin_validation();
+        let factory = move || Ok(Session::new(inner.clone()));
+        let service: Service = StreamableHttpService::new(factory, sessions.clone(), config);
+        let answer = move |request: Request<Body>| answer(service.clone(), sessions.clone(), request);
+        axum::Router::new().route("/mcp", any(answer))
+    }
+}
+
+async fn answer(
+    service: Service,
+    sessions: Arc<Sessions>,
+    request: Request<Body>,
+) -> Result<Response, Infallible> {
+    let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
+    if opens && !sessions.has_room().await {
+        let retry = [(header::RETRY_AFTER, "30")];
+        let text = "too many sessions are open; close one, or try again later";
+        return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());
+    }
+    let response = service.handle(request).await;
+    // The library says so of a body that it cannot read; the type is not what is wrong with it.
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
+        return Ok((StatusCode::BAD_REQUEST, refusal(-32700, "the body is no message of the protocol"))
+            .into_response());
+    }
+    Ok(response.into_response())
+}
+
+fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {
+    axum::Json(json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
+}
+
+/// Whether a request asks for a session of its own, as far as can be seen without reading it.
+fn opens_session(request: &Request<Body>) -> bool {
+    let headers = request.headers();
+    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    request.method() == Method::POST
+        && !headers.contains_key("mcp-session-id")
+        && version.is_none_or(|version| version < MODERN)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
+}

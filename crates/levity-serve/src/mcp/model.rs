@@ -1,0 +1,100 @@
+use async_trait::async_trait;
+use levity_core::{
+    Abilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request,
+    Response, Role,
+};
+use levity_mcp::SampleAsk;
+
+use super::Client;
+use super::ask::{AskError, AskErrorKind};
+
+/// How long replies may be where a request does not say: clients must be told.
+const MAX_TOKENS: u64 = 4096;
+
+/// The model of a client, lent by it ("sampling").
+///
+/// What it can do stands on its card: it calls tools only if the client says so, and keeps to no schema by itself. Which model
+/// the client takes is the client's choice; the reply does not say what it cost.
+///
+/// ```
+/// use levity_core::{Message, Model as _, Request};
+/// use levity_serve::mcp::{Call, Fault, Reply};
+///
+/// async fn summarise(call: Call) -> Result<Reply, Fault> {
+///     let model = call.client.model().prefer("small");
+///     let request = Request::new().with_message(Message::user("Sum it up: ..."));
+///     let reply = model.complete(request).await.map_err(|error| Fault::failed(error.to_string()))?;
+///     Ok(Reply::text(reply.message.text()))
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientModel {
+    client: Client,
+    card: ModelCard,
+    hints: Vec<String>,
+}
+
+impl ClientModel {
+    pub(super) fn new(client: Client) -> Self {
+        let able = client.abilities();
+        let mut abilities = ModelAbilities::default();
+        (abilities.tools, abilities.output_schema) = (able.sample_tools, false);
+        // Nobody says whether the model sees. The protocol has images, and a client that cannot show them refuses.
+        abilities.images = true;
+        let name = client.info().map_or("unknown", |info| &info.name).to_owned();
+        let card = ModelCard::new("mcp-client", name).with_abilities(abilities);
+        Self { client, card, hints: Vec::new() }
+    }
+
+    /// Asks for a model whose name has `name` in it; of several wishes, the first counts most.
+    #[must_use]
+    pub fn prefer(mut self, name: impl Into<String>) -> Self {
+        self.hints.push(name.into());
+        self
+    }
+
+    fn ask(&self, request: &Request) -> Result<SampleAsk, ModelError> {
+        let messages = request.history.messages();
+        let Some(first) = messages.first() else {
+            return Err(ModelError::new(ModelErrorKind::BadRequest, "there is nothing to reply to"));
+        };
+        let options = &request.options;
+        let mut ask = SampleAsk::new((**first).clone(), options.max_tokens.unwrap_or(MAX_TOKENS));
+        ask.messages = messages.to_vec();
+        ask.system = request.system.as_ref().map(ToString::to_string);
+        ask.temperature = options.temperature;
+        ask.stop.clone_from(&options.stop);
+        ask.tools = request.tools.to_vec();
+        ask.tool_choice = request.tool_choice.clone();
+        ask.hints.clone_from(&self.hints);
+        Ok(ask)
+    }
+}
+
+#[async_trait]
+impl Model for ClientModel {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        Ok(Deltas::from_response(&self.complete(request).await?))
+    }
+
+    async fn complete(&self, request: Request) -> Result<Response, ModelError> {
+        let reply = self.client.sample(self.ask(&request)?).await.map_err(failed)?;
+        Ok(Response::new(Message::new(Role::Assistant, reply.parts)).with_finish(reply.finish))
+    }
+}
+
+fn failed(error: AskError) -> ModelError {
+    let kind = match error.kind() {
+        AskErrorKind::Unsupported | AskErrorKind::Refused | AskErrorKind::Invalid => {
+            ModelErrorKind::BadRequest
+        }
+        AskErrorKind::BadAnswer => ModelErrorKind::Malformed,
+        AskErrorKind::Timeout => ModelErrorKind::Timeout,
+        AskErrorKind::Gone => ModelErrorKind::Transport,
+    };
+    ModelError::new(kind, error.to_string()).with_source(error)
+}

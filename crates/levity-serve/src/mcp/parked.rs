@@ -1,0 +1,141 @@
+//! Calls that wait for an answer of their client's between two requests.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use levity_core::World;
+use ring::digest::{SHA256, digest};
+use rmcp::model::{InputRequests, InputRequiredResult};
+use tokio::sync::watch;
+
+use super::Fault;
+use super::drive::Case;
+use super::seal::{Seal, Ticket};
+
+/// What a request is about: its answers belong to no other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Subject([u8; 32]);
+
+impl Subject {
+    pub(super) fn new(method: &str, name: &str, args: &impl serde::Serialize) -> Self {
+        let args = serde_json::to_string(args).unwrap_or_default();
+        let hash = digest(&SHA256, format!("{method}\0{name}\0{args}").as_bytes());
+        let mut subject = [0; 32];
+        subject.copy_from_slice(hash.as_ref());
+        Self(subject)
+    }
+}
+
+/// A case between two requests, or about to be one.
+pub(super) struct Waiting {
+    pub(super) case: Case,
+    subject: Subject,
+    ticket: Ticket,
+    /// Whether it waits now; its time runs only then.
+    waits: watch::Sender<bool>,
+}
+
+/// All of them.
+pub(super) struct Parked {
+    seal: Seal,
+    world: Arc<dyn World>,
+    most: usize,
+    limit: Duration,
+    waiting: Mutex<HashMap<u128, Waiting>>,
+}
+
+impl Parked {
+    pub(super) fn new(seal: Seal, world: Arc<dyn World>, most: usize, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { seal, world, most, limit, waiting: Mutex::default() })
+    }
+
+    /// A case that may come to wait.
+    pub(super) fn begin(&self, case: Case, subject: Subject) -> Waiting {
+        let id = u128::from(self.world.random()) << 64 | u128::from(self.world.random());
+        let (waits, _) = watch::channel(false);
+        Waiting { case, subject, ticket: Ticket { id, round: 0 }, waits }
+    }
+
+    /// Lets a case wait, and says what the client has to answer.
+    ///
+    /// # Errors
+    /// When too many wait already.
+    pub(super) fn park(
+        self: &Arc<Self>,
+        mut waiting: Waiting,
+        requests: InputRequests,
+    ) -> Result<InputRequiredResult, Fault> {
+        let mut all = self.all();
+        if all.len() >= self.most {
+            return Err(Fault::busy("too many calls wait for answers of their clients; try again later"));
+        }
+        waiting.ticket.round = waiting.ticket.round.wrapping_add(1);
+        waiting.case.send_away(self.lapse(waiting.ticket.id, waiting.waits.subscribe()));
+        waiting.waits.send_replace(true);
+        let state = self.seal.seal(waiting.ticket);
+        all.insert(waiting.ticket.id, waiting);
+        Ok(InputRequiredResult::new(Some(requests), Some(state)))
+    }
+
+    /// The case that `state` is about.
+    ///
+    /// # Errors
+    /// When there is none: it is a stranger's, was used before, came too late, or is about another request.
+    pub(super) fn take(&self, state: &str, subject: Subject) -> Result<Waiting, Fault> {
+        let ticket =
+            self.seal.open(state).ok_or_else(|| Fault::invalid("`requestState` is not of this server"))?;
+        let mut all = self.all();
+        let waiting = all.get(&ticket.id).filter(|waiting| waiting.ticket == ticket);
+        let waiting = waiting.ok_or_else(|| {
+            Fault::invalid("`requestState` was used before, or came too late; call again without it")
+        })?;
+        if waiting.subject != subject {
+            return Err(Fault::invalid("`requestState` belongs to another request"));
+        }
+        let waiting = all.remove(&ticket.id);
+        drop(all);
+        let waiting = waiting.ok_or_else(|| Fault::invalid("`requestState` was used before"))?;
+        waiting.waits.send_replace(false);
+        Ok(waiting)
+    }
+
+    /// Ends once the case has waited for as long as it may; it is forgotten then.
+    fn lapse(
+        self: &Arc<Self>,
+        id: u128,
+        mut waits: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (parked, world, limit) = (Arc::downgrade(self), self.world.clone(), self.limit);
+        async move {
+            loop {
+                let changed = if *waits.borrow_and_update() {
+                    tokio::select! {
+                        changed = waits.changed() => changed,
+                        () = world.sleep(limit) => break,
+                    }
+                } else {
+                    waits.changed().await
+                };
+                if changed.is_err() {
+                    // The case is gone, and this with it.
+                    std::future::pending::<()>().await;
+                }
+            }
+            if let Some(parked) = parked.upgrade() {
+                // Dropped behind the lock: what a handler does when it is dropped is its own.
+                let lapsed = parked.all().remove(&id);
+                drop(lapsed);
+            }
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<u128, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all().len()
+    }
+}

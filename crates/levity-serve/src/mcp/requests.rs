@@ -1,0 +1,350 @@
+//! Requests whose work may have to ask the client something first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use levity_core::{CancelToken, RunId, ToolCall, ToolError, ToolErrorKind, World};
+use levity_mcp::{ElicitForm, ElicitReply};
+use levity_tools::{CallCx, Dispatched, Dispatcher};
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    InputRequiredResult, InputResponses, ReadResourceRequestParams, ReadResourceResponse,
+};
+use rmcp::service::RequestContext;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::desk::{Desk, Inbox};
+use super::drive::{self, Case, Outcome, Product, Step};
+use super::parked::{Subject, Waiting};
+use super::session::{Session, is_modern, words};
+use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, wire};
+
+/// What a request came to.
+enum Answer {
+    Product(Product),
+    Asks(InputRequiredResult),
+}
+
+/// What a client sent along because it was asked for it.
+struct Sent {
+    state: Option<String>,
+    answers: Option<InputResponses>,
+}
+
+impl Session {
+    pub(super) async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let modern = is_modern(&context);
+        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let sent =
+            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let args = Value::Object(arguments.unwrap_or_default());
+        let call = ToolCall::new(self.inner.call_id(), name, args);
+        let outcome = match self.inner.offers.contains_key(&call.name) {
+            true => self.offered(call, sent, &context).await,
+            false => self.plain(call, sent, &context).await,
+        };
+        match outcome {
+            Ok(response) => Ok(response),
+            Err(fault) => fault.into_tool_error(modern).map(|error| wire::failed(&error).into()),
+        }
+    }
+
+    async fn offered(
+        &self,
+        call: ToolCall,
+        sent: Sent,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Fault> {
+        let Some(offer) = self.inner.offers.get(&call.name) else { return Err(no_tool(&call.name)) };
+        let args = offer.arguments.of(&call)?.into_owned();
+        let (handler, limit, world) = (offer.handler.clone(), offer.limit, self.inner.world.clone());
+        let (id, subject) = (call.id, ("tools/call", &*call.name, &call.args));
+        let begin = |client: Client, cancel: CancelToken| async move {
+            let call = Call { args, id, progress: client.listener(), client, cancel };
+            within(&*world, limit, handler.call(call)).await.map(Product::Tool)
+        };
+        tool_response(self.work(subject, sent, context, begin).await?)
+    }
+
+    /// A tool that does not talk to its client.
+    async fn plain(
+        &self,
+        call: ToolCall,
+        sent: Sent,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Fault> {
+        let dispatcher = &self.inner.dispatcher;
+        if dispatcher.registry().get(&call.name).is_none() {
+            return Err(no_tool(&call.name));
+        }
+        // Most calls tell nothing and ask nothing, and need no more than this.
+        if sent.state.is_none() && context.meta.get_progress_token().is_none() {
+            let cx = CallCx::new(RunId::from("mcp"), call.id.as_str());
+            let dispatched = tokio::select! {
+                dispatched = dispatcher.dispatch(&call, false, cx) => dispatched,
+                () = context.ct.cancelled() => return Err(cancelled()),
+            };
+            match dispatched {
+                Dispatched::Done(result) => return Ok(wire::dispatched(result).into()),
+                Dispatched::Unknown { reason } => return Err(ToolError::failed(reason).into()),
+                Dispatched::NeedsApproval { .. } => {}
+            }
+        }
+        let (dispatcher, made) = (dispatcher.clone(), call.clone());
+        let begin = |client: Client, _: CancelToken| permitted(dispatcher, made, client);
+        let subject = ("tools/call", &*call.name, &call.args);
+        tool_response(self.work(subject, sent, context, begin).await?)
+    }
+
+    pub(super) async fn read(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let modern = is_modern(&context);
+        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let ReadResourceRequestParams { uri, input_responses, request_state, .. } = request;
+        let sent =
+            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let (all, wanted) = (self.inner.resources.clone(), uri.clone());
+        let begin = |client: Client, _: CancelToken| async move {
+            for resources in all {
+                let ask = ResourceAsk { uri: wanted.clone(), client: client.clone() };
+                match resources.read(ask).await {
+                    Err(fault) if fault.is_not_found() => {}
+                    // The protocol wants an error where there is nothing.
+                    Ok(contents) if contents.is_empty() => {}
+                    other => return other.map(Product::Read),
+                }
+            }
+            let data = json!({ "uri": wanted });
+            Err(Fault::not_found(format!("there is no resource `{}`", short(&wanted))).with_data(data))
+        };
+        match self.work(("resources/read", &uri, &()), sent, &context, begin).await {
+            Ok(Answer::Product(Product::Read(contents))) => Ok(wire::read(contents).into()),
+            Ok(Answer::Asks(asks)) => Ok(asks.into()),
+            Ok(Answer::Product(_)) => Err(mixed_up().into_error(modern)),
+            Err(fault) => Err(fault.into_error(modern)),
+        }
+    }
+
+    pub(super) async fn prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let modern = is_modern(&context);
+        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let GetPromptRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let sent =
+            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let args = words(arguments);
+        let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
+        let begin = |client: Client, _: CancelToken| async move {
+            for prompts in all {
+                let ask = PromptAsk { name: wanted.clone(), args: given.clone(), client: client.clone() };
+                match prompts.get(ask).await {
+                    Err(fault) if fault.is_not_found() => {}
+                    other => return other.map(Product::Prompt),
+                }
+            }
+            Err(Fault::invalid(format!("there is no prompt `{}`", short(&wanted))))
+        };
+        match self.work(("prompts/get", &name, &args), sent, &context, begin).await {
+            Ok(Answer::Product(Product::Prompt(reply))) => Ok(wire::prompt(reply).into()),
+            Ok(Answer::Asks(asks)) => Ok(asks.into()),
+            Ok(Answer::Product(_)) => Err(mixed_up().into_error(modern)),
+            Err(fault) => Err(fault.into_error(modern)),
+        }
+    }
+
+    /// Begins the work for a request, or goes on with it, until it is done or the client has to say something.
+    async fn work<F>(
+        &self,
+        subject: (&str, &str, &impl Serialize),
+        sent: Sent,
+        context: &RequestContext<RoleServer>,
+        begin: impl FnOnce(Client, CancelToken) -> F,
+    ) -> Result<Answer, Fault>
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let inner = &self.inner;
+        let answers = sent.answers.unwrap_or_default();
+        if answers.values().any(|answer| !answer.is_object()) {
+            return Err(Fault::invalid("an answer in `inputResponses` is no object"));
+        }
+        if !is_modern(context) {
+            let (mut case, _) = self.case(context, BTreeMap::new(), begin);
+            let step = case.ask_along(context, &*inner.world, inner.limits.answer).await;
+            return finish(step).and_then(|step| step.map(Answer::Product).map_err(|_| mixed_up()));
+        }
+        let subject = Subject::new(subject.0, subject.1, subject.2);
+        let mut waiting = match sent.state {
+            Some(state) => self.resume(&state, subject, answers, context)?,
+            None => inner.parked.begin(self.case(context, answers, begin).0, subject),
+        };
+        match finish(waiting.case.ask_at_end(context).await)? {
+            Ok(product) => Ok(Answer::Product(product)),
+            Err(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
+        }
+    }
+
+    fn resume(
+        &self,
+        state: &str,
+        subject: Subject,
+        answers: InputResponses,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Waiting, Fault> {
+        let mut waiting = self.inner.parked.take(state, subject)?;
+        waiting.case.desk.level.store(asked_level(context), Ordering::Relaxed);
+        waiting.case.answer(answers);
+        Ok(waiting)
+    }
+
+    fn case<F>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        early: InputResponses,
+        begin: impl FnOnce(Client, CancelToken) -> F,
+    ) -> (Case, Client)
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let (desk, inbox): (Arc<Desk>, Inbox) =
+            Desk::new(able(context), info(context), self.level(context), early);
+        let client = Client::new(desk.clone(), self.inner.changes.clone());
+        let cancel = CancelToken::new();
+        let work = begin(client.clone(), cancel.clone());
+        (Case::new(desk, inbox, cancel.into_guard(), work), client)
+    }
+
+    /// Since 2026-07-28 a client says with each request what it wants to know.
+    fn level(&self, context: &RequestContext<RoleServer>) -> Arc<AtomicU8> {
+        match is_modern(context) {
+            true => Arc::new(AtomicU8::new(asked_level(context))),
+            false => self.level.clone(),
+        }
+    }
+}
+
+/// The level of a request; above all there are where it says none.
+fn asked_level(context: &RequestContext<RoleServer>) -> u8 {
+    context.meta.log_level().map_or(u8::MAX, |level| drive::level(level) as u8)
+}
+
+fn finish(step: Step) -> Result<Result<Product, rmcp::model::InputRequests>, Fault> {
+    match step {
+        Step::Done(outcome) => outcome.map(Ok),
+        Step::Open(requests) => Ok(Err(requests)),
+        Step::Cancelled => Err(cancelled()),
+    }
+}
+
+/// Makes a call that policy may want somebody to be asked about.
+async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Outcome {
+    let cx = || CallCx::new(RunId::from("mcp"), call.id.as_str()).with_progress(client.listener());
+    let mut dispatched = dispatcher.dispatch(&call, false, cx()).await;
+    if let Dispatched::NeedsApproval { reason } = &dispatched {
+        approve(&client, &call.name, reason).await?;
+        dispatched = dispatcher.dispatch(&call, true, cx()).await;
+    }
+    match dispatched {
+        Dispatched::Done(result) => match result.is_error() {
+            true => Err(ToolError::new(ToolErrorKind::Failed, result.text()).into()),
+            false => {
+                let mut reply = Reply::default();
+                reply.content = result.content.into_iter().map(Into::into).collect();
+                reply.value = result.value;
+                Ok(Product::Tool(reply))
+            }
+        },
+        Dispatched::NeedsApproval { reason } | Dispatched::Unknown { reason } => {
+            Err(ToolError::failed(reason).into())
+        }
+    }
+}
+
+/// Asks the person at the client.
+async fn approve(client: &Client, tool: &str, reason: &str) -> Result<(), Fault> {
+    let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
+    let form =
+        ElicitForm::new(format!("`{tool}` is about to be called: {reason}. Is that all right?"), schema);
+    match client.elicit(form).await? {
+        ElicitReply::Accept(content) if content.get("allow") == Some(&Value::Bool(true)) => Ok(()),
+        _ => {
+            Err(ToolError::new(ToolErrorKind::Denied, "the person at the client did not allow this call")
+                .into())
+        }
+    }
+}
+
+/// A handler's outcome, within its time where it has one.
+async fn within(
+    world: &dyn World,
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<Reply, Fault>>,
+) -> Result<Reply, Fault> {
+    let Some(limit) = limit else { return work.await };
+    tokio::select! {
+        outcome = work => outcome,
+        () = world.sleep(limit) => {
+            let text = format!("the tool was not done within {limit:?}");
+            Err(ToolError::new(ToolErrorKind::Timeout, text).into())
+        }
+    }
+}
+
+fn tool_response(answer: Answer) -> Result<CallToolResponse, Fault> {
+    match answer {
+        Answer::Product(Product::Tool(reply)) => Ok(wire::replied(reply).into()),
+        Answer::Asks(asks) => Ok(asks.into()),
+        Answer::Product(_) => Err(mixed_up()),
+    }
+}
+
+fn able(context: &RequestContext<RoleServer>) -> Abilities {
+    let Some(can) = context.client_capabilities() else { return Abilities::default() };
+    let elicit = can.elicitation.as_ref();
+    let url = elicit.is_some_and(|elicit| elicit.url.is_some());
+    Abilities {
+        // A client that names no kind means forms.
+        elicit: elicit.is_some_and(|elicit| elicit.form.is_some() || !url),
+        elicit_url: url,
+        sample: can.sampling.is_some(),
+        sample_tools: can.sampling.as_ref().is_some_and(|sampling| sampling.tools.is_some()),
+        roots: can.roots.is_some(),
+    }
+}
+
+fn info(context: &RequestContext<RoleServer>) -> Option<ClientInfo> {
+    let info = context.client_info()?;
+    Some(ClientInfo { name: info.name, version: info.version, title: info.title })
+}
+
+fn no_tool(name: &str) -> Fault {
+    Fault::invalid(format!("there is no tool `{}`; `tools/list` names those there are", short(name)))
+}
+
+fn short(name: &str) -> String {
+    name.chars().take(128).collect()
+}
+
+fn cancelled() -> Fault {
+    Fault::failed("the request was cancelled")
+}
+
+/// A ticket is about one request, so its case ends with what that request asked for.
+fn mixed_up() -> Fault {
+    Fault::failed("the request ended with what another asked for")
+}

@@ -1,0 +1,119 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity_core::{CallId, ToolSpec, World};
+use levity_tools::{Arguments, Dispatcher};
+use rmcp::model::{ServerConfig, Tool};
+use rmcp::service::{QuitReason, serve_directly};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::builder::McpServerBuilder;
+use super::error::{Error, ErrorKind};
+use super::lines::Lines;
+use super::parked::Parked;
+use super::session::Session;
+use super::{Changes, Completer, Fault, Handler, Limits, Prompts, Resources};
+
+/// An MCP server. Cheap to clone; see [the module](super) for an example.
+///
+/// One server serves any number of clients at the same time, over any transport.
+#[derive(Clone)]
+pub struct McpServer(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) info: ServerConfig,
+    pub(super) dispatcher: Dispatcher,
+    /// Whether tools may come and go.
+    pub(super) has_sources: bool,
+    pub(super) offers: BTreeMap<String, Offer>,
+    /// The names of the offers, in the order in which they were made.
+    pub(super) order: Vec<String>,
+    pub(super) resources: Vec<Arc<dyn Resources>>,
+    pub(super) prompts: Vec<Arc<dyn Prompts>>,
+    pub(super) completer: Option<Arc<dyn Completer>>,
+    pub(super) changes: Changes,
+    pub(super) limits: Limits,
+    pub(super) world: Arc<dyn World>,
+    pub(super) parked: Arc<Parked>,
+    pub(super) calls: Semaphore,
+    /// The tools as clients are told of them, and what they were made from.
+    pub(super) told: Mutex<Option<Told>>,
+    /// Tells the calls of this server from those of others.
+    pub(super) mark: u64,
+    pub(super) count: AtomicU64,
+}
+
+/// A tool that talks to its client.
+pub(super) struct Offer {
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) arguments: Arguments,
+    pub(super) limit: Option<Duration>,
+}
+
+pub(super) type Told = (Arc<[Arc<ToolSpec>]>, Arc<[Tool]>);
+
+impl McpServer {
+    /// Begins a server that calls itself this.
+    pub fn builder(name: impl Into<String>, version: impl Into<String>) -> McpServerBuilder {
+        McpServerBuilder::new(name.into(), version.into())
+    }
+
+    /// Tells clients of changes.
+    pub fn changes(&self) -> &Changes {
+        &self.0.changes
+    }
+
+    /// Serves the client that started this program, over its standard input and output, until the client closes them.
+    ///
+    /// Nothing else may be written to standard output meanwhile. What was asked for before the end is answered, within five
+    /// seconds.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn stdio(&self) -> Result<(), Error> {
+        let (reader, writer) = rmcp::transport::io::stdio_pipes();
+        self.serve(reader, writer).await
+    }
+
+    /// Serves the client at the other end, one message a line, until it closes its side. Dropping the future ends it at once.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn serve(
+        &self,
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<(), Error> {
+        let lines = Lines::new(reader, writer, self.0.limits.line);
+        // The library's own handshake ends the connection at the first message that is out of order.
+        match serve_directly(Session::new(self.0.clone()), lines, None).waiting().await {
+            Ok(QuitReason::JoinError(error)) | Err(error) => {
+                Err(Error::new(ErrorKind::Transport, "the connection broke down").with_source(error))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("info", &self.0.info.server_info).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// A place among those that are worked on.
+    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
+        self.calls.try_acquire().map_err(|_| Fault::busy("the server is busy; try again in a moment"))
+    }
+
+    /// An id that no other call has.
+    pub(super) fn call_id(&self) -> CallId {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        CallId::from(format!("mcp-{:x}-{count}", self.mark))
+    }
+}

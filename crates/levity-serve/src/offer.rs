@@ -1,0 +1,121 @@
+//! What an agent offers to MCP clients: `query`, `search`, `fetch`, files and logs to read, prompts.
+
+use levity_sandbox::Workspace;
+
+use crate::library::{Library, Shelf, WorkspaceLibrary};
+use crate::mcp::{self, McpServer, McpServerBuilder};
+use crate::runs::Runs;
+
+mod books;
+mod files;
+mod logs;
+mod prompts;
+mod query;
+mod words;
+
+pub use prompts::TextPrompts;
+pub use query::ClientAgent;
+use query::Query;
+
+/// An agent, a swarm or a team for MCP clients: by a tool `query`, with the logs of its runs to read and, where they are given, a
+/// workspace and other documents to search.
+///
+/// ```no_run
+/// use levity_loop::Agent;
+/// use levity_serve::{AgentServer, Runs};
+/// # use levity_test::ScriptedModel;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let model = ScriptedModel::new();
+/// let agent = Agent::builder(model).build()?;
+/// let server = AgentServer::new("my-agent", "1.0", Runs::new(agent)).build()?;
+/// server.stdio().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a server does nothing until it is built and served"]
+pub struct AgentServer {
+    server: McpServerBuilder,
+    runs: Runs,
+    query: Query,
+    workspace: Option<Workspace>,
+    shelf: Shelf,
+    prompts: TextPrompts,
+}
+
+impl AgentServer {
+    /// How many documents a search finds at most: 10.
+    pub const SEARCH: usize = 10;
+
+    /// A server of this name and version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>, runs: Runs) -> Self {
+        Self {
+            server: McpServer::builder(name, version),
+            query: Query::new(runs.clone()),
+            runs,
+            workspace: None,
+            shelf: Shelf::default(),
+            prompts: prompts::ready(),
+        }
+    }
+
+    /// What `query` is for, for the model that decides whether to call it. Say what your agent is good at.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.query.describe(text);
+        self
+    }
+
+    /// Lets clients read the files of a workspace, and search them.
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.shelf.push(WorkspaceLibrary::new(workspace.clone()));
+        self.workspace = Some(workspace);
+        self
+    }
+
+    /// Lets clients search other documents, too.
+    pub fn library(mut self, library: impl Library + 'static) -> Self {
+        self.shelf.push(library);
+        self
+    }
+
+    /// Adds prompts that people choose from.
+    pub fn prompts(mut self, prompts: TextPrompts) -> Self {
+        self.prompts = self.prompts.and(prompts);
+        self
+    }
+
+    /// Has each query answered by an agent that is made for it, with the model of the client that asks.
+    pub fn client_agent(mut self, agent: impl ClientAgent + 'static) -> Self {
+        self.query.made_by(agent);
+        self
+    }
+
+    /// Sets what else is to be set on the server: its limits, further tools.
+    pub fn configure(mut self, set: impl FnOnce(McpServerBuilder) -> McpServerBuilder) -> Self {
+        self.server = set(self.server);
+        self
+    }
+
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// When two tools have one name, or a limit makes no sense.
+    pub fn build(self) -> Result<McpServer, mcp::Error> {
+        let Self { mut server, runs, query, workspace, shelf, prompts } = self;
+        server = server.offer(query).resources(logs::RunLogs::new(runs)).prompts(prompts);
+        if !shelf.is_empty() {
+            server = server.tool(books::Search::new(shelf.clone())).tool(books::Fetch::new(shelf));
+        }
+        if let Some(workspace) = workspace {
+            server = server.resources(files::Files::new(workspace));
+        }
+        server.build()
+    }
+}
+
+impl std::fmt::Debug for AgentServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentServer").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}

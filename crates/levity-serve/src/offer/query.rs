@@ -1,0 +1,361 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use levity_core::text::clipped;
+use levity_core::{
+    Ask, Cause, ConversationId, Decision, Ending, Status, ToolError, ToolErrorKind, ToolSpec, Wanted,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::words::{News, noted};
+use crate::error::Error;
+use crate::mcp::{Call, Client, ClientModel, ElicitForm, ElicitReply, Fault, Handler, Reply};
+use crate::runner::Runner;
+use crate::runs::{LiveRun, Order, Outcome, Runs};
+
+/// Makes the agent that answers a query, with the model of the client that asks.
+///
+/// ```
+/// use levity_loop::Agent;
+/// use levity_serve::{ClientAgent, mcp::ClientModel};
+///
+/// let with_their_model = |model: ClientModel| Agent::builder(model).instructions("Be brief.").build();
+/// # fn check(_: impl ClientAgent) {}
+/// # check(with_their_model);
+/// ```
+pub trait ClientAgent: Send + Sync {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, Cause>;
+}
+
+impl<F, R, E> ClientAgent for F
+where
+    F: Fn(ClientModel) -> Result<R, E> + Send + Sync,
+    R: Runner + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, Cause> {
+        Ok(Arc::new(self(model).map_err(Cause::new)?))
+    }
+}
+
+/// The tool `query`: has a run work on a prompt, and answers with what it came to.
+pub(super) struct Query {
+    spec: ToolSpec,
+    runs: Runs,
+    made_by: Option<Arc<dyn ClientAgent>>,
+}
+
+/// How long an id of a session may be.
+const LONGEST_SESSION: usize = 128;
+/// How much of a call's arguments a person is shown.
+const SHOWN_ARGS: usize = 2_000;
+const GONE: &str = "whoever asked for it has left or took it back";
+
+#[derive(Deserialize)]
+struct Args {
+    prompt: String,
+    #[serde(default)]
+    session_id: Option<String>,
+}
+
+impl Query {
+    pub(super) fn new(runs: Runs) -> Self {
+        let about = "Has an agent work on a prompt: it plans, uses its tools and answers. Goes on with an earlier \
+                     conversation when it is given that one's `session_id`.";
+        let hints = levity_core::Hints::new().timeout(std::time::Duration::from_secs(3600));
+        let spec = ToolSpec::new("query", about).with_input(input()).with_output(output()).with_hints(hints);
+        Self { spec, runs, made_by: None }
+    }
+
+    pub(super) fn describe(&mut self, text: impl Into<String>) {
+        self.spec.description = text.into();
+    }
+
+    pub(super) fn made_by(&mut self, agent: impl ClientAgent + 'static) {
+        self.made_by = Some(Arc::new(agent));
+    }
+
+    /// Begins the run.
+    fn start(
+        &self,
+        args: Args,
+        client: &Client,
+        news: &Arc<watch::Sender<News>>,
+    ) -> Result<(Arc<LiveRun>, Option<ConversationId>), Fault> {
+        let session = self.session(args.session_id)?;
+        let told = news.clone();
+        let mut order = Order::new(args.prompt).on_event(move |event| noted(&told, event));
+        if let Some(session) = &session {
+            order = order.conversation(session.clone());
+        }
+        let begun = match &self.made_by {
+            None => self.runs.start(order),
+            Some(agent) => {
+                let runner = agent.make(client.model()).map_err(|cause| {
+                    ToolError::failed("the agent cannot be made with this client's model").with_source(cause)
+                })?;
+                self.runs.start_by(&*runner, order)
+            }
+        };
+        Ok((begun.map_err(refused)?, session))
+    }
+
+    /// The conversation that is meant: the one that was named, or a new one.
+    fn session(&self, named: Option<String>) -> Result<Option<ConversationId>, Fault> {
+        let keeps = self.runs.talks();
+        match named {
+            None => Ok(keeps.then(|| ConversationId::random(&**self.runs.runtime().world()))),
+            Some(_) if !keeps => Err(wrong(
+                "this agent keeps no conversations; leave `session_id` out, and say all that matters in `prompt`",
+            )),
+            Some(id) if is_session(&id) => Ok(Some(ConversationId::new(id))),
+            Some(_) => {
+                Err(wrong("`session_id` is none: take the one that an earlier answer had, or leave it out"))
+            }
+        }
+    }
+}
+
+fn is_session(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !id.is_empty() && id.len() <= LONGEST_SESSION && id.bytes().all(plain)
+}
+
+fn wrong(message: &str) -> Fault {
+    ToolError::new(ToolErrorKind::InvalidArgs, message).into()
+}
+
+fn refused(error: Error) -> Fault {
+    let retryable = error.is_retryable();
+    ToolError::failed(error.to_string()).with_retryable(retryable).with_source(error).into()
+}
+
+#[async_trait]
+impl Handler for Query {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+        let args = Args::deserialize(&call.args).map_err(|error| wrong(&error.to_string()))?;
+        let (news, heard) = watch::channel(News::default());
+        let (run, session) = self.start(args, &call.client, &Arc::new(news))?;
+        let leash = Leash { runs: self.runs.clone(), run: run.clone() };
+        let outcome = follow(&run, &call, heard).await;
+        drop(leash);
+        reply(&run, session.as_ref(), &outcome)
+    }
+}
+
+/// Cancels a run that nobody waits for any more.
+struct Leash {
+    runs: Runs,
+    run: Arc<LiveRun>,
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.runs.cancel_soon(&self.run, GONE);
+    }
+}
+
+/// Tells the client how far a run is, has it asked what the run asks, and waits for the end.
+async fn follow(run: &LiveRun, call: &Call, mut heard: watch::Receiver<News>) -> Outcome {
+    let mut deciding = FuturesUnordered::new();
+    let mut asked: Vec<Ask> = Vec::new();
+    let mut outcome = std::pin::pin!(run.outcome());
+    loop {
+        tokio::select! {
+            outcome = &mut outcome => return outcome,
+            Ok(()) = heard.changed() => {
+                let News { steps, text, asks } = heard.borrow_and_update().clone();
+                call.client.progress(steps as f64, None, text);
+                if asks == 0 {
+                    continue;
+                }
+                for ask in run.asks().await {
+                    if !asked.iter().any(|known| known.run == ask.run && known.effect == ask.effect) {
+                        asked.push(ask.clone());
+                        deciding.push(decide(call.client.clone(), ask));
+                    }
+                }
+            }
+            Some((ask, decision)) = deciding.next() => {
+                if let Ok(control) = run.control() {
+                    // Nobody waits for it any more when the run has ended meanwhile.
+                    let _ = control.decide(&ask, decision).await;
+                }
+            }
+        }
+    }
+}
+
+/// Has a person decide by the client, if it can ask one.
+async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
+    let form = match ask.wanted {
+        Wanted::Answer => ElicitForm::new(ask.reason.clone(), answer_form()),
+        _ => ElicitForm::new(question(&ask), permission_form()),
+    };
+    let decision = match client.elicit(form).await {
+        Ok(ElicitReply::Accept(said)) => decided(&ask, &Value::Object(said)),
+        Ok(_) => Decision::deny("the person at the other end did not agree"),
+        Err(error) => Decision::deny(format!("nobody could be asked: {error}")),
+    };
+    (ask, decision)
+}
+
+fn question(ask: &Ask) -> String {
+    let args = ask.call.args.to_string();
+    format!(
+        "May the agent call `{}` with {}? It is asked because {}.",
+        ask.call.name,
+        clipped(&args, SHOWN_ARGS),
+        ask.reason
+    )
+}
+
+fn permission_form() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "decision": {"type": "string", "title": "Decision", "enum": ["allow", "deny"]},
+            "reason": {"type": "string", "title": "Why", "description": "The agent is told, when it is denied."},
+        },
+        "required": ["decision"],
+    })
+}
+
+fn answer_form() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"answer": {"type": "string", "title": "Answer"}},
+        "required": ["answer"],
+    })
+}
+
+fn decided(ask: &Ask, said: &Value) -> Decision {
+    let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+    match ask.wanted {
+        Wanted::Answer => Decision::answer(word("answer")),
+        _ if word("decision") == "allow" => Decision::Allow,
+        _ => Decision::deny(match word("reason") {
+            reason if reason.trim().is_empty() => "a person denied it".to_owned(),
+            reason => reason,
+        }),
+    }
+}
+
+fn reply(run: &LiveRun, session: Option<&ConversationId>, outcome: &Outcome) -> Result<Reply, Fault> {
+    match outcome {
+        Outcome::Ended(ending) if ending.status.is_answer() => {
+            Ok(Reply { value: Some(told(run, session, ending)), ..Reply::text(ending.text.clone()) })
+        }
+        Outcome::Ended(ending) => {
+            let reached = match ending.text.trim() {
+                "" => String::new(),
+                text => format!(" What it had reached: {}", clipped(text, SHOWN_ARGS)),
+            };
+            let why = why(&ending.status);
+            Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())
+        }
+        Outcome::Stopped(cause) => {
+            let message = format!("run `{}` could not be driven to its end: {cause}", run.id());
+            Err(ToolError::failed(message).with_source(cause.clone()).into())
+        }
+    }
+}
+
+/// How a run ended, and all that it came from.
+fn why(status: &Status) -> String {
+    let mut text = status.to_string();
+    let mut next = match status {
+        Status::Failed(failure) => std::error::Error::source(failure),
+        _ => None,
+    };
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+/// What an answer has beside its words.
+fn told(run: &LiveRun, session: Option<&ConversationId>, ending: &Ending) -> Value {
+    let mut told = json!({
+        "answer": ending.text,
+        "run_id": run.id(),
+        "complete": matches!(ending.status, Status::Complete),
+        "statistics": statistics(ending),
+    });
+    if let Some(session) = session {
+        told["session_id"] = json!(session);
+    }
+    if let Some(value) = &ending.value {
+        told["value"] = value.clone();
+    }
+    told
+}
+
+/// What a run did and used, for clients.
+pub(crate) fn statistics(ending: &Ending) -> Value {
+    let (stats, usage) = (&ending.stats, &ending.usage);
+    let mut told = json!({
+        "turns": stats.turns,
+        "model_calls": stats.model_calls,
+        "tool_calls": stats.tool_calls,
+        "failed_calls": stats.failed_calls,
+        "reasoning_steps": stats.reasoning_steps,
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+    });
+    if let Some(cost) = usage.cost {
+        told["cost_usd"] = json!(cost.nanos() as f64 / 1e9);
+    }
+    told
+}
+
+fn input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "prompt": {"type": "string", "description": "What is to be done or answered, with all that is needed for it."},
+            "session_id": {"type": "string", "description": "The `session_id` of an earlier answer, to go on from there."},
+        },
+        "required": ["prompt"],
+        "additionalProperties": false,
+    })
+}
+
+fn output() -> Value {
+    let count = json!({"type": "integer"});
+    let tokens = json!({"type": ["integer", "null"]});
+    json!({
+        "type": "object",
+        "properties": {
+            "answer": {"type": "string"},
+            "session_id": {"type": "string", "description": "Give it to the next query to go on from here."},
+            "run_id": {"type": "string"},
+            "complete": {"type": "boolean", "description": "False when a limit made the agent answer before it was done."},
+            "value": {},
+            "statistics": {
+                "type": "object",
+                "properties": {
+                    "turns": count, "model_calls": count, "tool_calls": count, "failed_calls": count,
+                    "reasoning_steps": count, "input_tokens": tokens, "output_tokens": tokens,
+                    "cost_usd": {"type": "number"},
+                },
+                "required": ["turns", "tool_calls", "reasoning_steps"],
+            },
+        },
+        "required": ["answer", "run_id", "complete", "statistics"],
+    })
+}

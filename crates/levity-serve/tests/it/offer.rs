@@ -1,0 +1,325 @@
+//! An agent for MCP clients.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{Hints, Model, RunQuery, Status, ToolCx, ToolOutput};
+use levity_loop::Agent;
+use levity_mcp::{
+    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, Wait,
+};
+use levity_memory::InMemory;
+use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
+use levity_sandbox::Workspace;
+use levity_serve::mcp::{ClientModel, McpServer};
+use levity_serve::{AgentServer, Runs};
+use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::task::JoinSet;
+
+fn runtime() -> Runtime {
+    Runtime::new().with_journal(MemoryJournal::new())
+}
+
+fn runs(model: impl Model + 'static) -> Runs {
+    let send =
+        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
+    let agent = Agent::builder(model).tool(send).memory(InMemory::new()).ask_user().runtime(runtime());
+    Runs::new(agent.build().unwrap())
+}
+
+/// Our end of a pipe to a server that is served until the test ends.
+fn pipe(server: &McpServer, tasks: &mut JoinSet<()>) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (read, write) = tokio::io::split(theirs);
+    let server = server.clone();
+    tasks.spawn(async move { server.serve(read, write).await.unwrap() });
+    ours
+}
+
+struct Connected {
+    servers: Servers,
+    _tasks: Arc<std::sync::Mutex<JoinSet<()>>>,
+}
+
+impl Connected {
+    fn server(&self) -> Server {
+        self.servers.get("levity").unwrap()
+    }
+
+    async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput, levity_mcp::Error> {
+        self.server().call(tool, args).await
+    }
+
+    /// The value that a tool returns.
+    async fn value(&self, tool: &str, args: Value) -> Value {
+        self.call(tool, args).await.unwrap().value.unwrap()
+    }
+}
+
+/// Connects in the newest way, as our own client does.
+async fn connect(server: AgentServer, set: impl FnOnce(ServersBuilder) -> ServersBuilder) -> Connected {
+    let (server, tasks) = (server.build().unwrap(), Arc::new(std::sync::Mutex::new(JoinSet::new())));
+    let served = tasks.clone();
+    let config = ServerConfig::in_process("levity", move || pipe(&server, &mut served.lock().unwrap()));
+    let servers = set(Servers::builder(Arc::new(SystemWorld)).server(config)).start().unwrap();
+    let status = servers.wait(Wait::All).await;
+    assert!(status[0].state.is_ready(), "{status:?}");
+    Connected { servers, _tasks: tasks }
+}
+
+async fn plainly(server: AgentServer) -> Connected {
+    connect(server, |servers| servers).await
+}
+
+fn offered(runs: Runs) -> AgentServer {
+    AgentServer::new("levity", "1.0", runs)
+}
+
+/// Says the same to everything.
+struct Person(Value);
+
+#[async_trait]
+impl Elicitor for Person {
+    async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
+        let ElicitAsk::Form(form) = ask else { return ElicitReply::Cancel };
+        assert!(form.message.contains("send") || form.message.contains("colour"), "{}", form.message);
+        match self.0.as_object() {
+            Some(said) => ElicitReply::Accept(said.clone()),
+            None => ElicitReply::Decline,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_has_an_answer_a_session_and_statistics() {
+    let model = FunctionModel::new(|request| {
+        let said =
+            request.history.messages().iter().filter(|message| message.role == levity_core::Role::User);
+        Ok(levity_core::Response::new(levity_core::Message::assistant(format!("{} so far", said.count()))))
+    });
+    let client = plainly(offered(runs(model))).await;
+    let first = client.value("query", json!({"prompt": "One?"})).await;
+    assert_eq!(first["answer"], "1 so far");
+    assert_eq!(first["complete"], true);
+    assert_eq!(first["statistics"]["turns"], 1);
+    assert_eq!(first["statistics"]["tool_calls"], 0);
+    assert!(first["statistics"]["output_tokens"].as_u64().unwrap() > 0);
+    let session = first["session_id"].as_str().unwrap();
+    let again = client.value("query", json!({"prompt": "Two?", "session_id": session})).await;
+    assert_eq!((&again["answer"], &again["session_id"]), (&json!("2 so far"), &json!(session)));
+    let other = client.value("query", json!({"prompt": "One?"})).await;
+    assert_eq!(other["answer"], "1 so far");
+    assert_ne!(other["session_id"], json!(session));
+    for wrong in [
+        json!({}),
+        json!({"prompt": 1}),
+        json!({"prompt": "x", "session_id": "../x"}),
+        json!({"prompt": "x", "more": 1}),
+    ] {
+        assert!(client.call("query", wrong.clone()).await.is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_asks_is_asked_by_the_client() {
+    let script = || ScriptedModel::new().call("send", json!({})).reply("Done.").by_history();
+    let sent = |answer: Value| answer["statistics"]["failed_calls"] == 0;
+    for (said, goes) in [
+        (json!({"decision": "allow"}), true),
+        (json!({"decision": "deny", "reason": "no"}), false),
+        (Value::Null, false),
+    ] {
+        let client = connect(offered(runs(script())), |servers| servers.elicitor(Person(said.clone()))).await;
+        let answer = client.value("query", json!({"prompt": "Send it"})).await;
+        assert_eq!(sent(answer), goes, "{said}");
+    }
+    let client = plainly(offered(runs(script()))).await;
+    assert!(!sent(client.value("query", json!({"prompt": "Send it"})).await), "nobody can be asked");
+    let asks = ScriptedModel::new().call("ask_user", json!({"question": "Which colour?"})).reply("Thanks.");
+    let blue = Person(json!({"answer": "blue"}));
+    let client = connect(offered(runs(asks)), |servers| servers.elicitor(blue)).await;
+    assert_eq!(client.value("query", json!({"prompt": "Paint"})).await["statistics"]["failed_calls"], 0);
+}
+
+#[tokio::test]
+async fn the_model_of_the_client_answers() {
+    let base = Agent::builder(ScriptedModel::new()).runtime(runtime()).build().unwrap();
+    let runs = Runs::new(base.clone());
+    let server = offered(runs).client_agent(move |model: ClientModel| base.to_builder().model(model).build());
+    let theirs: Arc<dyn Model> = Arc::new(ScriptedModel::new().reply("From the client."));
+    let sampler = ModelSampler::new(theirs);
+    let client = connect(server, |servers| servers.sampler(sampler)).await;
+    let answer = client.value("query", json!({"prompt": "Who are you?"})).await;
+    assert_eq!(answer["answer"], "From the client.");
+    assert!(answer.get("session_id").is_none(), "this agent keeps no conversations");
+    let refused = client.call("query", json!({"prompt": "x", "session_id": "s"})).await.unwrap_err();
+    assert!(refused.to_string().contains("keeps no conversations"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_client_without_a_model_is_told_so() {
+    let base = Agent::builder(ScriptedModel::new()).runtime(runtime()).build().unwrap();
+    let server = offered(Runs::new(base.clone()))
+        .client_agent(move |model: ClientModel| base.to_builder().model(model).build());
+    let error = plainly(server).await.call("query", json!({"prompt": "x"})).await.unwrap_err().to_string();
+    assert!(error.contains("sampling"), "{error}");
+}
+
+#[tokio::test]
+async fn documents_are_searched_and_fetched() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("tides.md", "High water is at six, low water at noon.");
+    write("boats.md", "The water is deep enough for a boat of four metres.");
+    write("secret.log", "High water mark of the log.");
+    write(".gitignore", "*.log\n");
+    write("image.bin", "high water\0\u{1}");
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let client = plainly(offered(runs(ScriptedModel::new())).workspace(workspace)).await;
+    let found = client.value("search", json!({"query": "When is high water?"})).await;
+    let ids: Vec<_> =
+        found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["file:tides.md", "file:boats.md"]);
+    assert!(found["results"][0]["text"].as_str().unwrap().contains("High water"));
+    let document = client.value("fetch", json!({"id": "file:tides.md"})).await;
+    assert_eq!(document["text"], "High water is at six, low water at noon.");
+    assert_eq!((&document["title"], &document["url"]), (&json!("tides.md"), &json!("workspace:///tides.md")));
+    for id in ["file:../outside", "file:/etc/passwd", "file:none", "fact:1", "file:image.bin", "", "file:\0"]
+    {
+        let error = client.call("fetch", json!({"id": id})).await.unwrap_err();
+        assert!(!error.to_string().is_empty(), "{id}");
+    }
+    let nothing = client.value("search", json!({"query": "?!"})).await;
+    assert_eq!(nothing["results"], json!([]));
+}
+
+#[tokio::test]
+async fn files_logs_and_prompts_are_there_to_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "one").unwrap();
+    std::fs::write(folder.path().join("b.bin"), [0, 159, 146, 150]).unwrap();
+    let server =
+        offered(runs(ScriptedModel::new().reply("Yes."))).workspace(Workspace::open(folder.path()).unwrap());
+    let client = plainly(server).await;
+    let run = client.value("query", json!({"prompt": "Is it?"})).await["run_id"].as_str().unwrap().to_owned();
+    let server = client.server();
+    let listed: Vec<_> = server.resources().await.unwrap().into_iter().map(|resource| resource.uri).collect();
+    assert_eq!(
+        listed,
+        [format!("levity://runs/{run}"), "workspace:///a.txt".to_owned(), "workspace:///b.bin".to_owned()]
+    );
+    let log = server.read(&listed[0]).await.unwrap().remove(0).text.unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["kind"]["run_ended"]["text"], "Yes.");
+    assert_eq!(server.read("workspace:///a.txt").await.unwrap()[0].text.as_deref(), Some("one"));
+    assert!(server.read("workspace:///b.bin").await.unwrap()[0].blob.is_some());
+    for uri in [
+        "workspace:///../x",
+        "workspace:////etc/passwd",
+        "levity://runs/none",
+        "levity://runs/..%2f",
+        "other:x",
+    ] {
+        assert!(server.read(uri).await.is_err(), "{uri}");
+    }
+    assert_eq!(server.resource_templates().await.unwrap().len(), 2);
+    let prompts = server.prompts().await.unwrap();
+    assert_eq!((prompts[0].name.as_str(), prompts[0].arguments[0].name.as_str()), ("delegate", "task"));
+    let filled = server.prompt("delegate", json!({"task": "Sweep the deck"})).await.unwrap();
+    assert!(filled.messages[0].text().contains("Sweep the deck"));
+    assert!(server.prompt("delegate", json!({})).await.is_err());
+}
+
+#[tokio::test]
+async fn a_query_that_is_taken_back_ends_its_run() {
+    let runs = runs(ScriptedModel::new().hang());
+    let client = plainly(offered(runs.clone())).await;
+    let (server, cx) = (client.server(), ToolCx::detached());
+    let call = server.call_with("query", json!({"prompt": "Wait"}), &cx);
+    let _ = tokio::time::timeout(Duration::from_millis(300), call).await.unwrap_err();
+    let ended = |run: &levity_core::RunSummary| matches!(run.status, Some(Status::Cancelled { .. }));
+    while !runs.list(&RunQuery::new()).await.unwrap().iter().any(ended) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A client as there were before 2026-07-28, word for word.
+struct Old {
+    lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<DuplexStream>>>,
+    write: tokio::io::WriteHalf<DuplexStream>,
+}
+
+impl Old {
+    async fn connect(server: &McpServer, tasks: &mut JoinSet<()>, abilities: Value) -> Self {
+        let (read, write) = tokio::io::split(pipe(server, tasks));
+        let mut client = Self { lines: BufReader::new(read).lines(), write };
+        let info = json!({"name": "old", "version": "1"});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": abilities, "clientInfo": info});
+        client.say(json!({"id": 0, "method": "initialize", "params": params})).await;
+        let answer = client.next().await;
+        assert_eq!(answer["result"]["serverInfo"]["name"], "levity");
+        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
+        client.say(json!({"method": "notifications/initialized"})).await;
+        client
+    }
+
+    async fn say(&mut self, mut message: Value) {
+        message["jsonrpc"] = json!("2.0");
+        self.write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        let line = tokio::time::timeout(Duration::from_secs(30), self.lines.next_line()).await;
+        serde_json::from_str(&line.expect("it hangs").unwrap().unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_older_client_is_asked_and_told_how_far_it_is() {
+    let script = ScriptedModel::new().call("send", json!({})).reply("Done.");
+    let server = offered(runs(script)).build().unwrap();
+    let mut tasks = JoinSet::new();
+    let mut client = Old::connect(&server, &mut tasks, json!({"elicitation": {}})).await;
+    let params =
+        json!({"name": "query", "arguments": {"prompt": "Send it"}, "_meta": {"progressToken": "p"}});
+    client.say(json!({"id": 1, "method": "tools/call", "params": params})).await;
+    let mut progress = Vec::new();
+    let answer = loop {
+        let message = client.next().await;
+        match message["method"].as_str() {
+            Some("notifications/progress") => progress.push(message["params"].clone()),
+            Some("elicitation/create") => {
+                assert!(message["params"]["message"].as_str().unwrap().contains("`send`"));
+                let result = json!({"action": "accept", "content": {"decision": "allow"}});
+                client.say(json!({"id": message["id"], "result": result})).await;
+            }
+            _ => break message,
+        }
+    };
+    assert_eq!(answer["result"]["structuredContent"]["answer"], "Done.");
+    assert_eq!(answer["result"]["structuredContent"]["statistics"]["failed_calls"], 0);
+    assert!(
+        progress.iter().any(|told| told["message"].as_str().unwrap_or_default().contains("turn 2")),
+        "{progress:?}"
+    );
+    let steps: Vec<_> = progress.iter().map(|told| told["progress"].as_f64().unwrap()).collect();
+    assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
+}
+
+#[cfg(feature = "swarm")]
+#[tokio::test]
+async fn a_swarm_is_served_like_an_agent() {
+    use levity_swarm::{Router, Swarm, Worker};
+    let router = ScriptedModel::new()
+        .reply(r#"{"delegations": [{"id": "tide", "worker": "pilot", "task": "When?"}]}"#);
+    let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build().unwrap();
+    let swarm = Swarm::builder(Router::new(router))
+        .worker(Worker::new("pilot", "Knows tides.", pilot))
+        .runtime(runtime());
+    let client = plainly(offered(Runs::new(swarm.build().unwrap()))).await;
+    let answer = client.value("query", json!({"prompt": "When is high water?"})).await;
+    assert_eq!(answer["answer"], "At six.");
+}

@@ -1,0 +1,193 @@
+//! Runs that are worked on for others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use levity_core::{Decision, Hints, RunQuery, RunState, Status, ToolOutput};
+use levity_loop::Agent;
+use levity_runtime::{FileJournal, MemoryJournal, Runtime};
+use levity_serve::{Error, Item, LiveRun, Order, Outcome, Reader, Runs};
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::{Value, json};
+
+fn agent(model: ScriptedModel, runtime: Runtime) -> Agent {
+    let send =
+        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
+    Agent::builder(model).tool(send).runtime(runtime).build().unwrap()
+}
+
+fn in_memory() -> Runtime {
+    Runtime::new().with_journal(MemoryJournal::new())
+}
+
+async fn rest(reader: &mut Reader) -> Vec<(Option<String>, Value)> {
+    let mut told = Vec::new();
+    while let Some(item) = reader.next().await {
+        match item {
+            Item::Event { id, json } => told.push((id, serde_json::from_slice(&json).unwrap())),
+            other => panic!("{other:?}"),
+        }
+    }
+    told
+}
+
+async fn text(run: &LiveRun) -> String {
+    match run.outcome().await {
+        Outcome::Ended(ending) => ending.text.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits for a question, and answers it.
+async fn decide(run: &LiveRun, decision: Decision) {
+    let mut events = run.events(None);
+    loop {
+        if let Some(ask) = run.asks().await.first() {
+            return run.control().unwrap().decide(ask, decision).await.unwrap();
+        }
+        assert!(events.next().await.is_some(), "it has ended without a question");
+    }
+}
+
+#[tokio::test]
+async fn a_run_goes_on_when_nobody_waits_for_it() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = seen.clone();
+    let runs = Runs::new(agent(ScriptedModel::new().reply("Paris."), in_memory())).on_event(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let run = runs.start(Order::new("The capital of France?").id("r")).unwrap();
+    let mut late = run.events(None);
+    run.opened().await.unwrap();
+    assert_eq!(text(&run).await, "Paris.");
+    let told = rest(&mut late).await;
+    assert!(told.len() > 4 && told.len() == seen.load(Ordering::Relaxed));
+    assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "Paris.");
+    // It is found again by its id, and so is all that it told.
+    let after = told[1].0.clone().unwrap();
+    let mut again = runs.events(run.id(), Some(&after)).await.unwrap();
+    assert_eq!(rest(&mut again).await, told[2..]);
+    assert!(matches!(run.control(), Err(Error::NotUnderWay(_))));
+}
+
+#[tokio::test]
+async fn what_has_left_memory_is_read_from_the_journal() {
+    let runtime = in_memory();
+    let runs = Runs::new(agent(ScriptedModel::new().reply("Yes."), runtime.clone()));
+    let run = runs.start(Order::new("Is it?").id("r")).unwrap();
+    let mut events = run.events(None);
+    run.outcome().await;
+    let lasting = |told: Vec<(Option<String>, Value)>| -> Vec<_> {
+        told.into_iter().filter(|(id, _)| id.is_some()).collect()
+    };
+    let told = lasting(rest(&mut events).await);
+    let later = Runs::new(agent(ScriptedModel::new(), runtime));
+    assert!(later.get(run.id()).is_none());
+    let mut again = later.events(run.id(), None).await.unwrap();
+    assert_eq!(rest(&mut again).await, told, "ids are the same in another process");
+    let mut behind = later.events(run.id(), Some("2")).await.unwrap();
+    assert_eq!(rest(&mut behind).await, told[2..]);
+    assert_eq!(later.ending(run.id()).await.unwrap().unwrap().text, "Yes.");
+    assert!(matches!(later.events(&"other".into(), None).await, Err(Error::NoRun(_))));
+    assert!(matches!(later.resume(run.id()).await, Err(Error::NotUnderWay(_))));
+}
+
+#[tokio::test]
+async fn no_more_runs_than_may_be() {
+    let model = ScriptedModel::new().hang().reply("One.");
+    let runs = Runs::new(agent(model, in_memory())).most(1);
+    let first = runs.start(Order::new("1")).unwrap();
+    first.opened().await.unwrap();
+    let error = runs.start(Order::new("2")).unwrap_err();
+    assert!(matches!(error, Error::Full { most: 1 }) && error.is_retryable());
+    first.control().unwrap().cancel("enough").await.unwrap();
+    assert!(matches!(first.outcome().await.ending().unwrap().status, Status::Cancelled { .. }));
+    while runs.under_way() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(text(&runs.start(Order::new("3")).unwrap()).await, "One.");
+}
+
+#[tokio::test]
+async fn ids_are_taken_once_and_have_no_dots() {
+    let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
+    let run = runs.start(Order::new("1").id("r")).unwrap();
+    run.opened().await.unwrap();
+    assert!(matches!(runs.start(Order::new("2").id("r")), Err(Error::Run { .. })));
+    assert!(matches!(runs.start(Order::new("2").id("r.0")), Err(Error::Setting { .. })));
+    run.control().unwrap().cancel("").await.unwrap();
+    run.outcome().await;
+    while runs.under_way() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let again = runs.start(Order::new("2").id("r")).unwrap();
+    assert!(again.opened().await.is_err(), "the journal has a run of that id");
+}
+
+#[tokio::test]
+async fn what_an_earlier_process_left_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = || Runtime::new().with_journal(FileJournal::new(folder.path()).unwrap());
+    let script = || ScriptedModel::new().call("send", json!({})).reply("Sent.").by_history();
+    let before = Runs::new(agent(script(), runtime()));
+    let asks = before.start(Order::new("Send it").id("asks")).unwrap();
+    let mut events = asks.events(None);
+    while asks.asks().await.is_empty() {
+        events.next().await.unwrap();
+    }
+    let done = before.start(Order::new("Send it").id("done")).unwrap();
+    decide(&done, Decision::Allow).await;
+    assert_eq!(text(&done).await, "Sent.");
+    let last = told_by_now(&mut events).await;
+    drop((before, asks, done, events));
+
+    let after = Runs::new(agent(script(), runtime()));
+    // The tasks of the first are gone once they have been dropped.
+    while after.resume_all().await.unwrap().len() > 0 || after.get(&"asks".into()).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let asks = after.get(&"asks".into()).unwrap();
+    let mut reader = asks.events(last.as_deref());
+    decide(&asks, Decision::Allow).await;
+    assert_eq!(text(&asks).await, "Sent.");
+    let told = rest(&mut reader).await;
+    assert!(
+        told.iter().any(|(_, event)| event["kind"].get("decided").is_some()),
+        "it goes on where it was left"
+    );
+    assert!(
+        told.iter().all(|(_, event)| event["kind"].get("run_started").is_none()),
+        "nothing is told twice"
+    );
+    let waiting = RunQuery::new().state(RunState::Waiting);
+    assert!(after.list(&waiting).await.unwrap().is_empty());
+}
+
+/// Reads what there is, and gives the last id.
+async fn told_by_now(events: &mut Reader) -> Option<String> {
+    let mut last = None;
+    let soon = std::time::Duration::from_millis(50);
+    while let Ok(Some(item)) = tokio::time::timeout(soon, events.next()).await {
+        if let Item::Event { id: Some(id), .. } = item {
+            last = Some(id);
+        }
+    }
+    last
+}
+
+#[tokio::test]
+async fn dropping_the_runs_stops_what_is_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = FileJournal::new(folder.path()).unwrap();
+    let runs = Runs::new(agent(ScriptedModel::new().hang(), Runtime::new().with_journal(journal)));
+    let run = runs.start(Order::new("1").id("r")).unwrap();
+    run.opened().await.unwrap();
+    drop(runs);
+    let other = FileJournal::new(folder.path()).unwrap();
+    loop {
+        match levity_core::Journal::open(&other, &"r".into()).await {
+            Ok(open) => break assert!(!open.records.is_empty()),
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
