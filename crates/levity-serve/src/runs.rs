@@ -242,6 +242,11 @@ impl Runs {
         known.live.get(id).or_else(|| known.ended.iter().rev().find(|run| run.id() == id)).cloned()
     }
 
+    /// Forgets a run that has ended here; its journal keeps what it has.
+    pub(crate) fn forget(&self, id: &RunId) {
+        self.known().ended.retain(|run| run.id() != id);
+    }
+
     fn live(&self, id: &RunId) -> Option<Arc<LiveRun>> {
         self.known().live.get(id).cloned()
     }

@@ -12,5 +12,6 @@
 )]
 #[cfg(unix)]
 mod bridge;
+mod http;
 mod offer;
 mod runs;
