@@ -33,7 +33,6 @@ pub mod http;
 mod library;
 mod listen;
 pub mod mcp;
-pub mod mcp;
 mod offer;
 mod runner;
 mod runs;
