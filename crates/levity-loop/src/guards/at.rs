@@ -157,9 +157,6 @@ impl AgentExecutor {
 
     /// What the guards make of what a tool returned.
     pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
-        if !self.guards.watch(Stage::Result) {
-            return result;
-        }
         let cx = GuardCx::new().with_run(run.clone());
         let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
         let (mut new, guarded) = match self.look(Subject::Result(result), &cx).await.passed() {
