@@ -1,6 +1,7 @@
 //! The `levity` command.
 
 mod agent;
+mod bridge;
 mod chat;
 mod complete;
 mod conversations;
@@ -14,6 +15,7 @@ mod plan;
 mod run;
 mod runs;
 mod sessions;
+mod state;
 mod store;
 mod swarm;
 mod terminal;
@@ -39,6 +41,8 @@ enum Command {
     Chat(chat::Chat),
     /// Look at conversations that were kept.
     Conversations(conversations::Conversations),
+    /// Let agents of other programs work with a folder, and with an agent in it.
+    Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
     /// Look at MCP servers and call their tools.
@@ -67,6 +71,7 @@ async fn start() -> ExitCode {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
+        Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,

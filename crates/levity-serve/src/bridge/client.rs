@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +24,31 @@ use crate::token::Token;
 #[derive(Clone)]
 pub struct BridgeClient {
     address: Address,
-    token: Token,
+    token: Secret,
     patience: Duration,
     shared: Arc<Shared>,
+}
+
+/// Where the token is from.
+#[derive(Clone)]
+enum Secret {
+    Token(Token),
+    /// Read anew for each connection: the host may not have made it yet.
+    File(Arc<Path>),
+}
+
+impl Secret {
+    fn token(&self) -> Result<Token> {
+        match self {
+            Self::Token(token) => Ok(token.clone()),
+            Self::File(path) => Token::from_file(path).map_err(|error| {
+                let words = format!(
+                    "{error}; start the host, which makes one, or give the bridge the host's token by `--token-file` or `LEVITY_BRIDGE_TOKEN`"
+                );
+                Error::new(ErrorKind::Unauthorized, words)
+            }),
+        }
+    }
 }
 
 struct Shared {
@@ -50,7 +73,7 @@ impl BridgeClient {
     /// # Errors
     /// When the URL makes no sense, or leads to another machine.
     pub fn new(url: &str, token: Token) -> Result<Self> {
-        Ok(Self::to(Address::parse(url, false)?, token))
+        Ok(Self::to(Address::parse(url, false)?, Secret::Token(token)))
     }
 
     /// Asks a host on another machine. Nothing on the way is encrypted, the token included.
@@ -58,10 +81,17 @@ impl BridgeClient {
     /// # Errors
     /// When the URL makes no sense.
     pub fn remote(url: &str, token: Token) -> Result<Self> {
-        Ok(Self::to(Address::parse(url, true)?, token))
+        Ok(Self::to(Address::parse(url, true)?, Secret::Token(token)))
     }
 
-    fn to(address: Address, token: Token) -> Self {
+    /// Takes the token from this file instead, each time that it connects.
+    #[must_use]
+    pub fn token_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.token = Secret::File(path.as_ref().into());
+        self
+    }
+
+    fn to(address: Address, token: Secret) -> Self {
         let shared = Shared { link: Mutex::default(), told: broadcast::Sender::new(TOLD) };
         Self { address, token, patience: Self::PATIENCE, shared: Arc::new(shared) }
     }
@@ -116,7 +146,8 @@ impl BridgeClient {
             return Ok(link.clone());
         }
         *link = None;
-        let made = Arc::new(Link::connect(&self.address, &self.token, self.shared.told.clone()).await?);
+        let made =
+            Arc::new(Link::connect(&self.address, &self.token.token()?, self.shared.told.clone()).await?);
         *link = Some(made.clone());
         Ok(made)
     }

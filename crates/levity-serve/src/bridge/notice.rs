@@ -41,6 +41,13 @@ pub enum Notice {
         /// The task.
         task: String,
     },
+    /// A task waits for a person.
+    Asks {
+        /// The task.
+        task: String,
+        /// What it asks.
+        question: String,
+    },
     /// A task has ended.
     Ended {
         /// The task.
@@ -67,6 +74,7 @@ impl fmt::Display for Notice {
                 write!(f, "client {client} dispatched task {task}: {prompt}")
             }
             Self::Resumed { task } => write!(f, "task {task} goes on"),
+            Self::Asks { task, question } => write!(f, "task {task} waits for a decision: {question}"),
             Self::Ended { task, status, signal: Some(signal) } => {
                 write!(f, "task {task} ended ({status}): {signal}")
             }

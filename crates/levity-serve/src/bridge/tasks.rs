@@ -261,12 +261,19 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
     host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", failed(problem))));
 }
 
-/// What clients are told of what happens in a run.
+/// Passes on what clients, and whoever sits at the host, should know of what happens in a run.
 pub(super) fn heard(host: &Inner, event: &Event) {
-    if let EventKind::FileChanged { change, .. } = &event.kind {
-        let run = event.run.as_str();
-        let task = run.split_once('.').map_or(run, |(task, _)| task);
-        files::changed(host, None, &change.path, &change.kind.to_string(), &json!({"task": task}));
+    let run = event.run.as_str();
+    let task = run.split_once('.').map_or(run, |(task, _)| task);
+    match &event.kind {
+        EventKind::FileChanged { change, .. } => {
+            files::changed(host, None, &change.path, &change.kind.to_string(), &json!({"task": task}));
+        }
+        EventKind::Asked(ask) => {
+            let question = format!("`{}`: {}", ask.call.name, ask.reason);
+            host.tell(&Notice::Asks { task: task.to_owned(), question });
+        }
+        _ => {}
     }
 }
 
