@@ -14,11 +14,13 @@ mod memory;
 mod plan;
 mod run;
 mod runs;
+mod serve;
 mod sessions;
 mod state;
 mod store;
 mod swarm;
 mod terminal;
+mod token;
 mod tools;
 
 use std::process::ExitCode;
@@ -51,6 +53,8 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
+    /// Offer an agent to others.
+    Serve(serve::Serve),
     /// Look at plans that were carried out and kept.
     Sessions(sessions::Sessions),
     /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
@@ -76,6 +80,7 @@ async fn start() -> ExitCode {
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        Command::Serve(args) => serve::serve(args).await,
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Sandbox(report) => tools::report(&report),
