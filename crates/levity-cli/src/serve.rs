@@ -3,8 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use levity::serve::Runs;
+
+use crate::drive::told_to_end;
+use crate::terminal::{chain, note};
 
 mod http;
+mod mcp;
 
 /// How `levity serve` is called.
 #[derive(Args)]
@@ -17,11 +22,30 @@ pub(crate) struct Serve {
 enum How {
     /// By HTTP: runs are started, followed and told what to do.
     Http(Box<http::Http>),
+    /// To MCP clients, by the tool `query`: over stdin and stdout, or by HTTP.
+    Mcp(Box<mcp::ServeMcp>),
 }
 
 /// Serves until it is told to end: 0 then, 2 for a wrong call, 1 for what failed.
 pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.how {
         How::Http(args) => http::serve(*args).await,
+        How::Mcp(args) => mcp::serve(*args).await,
     }
+}
+
+/// Until Ctrl-C, or until the system wants this process to end.
+async fn asked_to_end() {
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = told_to_end() => {}
+    }
+}
+
+/// Goes on with what an earlier server left, and says what cannot be gone on with.
+async fn resume(runs: &Runs) -> Result<(), String> {
+    for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
+        note(&format!("run {run} was not gone on with: {}", chain(&error)));
+    }
+    Ok(())
 }

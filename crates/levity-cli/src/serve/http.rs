@@ -8,8 +8,8 @@ use levity::prelude::*;
 use levity::serve::http::HttpApi;
 use levity::serve::{Gate, Listener, Runs};
 
+use super::{asked_to_end, resume};
 use crate::agent::{Made, Voice};
-use crate::drive::told_to_end;
 use crate::memory;
 use crate::store;
 use crate::terminal::{chain, complain, note, say};
@@ -71,14 +71,6 @@ pub(super) async fn serve(args: Http) -> ExitCode {
         .await
 }
 
-/// Until Ctrl-C, or until the system wants this process to end.
-async fn asked_to_end() {
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = told_to_end() => {}
-    }
-}
-
 impl Http {
     fn runtime(&self) -> Result<Runtime, String> {
         let Some(path) = &self.journal else {
@@ -96,9 +88,7 @@ impl Http {
         let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
         let agent = agent.build().map_err(|error| chain(&error))?;
         let runs = Runs::new(agent).most(self.max_runs);
-        for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
-            note(&format!("run {run} was not gone on with: {}", chain(&error)));
-        }
+        resume(&runs).await?;
         let mut api = HttpApi::new(runs);
         if let Some(path) = &self.agent.memory {
             api = api.conversations(memory::conversations(memory::open(path)?, &runtime));

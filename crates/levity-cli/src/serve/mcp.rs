@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::CancelToken;
 use levity::memory::{Conversations, InMemory, Recall, Scope};
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
@@ -13,7 +12,7 @@ use levity::serve::mcp::{ClientModel, McpServer};
 use levity::serve::{AgentServer, Gate, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::{asked_to_end, resumed};
+use super::{asked_to_end, resume};
 use crate::agent::{Made, Voice};
 use crate::mcp::Offered;
 use crate::store;
@@ -119,12 +118,12 @@ impl ServeMcp {
         };
         let (agent, offered) = self.agent(runtime).await?;
         let runs = Runs::new(agent.clone());
-        resumed(&runs).await?;
+        resume(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(about) = &self.about {
             server = server.description(about);
         }
-        if let Some(workspace) = self.made.tools.workspace()? {
+        if let Some(workspace) = self.made.tools.space()? {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
@@ -147,7 +146,8 @@ impl ServeMcp {
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {
-            agent = agent.conversations(Conversations::new(InMemory::new(), runtime.world().clone()));
+            agent = agent
+                .conversations(Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone()));
         }
         Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }
@@ -164,6 +164,9 @@ impl ServeMcp {
 fn nobody() -> FunctionModel {
     use levity::core::{ModelError, ModelErrorKind};
     FunctionModel::new(|_| {
-        Err(ModelError::new(ModelErrorKind::BadRequest, "the client whose model was asked has left; ask again"))
+        Err(ModelError::new(
+            ModelErrorKind::BadRequest,
+            "the client whose model was asked has left; ask again",
+        ))
     })
 }
