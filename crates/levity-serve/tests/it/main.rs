@@ -1,4 +1,5 @@
 //! Whole stories of this crate.
 
+mod mcp;
 mod offer;
 mod runs;
