@@ -14,11 +14,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    ErrorData, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{RoleServer, ServerHandler};
@@ -177,6 +177,30 @@ impl ServerHandler for Session {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // Who cannot be told of changes is served all the same.
         let _ = self.listen(context.peer);
+    }
+
+    /// What the library cannot read comes here, too: then not the method is unknown, but what it was asked with is wrong.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let can = &self.inner.info.capabilities;
+        let has = match &*request.method {
+            "tools/call" => can.tools.is_some(),
+            "resources/read" => can.resources.is_some(),
+            "prompts/get" => can.prompts.is_some(),
+            "completion/complete" => can.completions.is_some(),
+            "subscriptions/listen" | "server/discover" => true,
+            "initialize" | "logging/setLevel" => !is_modern(&context),
+            "resources/subscribe" | "resources/unsubscribe" => !is_modern(&context) && self.tells_updates(),
+            _ => false,
+        };
+        if has {
+            let text = format!("`{}` was asked with parameters that it does not take", request.method);
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        Err(no_method(&request.method))
     }
 
     async fn list_tools(

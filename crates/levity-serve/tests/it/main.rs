@@ -13,5 +13,6 @@
 #[cfg(unix)]
 mod bridge;
 mod http;
+mod mcp;
 mod offer;
 mod runs;
