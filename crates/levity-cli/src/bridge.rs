@@ -165,9 +165,11 @@ async fn run(
     let mut served = pin!(host.serve(listener));
     let mut told = pin!(told());
     let offered = tokio::select! {
+        // First, so that whoever wants the process to end is heard before it says that it is ready.
+        biased;
+        () = &mut told => None,
         served = &mut served => return served.map_err(|error| (chain(&error), 1)),
         prepared = prepare(host, args, journal) => Some(prepared.map_err(wrong)?),
-        () = &mut told => None,
     };
     if offered.is_some() {
         line("ready");

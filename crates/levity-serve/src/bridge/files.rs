@@ -212,6 +212,8 @@ async fn watch(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
             // What clients and tools change is known at once; to have missed some of it is a reason to look, too.
             _ = news.recv() => {}
         }
+        // One look is enough for all that was told by now.
+        news = news.resubscribe();
         let found = look(host, target.clone()).await?;
         if !found.is_empty() {
             return Ok(found);

@@ -1,7 +1,7 @@
 //! What is worked on by the commander.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use levity_core::{Ending, Event, EventKind, RunId, Status};
 use serde::Deserialize;
@@ -210,7 +210,16 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
                 note.task
             ))),
         }
+        go_on(&host).await;
     });
+}
+
+/// Goes on with a task for which there was no room before.
+async fn go_on(host: &Arc<Inner>) {
+    let next = host.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    if let (Some(note), Some(runs)) = (next, host.runs.get()) {
+        recover(host, runs, note).await;
+    }
 }
 
 /// Makes the end of a task seen.
@@ -251,6 +260,9 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
             Ok(run) => {
                 host.tell(&Notice::Resumed { task });
                 return attend(host, note, run);
+            }
+            Err(crate::Error::Full { .. }) => {
+                return host.left.lock().unwrap_or_else(PoisonError::into_inner).push_back(note);
             }
             Err(error) => error,
         },
