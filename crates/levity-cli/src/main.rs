@@ -8,6 +8,7 @@ mod drive;
 mod follow;
 mod input;
 mod limits;
+mod logs;
 mod mcp;
 mod memory;
 mod plan;
@@ -41,6 +42,8 @@ enum Command {
     Conversations(conversations::Conversations),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Clean up logs of runs.
+    Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
     /// Have a plan made for a goal and carried out by a team of agents.
@@ -68,6 +71,7 @@ async fn start() -> ExitCode {
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
