@@ -1,12 +1,14 @@
 //! An agent offered to others.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levity::serve::Runs;
+use levity::prelude::CancelToken;
+use levity::serve::{Listener, Runs};
 
 use crate::drive::told_to_end;
-use crate::terminal::{chain, note};
+use crate::terminal::{chain, complain, note};
 
 mod http;
 mod mcp;
@@ -31,6 +33,26 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.how {
         How::Http(args) => http::serve(*args).await,
         How::Mcp(args) => mcp::serve(*args).await,
+    }
+}
+
+/// Serves on a listener until this process is asked to end, and says how that went.
+async fn until_told<F>(listener: Listener, serve: impl FnOnce(Listener) -> F) -> ExitCode
+where
+    F: Future<Output = levity::serve::Result<()>>,
+{
+    let stop = CancelToken::new();
+    let mut serving = pin!(serve(listener.until(stop.clone())));
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = asked_to_end() => {
+            stop.cancel();
+            serving.await
+        }
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&chain(&error), 1),
     }
 }
 

@@ -12,8 +12,9 @@ use levity::serve::mcp::{ClientModel, McpServer};
 use levity::serve::{AgentServer, Gate, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::{asked_to_end, resume};
+use super::{asked_to_end, resume, until_told};
 use crate::agent::{Made, Voice};
+use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -70,12 +71,19 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 /// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when the connection fails.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
-    let (server, offered) = match args.build().await {
+    let logs = match args.made.logs.open() {
+        Ok(logs) => logs,
+        Err(problem) => return complain(&problem, 2),
+    };
+    let (server, offered) = match args.build(&logs).await {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
     let code = match args.listener().await {
-        Ok(Some(listener)) => by_http(server, listener).await,
+        Ok(Some(listener)) => {
+            note(&format!("MCP at http://{}/mcp", listener.address()));
+            until_told(listener, |listener| async move { server.listen(listener).await }).await
+        }
         Ok(None) => by_stdio(server).await,
         Err(problem) => complain(&problem, 2),
     };
@@ -92,32 +100,15 @@ async fn by_stdio(server: McpServer) -> ExitCode {
     }
 }
 
-async fn by_http(server: McpServer, listener: Listener) -> ExitCode {
-    note(&format!("MCP at http://{}/mcp", listener.address()));
-    let stop = CancelToken::new();
-    let mut serving = std::pin::pin!(server.listen(listener.until(stop.clone())));
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = asked_to_end() => {
-            stop.cancel();
-            serving.await
-        }
-    };
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&chain(&error), 1),
-    }
-}
-
 impl ServeMcp {
-    async fn build(&self) -> Result<(McpServer, Offered), String> {
+    async fn build(&self, logs: &Logs) -> Result<(McpServer, Offered), String> {
         let runtime = Runtime::new();
         let runtime = match &self.journal {
             Some(path) => runtime.with_journal(store::open(path).map_err(|error| chain(&error))?),
             None => runtime.with_journal(MemoryJournal::new()),
         };
         let (agent, offered) = self.agent(runtime).await?;
-        let runs = Runs::new(agent.clone());
+        let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
         resume(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(about) = &self.about {
