@@ -13,6 +13,7 @@ mod delegate;
 mod first_program;
 mod fork;
 mod graph;
+mod guard;
 mod limits;
 mod local_model;
 mod long_results;

@@ -199,7 +199,7 @@ impl<S: Stage> Watch<S> {
 }
 
 /// Until the system wants this process to end: the terminal is to be as it was before.
-async fn told_to_end() {
+pub(crate) async fn told_to_end() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

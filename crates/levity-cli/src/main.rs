@@ -1,6 +1,7 @@
 //! The `levity` command.
 
 mod agent;
+mod bridge;
 mod chat;
 mod complete;
 mod conversations;
@@ -13,10 +14,13 @@ mod memory;
 mod plan;
 mod run;
 mod runs;
+mod serve;
 mod sessions;
+mod state;
 mod store;
 mod swarm;
 mod terminal;
+mod token;
 mod tools;
 
 use std::process::ExitCode;
@@ -39,6 +43,8 @@ enum Command {
     Chat(chat::Chat),
     /// Look at conversations that were kept.
     Conversations(conversations::Conversations),
+    /// Let agents of other programs work with a folder, and with an agent in it.
+    Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
     /// Look at MCP servers and call their tools.
@@ -47,6 +53,8 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
+    /// Offer an agent to others.
+    Serve(serve::Serve),
     /// Look at plans that were carried out and kept.
     Sessions(sessions::Sessions),
     /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
@@ -67,10 +75,12 @@ async fn start() -> ExitCode {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
+        Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        Command::Serve(args) => serve::serve(args).await,
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Sandbox(report) => tools::report(&report),

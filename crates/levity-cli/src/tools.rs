@@ -151,6 +151,11 @@ impl ToolArgs {
         Ok(ready)
     }
 
+    /// The workspace, if one is named.
+    pub(crate) fn space(&self) -> Result<Option<Workspace>, String> {
+        self.workspace.as_deref().map(|folder| self.open(folder)).transpose()
+    }
+
     /// Whether Python may be run.
     pub(crate) fn python(&self) -> bool {
         self.python
@@ -193,6 +198,11 @@ impl ToolArgs {
             }
             Err(error) => Err(chain(&error)),
         }
+    }
+
+    /// The workspace that was named, if one was.
+    pub(crate) fn workspace(&self) -> Result<Option<Workspace>, String> {
+        self.workspace.as_deref().map(|folder| self.open(folder)).transpose()
     }
 
     fn open(&self, folder: &Path) -> Result<Workspace, String> {

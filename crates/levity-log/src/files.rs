@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Content, Delta, Event, EventKind, Secrets, ToolCall, ToolOutput, ToolResult};
 use tracing::level_filters::LevelFilter;
 
-use crate::entry::{Style, json_size};
+use crate::entry::{Level, Style, json_size};
 use crate::error::{Error, Result};
 
 mod disk;
@@ -81,7 +81,7 @@ impl LogFiles {
     }
 
     fn watch(&self, folder: Option<String>) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        let place = self.inner.queue.count.place(folder);
+        let place = Place::new(folder);
         let queue = self.inner.queue.clone();
         move |event: &Event| {
             if let Some((note, size)) = noted(&place, event) {
@@ -173,7 +173,7 @@ impl LogFilesBuilder {
         self
     }
 
-    /// The least level of what is taken from `tracing`; `INFO` by default.
+    /// The least level of what is written; `INFO` by default.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
@@ -200,8 +200,9 @@ impl LogFilesBuilder {
         disk::make(&self.folder).map_err(|source| Error::Folder { path: self.folder.clone(), source })?;
         let (queue, waiting) = Queue::new(self.queue);
         let style = Style { json: self.json, max_text: self.max_text, secrets: self.secrets };
+        let level = Level::of(self.level);
         let disk = Disk::new(self.max_file, self.keep);
-        let writer = Writer::new(self.folder.clone(), style, disk, queue.count.clone());
+        let writer = Writer::new(self.folder.clone(), style, level, disk, queue.count.clone());
         let thread = std::thread::Builder::new().name("levity-log".to_owned());
         thread.spawn(move || writer.write(&waiting)).map_err(Error::Thread)?;
         let inner = Inner { queue: Arc::new(queue), folder: self.folder, level: self.level };

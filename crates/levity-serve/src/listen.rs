@@ -92,6 +92,17 @@ impl Listener {
         self.address
     }
 
+    /// Asks for no token at this path.
+    pub(crate) fn open_at(mut self, path: &'static str) -> Self {
+        self.gate = self.gate.open_at(path);
+        self
+    }
+
+    /// Is cancelled when it is told to stop.
+    pub(crate) fn stopped(&self) -> CancelToken {
+        self.stop.clone()
+    }
+
     /// Serves until it is told to stop. Dropping the future closes all connections.
     pub(crate) async fn serve(self, router: Router) -> Result<()> {
         let service = TowerToHyperService::new(self.gate.clone().before(router));

@@ -1,0 +1,7 @@
+//! Runs by HTTP, through real connections.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod client;
+mod life;
+mod support;
