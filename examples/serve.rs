@@ -14,7 +14,12 @@ use serde_json::json;
 
 /// Adds two numbers.
 #[tool(read_only)]
-async fn add(/** left */ a: f64, /** right */ b: f64) -> f64 {
+async fn add(
+    /** left */
+    a: f64,
+    /** right */
+    b: f64,
+) -> f64 {
     a + b
 }
 
