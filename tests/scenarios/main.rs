@@ -15,6 +15,7 @@ mod fork;
 mod graph;
 mod limits;
 mod local_model;
+mod logs;
 mod long_results;
 mod lost;
 mod order;

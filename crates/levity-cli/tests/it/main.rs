@@ -11,6 +11,7 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod logs;
 mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
