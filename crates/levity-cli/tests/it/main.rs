@@ -14,6 +14,7 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod logs;
 mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
