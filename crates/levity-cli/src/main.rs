@@ -9,16 +9,19 @@ mod drive;
 mod follow;
 mod input;
 mod limits;
+mod logs;
 mod mcp;
 mod memory;
 mod plan;
 mod run;
 mod runs;
+mod serve;
 mod sessions;
 mod state;
 mod store;
 mod swarm;
 mod terminal;
+mod token;
 mod tools;
 
 use std::process::ExitCode;
@@ -45,12 +48,16 @@ enum Command {
     Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Clean up logs of runs.
+    Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
     /// Have a plan made for a goal and carried out by a team of agents.
     Plan(Box<plan::PlanArgs>),
     /// Look at runs that were kept, and go on with them.
     Runs(runs::Runs),
+    /// Offer an agent to others.
+    Serve(serve::Serve),
     /// Look at plans that were carried out and kept.
     Sessions(sessions::Sessions),
     /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
@@ -73,9 +80,11 @@ async fn start() -> ExitCode {
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
+        Command::Serve(args) => serve::serve(args).await,
         Command::Sessions(args) => sessions::sessions(args).await,
         Command::Swarm(args) => swarm::swarm(*args).await,
         Command::Sandbox(report) => tools::report(&report),

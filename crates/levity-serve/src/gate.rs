@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
-use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
@@ -20,18 +20,20 @@ pub struct Gate {
     token: Option<Token>,
     hosts: Arc<[String]>,
     origins: Arc<[String]>,
+    /// Where no token is asked for.
+    open_at: Option<&'static str>,
 }
 
 impl Gate {
     /// Lets in whoever shows this token.
     pub fn new(token: Token) -> Self {
-        Self { token: Some(token), hosts: Arc::new([]), origins: Arc::new([]) }
+        Self { token: Some(token), hosts: Arc::new([]), origins: Arc::new([]), open_at: None }
     }
 
     /// Lets in everybody on this machine, for tests and for servers that do nothing of weight. It is refused where a server
     /// can be reached from other machines.
     pub fn open() -> Self {
-        Self { token: None, hosts: Arc::new([]), origins: Arc::new([]) }
+        Self { token: None, hosts: Arc::new([]), origins: Arc::new([]), open_at: None }
     }
 
     /// Names that clients may call this server by, besides those of the loopback, with or without a port.
@@ -53,19 +55,25 @@ impl Gate {
         self.token.is_some()
     }
 
+    /// Asks for no token at this path, which tells nothing that is secret.
+    pub(crate) fn open_at(mut self, path: &'static str) -> Self {
+        self.open_at = Some(path);
+        self
+    }
+
     /// Puts the gate before all of a router.
     pub(crate) fn before(self, router: Router) -> Router {
         router.layer(axum::middleware::from_fn_with_state(Arc::new(self), pass))
     }
 
-    fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
         if !self.knows_host(headers) {
             return Err(Refusal::Host);
         }
         if !self.knows_origin(headers) {
             return Err(Refusal::Origin);
         }
-        let Some(token) = &self.token else { return Ok(()) };
+        let Some(token) = self.token.as_ref().filter(|_| self.open_at != Some(path)) else { return Ok(()) };
         match bearer(headers) {
             None => Err(Refusal::NoToken),
             Some(shown) if token.matches(shown) => Ok(()),
@@ -96,7 +104,9 @@ impl Gate {
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
+    let (scheme, token) = shown.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
@@ -157,11 +167,19 @@ impl Refusal {
 
 /// An answer that says what is wrong in words and by a code.
 pub(crate) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(json!({"error": {"code": code, "message": message}}))).into_response()
+    let mut answer = (status, Json(json!({"error": {"code": code, "message": message}}))).into_response();
+    guard(answer.headers_mut());
+    answer
+}
+
+/// Sees to it that nobody in between keeps an answer, and no browser takes it for something else.
+pub(crate) fn guard(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    match gate.check(request.headers()) {
+    match gate.check(request.uri().path(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.answer(),
     }
@@ -189,7 +207,7 @@ mod tests {
         for (name, value) in headers {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        assert_eq!(gate.check(&map), expected, "{headers:?}");
+        assert_eq!(gate.check("/", &map), expected, "{headers:?}");
     }
 
     #[test]
@@ -232,7 +250,14 @@ mod tests {
         check(&gate, &[host, ("authorization", "Basic 0123456789abcdef")], Err(Refusal::NoToken));
         check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
         check(&gate, &[host, ("authorization", "Bearer ")], Err(Refusal::WrongToken));
-        check(&gate, &[host, ("authorization", &format!("bearer {TOKEN}"))], Ok(()));
+        let right = ("authorization", &*format!("bearer {TOKEN}"));
+        check(&gate, &[host, right], Ok(()));
+        check(&gate, &[host, right, ("authorization", "Bearer other")], Err(Refusal::NoToken));
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_static("localhost"));
+        let gate = gate.open_at("/health");
+        assert_eq!(gate.check("/health", &headers), Ok(()));
+        assert_eq!(gate.check("/health/", &headers), Err(Refusal::NoToken));
         assert!(!format!("{gate:?}").contains(TOKEN));
     }
 }

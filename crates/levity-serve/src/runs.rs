@@ -123,6 +123,8 @@ impl Runs {
     pub const DEFAULT_MOST: usize = 64;
     /// How many runs that have ended are kept in memory, for those who come late: 64. All others are read from the journal.
     pub const ENDED: usize = 64;
+    /// How many bytes of events of them: 32 MiB.
+    pub const ENDED_BYTES: usize = 32 << 20;
 
     /// Has work done by an agent, a swarm or a team.
     pub fn new(runner: impl Runner + 'static) -> Self {
@@ -240,6 +242,11 @@ impl Runs {
     pub fn get(&self, id: &RunId) -> Option<Arc<LiveRun>> {
         let known = self.known();
         known.live.get(id).or_else(|| known.ended.iter().rev().find(|run| run.id() == id)).cloned()
+    }
+
+    /// Forgets a run that has ended here; its journal keeps what it has.
+    pub(crate) fn forget(&self, id: &RunId) {
+        self.known().ended.retain(|run| run.id() != id);
     }
 
     fn live(&self, id: &RunId) -> Option<Arc<LiveRun>> {
@@ -404,8 +411,9 @@ impl Runs {
             return;
         }
         known.ended.push_back(run);
-        if known.ended.len() > Self::ENDED {
-            known.ended.pop_front();
+        let mut bytes: usize = known.ended.iter().map(|run| run.bytes()).sum();
+        while known.ended.len() > Self::ENDED || (bytes > Self::ENDED_BYTES && known.ended.len() > 1) {
+            bytes -= known.ended.pop_front().map_or(0, |run| run.bytes());
         }
     }
 }

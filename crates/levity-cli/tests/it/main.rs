@@ -14,10 +14,12 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod logs;
 mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
+mod serve;
 mod swarm;
 mod tools;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp, Usage,
+    EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp, Usage, Waiting,
 };
 
 /// How a run stands: what its events come to.
@@ -23,7 +23,7 @@ pub struct Standing {
     /// How it ended, if it has.
     pub ending: Option<Arc<Ending>>,
     /// The questions and times that it and those below it wait for.
-    waiting: Vec<(RunId, EffectId)>,
+    waiting: Vec<(RunId, Waiting)>,
 }
 
 impl Standing {
@@ -52,17 +52,30 @@ impl Standing {
     pub(crate) fn add(&mut self, run: &RunId, event: &Event) {
         self.updated = Some(event.at);
         match &event.kind {
-            EventKind::Asked(ask) => self.waiting.push((event.run.clone(), ask.effect)),
-            EventKind::WaitStarted { effect, .. } => self.waiting.push((event.run.clone(), *effect)),
-            EventKind::Decided { effect, .. } | EventKind::Woken { effect } => {
-                self.waiting.retain(|(run, waiting)| (run, waiting) != (&event.run, effect));
-            }
+            EventKind::Asked(ask) => self.wait(event, ask.effect, None),
+            EventKind::WaitStarted { effect, until } => self.wait(event, *effect, Some(*until)),
+            EventKind::Decided { effect, .. } | EventKind::Woken { effect } => self.wake(event, *effect),
             EventKind::RunEnded(_) => self.waiting.retain(|(run, _)| *run != event.run),
             _ => {}
         }
         if event.run == *run {
             self.add_own(event);
         }
+    }
+
+    fn wait(&mut self, event: &Event, effect: EffectId, until: Option<Timestamp>) {
+        // One that is asked again after a restart is the same question.
+        self.wake(event, effect);
+        self.waiting.push((event.run.clone(), Waiting::new(effect, until)));
+    }
+
+    fn wake(&mut self, event: &Event, effect: EffectId) {
+        self.waiting.retain(|(run, waiting)| *run != event.run || waiting.effect != effect);
+    }
+
+    /// What it and those below it wait for.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        self.waiting.iter().map(|(_, waiting)| *waiting).collect()
     }
 
     fn add_own(&mut self, event: &Event) {

@@ -12,5 +12,7 @@
 )]
 #[cfg(unix)]
 mod bridge;
+mod http;
+mod mcp;
 mod offer;
 mod runs;

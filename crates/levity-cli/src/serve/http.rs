@@ -1,0 +1,91 @@
+//! Runs by HTTP.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use levity::prelude::*;
+use levity::serve::http::HttpApi;
+use levity::serve::{Gate, Listener, Runs};
+
+use super::{resume, until_told};
+use crate::agent::{Made, Voice};
+use crate::logs::Logs;
+use crate::mcp::Offered;
+use crate::memory;
+use crate::store;
+use crate::terminal::{chain, complain, note, say};
+use crate::token::token;
+
+/// How `levity serve http` is called.
+#[derive(Args)]
+pub(crate) struct Http {
+    /// Where to listen; port 0 is any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    listen: String,
+    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
+    /// `levity/http.token` in the user's state folder.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Where pages may come from that call this server, besides the loopback; may be given more than once.
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Keep runs in this folder or SQLite file (`*.db`), and go on with those that were left there.
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    /// Offer the plans that are kept in this folder, to be read.
+    #[arg(long, value_name = "FOLDER")]
+    sessions: Option<PathBuf>,
+    /// How many runs may be under way at once.
+    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
+    max_runs: usize,
+    #[command(flatten)]
+    agent: Made,
+}
+
+pub(super) async fn serve(args: Http) -> ExitCode {
+    let begun = match args.agent.logs.open() {
+        Ok(logs) => args.begin(&logs).await.map(|begun| (begun, logs)),
+        Err(problem) => Err(problem),
+    };
+    // What is logged is written until the end.
+    let ((listener, api, offered), _logs) = match begun {
+        Ok(begun) => begun,
+        Err(problem) => return complain(&problem, 2),
+    };
+    say(&format!("listening on http://{}/v1\n", listener.address()));
+    offered.end(until_told(listener, |listener| api.serve(listener)).await).await
+}
+
+impl Http {
+    fn runtime(&self) -> Result<Runtime, String> {
+        let Some(path) = &self.journal else {
+            note("runs end with this process; name a journal with `--journal` to keep them");
+            return Ok(Runtime::new());
+        };
+        Ok(Runtime::new().with_journal(store::open(path).map_err(|error| chain(&error))?))
+    }
+
+    /// The listener, what is offered on it, and the MCP servers that run beside the agent.
+    async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
+        let runtime = self.runtime()?;
+        let token = token("LEVITY_TOKEN", self.token_file.as_deref(), "http.token")?;
+        let gate = Gate::new(token).hosts(&self.allow_host).origins(&self.allow_origin);
+        let listener = Listener::bind(&self.listen, gate).await.map_err(|error| chain(&error))?;
+        let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
+        let agent = agent.build().map_err(|error| chain(&error))?;
+        let runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
+        resume(&runs).await?;
+        let mut api = HttpApi::new(runs);
+        if let Some(path) = &self.agent.memory {
+            api = api.conversations(memory::conversations(memory::open(path)?, &runtime));
+        }
+        if let Some(folder) = &self.sessions {
+            api = api.plans(levity::dag::Sessions::open(folder));
+        }
+        Ok((listener, api, offered))
+    }
+}

@@ -1,0 +1,173 @@
+//! Runs by HTTP: started, followed, told what to do. For a web page, and for any program.
+//!
+//! ```
+//! use levity_loop::Agent;
+//! use levity_serve::http::HttpApi;
+//! use levity_serve::{Gate, Listener, Runs, Token};
+//! use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
+//! let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::generate()?)).await?;
+//! println!("http://{}/v1", listener.address());
+//! let serving = HttpApi::new(Runs::new(agent)).serve(listener); // an agent, a swarm or a team
+//! # let _ = tokio::time::timeout(std::time::Duration::from_millis(1), serving).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What can be asked for is described by [`openapi`], which the server also answers at `/v1/openapi.json`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::CancelToken;
+use levity_memory::Conversations;
+use tokio::sync::Semaphore;
+
+use crate::error::Result;
+use crate::listen::Listener;
+use crate::runs::Runs;
+
+mod answer;
+mod asks;
+mod events;
+mod input;
+mod list;
+mod openapi;
+mod routes;
+mod sessions;
+mod shown;
+mod start;
+mod tell;
+
+pub use openapi::openapi;
+
+/// Runs by HTTP.
+#[must_use = "it serves nobody until `serve` is called"]
+pub struct HttpApi {
+    runs: Runs,
+    settings: Settings,
+}
+
+struct Settings {
+    conversations: Option<Conversations>,
+    #[cfg(feature = "dag")]
+    plans: Option<levity_dag::Sessions>,
+    body_limit: usize,
+    body_time: Duration,
+    goal_limit: usize,
+    readers: usize,
+    heartbeat: Duration,
+}
+
+/// What those who answer share.
+struct Api {
+    runs: Runs,
+    settings: Settings,
+    readers: Arc<Semaphore>,
+    /// How many may read old runs from the journal at once: each holds all of its run.
+    old_readers: Arc<Semaphore>,
+    stop: CancelToken,
+}
+
+impl HttpApi {
+    /// How large the body of a request may be: 1 MiB.
+    pub const DEFAULT_BODY_LIMIT: usize = 1 << 20;
+    /// How long a client may take to send the body of a request: 20 seconds.
+    pub const DEFAULT_BODY_TIME: Duration = Duration::from_secs(20);
+    /// How long a goal may be: 256 KiB.
+    pub const DEFAULT_GOAL_LIMIT: usize = 256 << 10;
+    /// How many may follow events at once: 1,024.
+    pub const DEFAULT_READERS: usize = 1024;
+    /// How many of them may read runs that have ended from the journal: 32.
+    pub const OLD_READERS: usize = 32;
+    /// How long nothing is sent to somebody who follows events before a sign of life: 15 seconds.
+    pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
+    /// How long an answer waits for a run to begin, or to take in what it is told: 10 seconds.
+    pub const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// Offers these runs.
+    pub fn new(runs: Runs) -> Self {
+        let settings = Settings {
+            conversations: None,
+            #[cfg(feature = "dag")]
+            plans: None,
+            body_limit: Self::DEFAULT_BODY_LIMIT,
+            body_time: Self::DEFAULT_BODY_TIME,
+            goal_limit: Self::DEFAULT_GOAL_LIMIT,
+            readers: Self::DEFAULT_READERS,
+            heartbeat: Self::DEFAULT_HEARTBEAT,
+        };
+        Self { runs, settings }
+    }
+
+    /// Offers the conversations that the runs are part of, to be read and forgotten; none by default.
+    pub fn conversations(mut self, conversations: Conversations) -> Self {
+        self.settings.conversations = Some(conversations);
+        self
+    }
+
+    /// Offers plans that were carried out and kept, to be read; none by default.
+    #[cfg(feature = "dag")]
+    pub fn plans(mut self, sessions: levity_dag::Sessions) -> Self {
+        self.settings.plans = Some(sessions);
+        self
+    }
+
+    /// How large the body of a request may be; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by default.
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.settings.body_limit = bytes;
+        self
+    }
+
+    /// How long a client may take to send it; [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by default.
+    pub fn body_time(mut self, time: Duration) -> Self {
+        self.settings.body_time = time;
+        self
+    }
+
+    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default.
+    pub fn goal_limit(mut self, bytes: usize) -> Self {
+        self.settings.goal_limit = bytes;
+        self
+    }
+
+    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default.
+    pub fn readers(mut self, most: usize) -> Self {
+        self.settings.readers = most;
+        self
+    }
+
+    /// After how long without an event those who follow get a sign of life;
+    /// [`DEFAULT_HEARTBEAT`](Self::DEFAULT_HEARTBEAT) by default.
+    pub fn heartbeat(mut self, time: Duration) -> Self {
+        self.settings.heartbeat = time;
+        self
+    }
+
+    /// Serves until the listener is told to stop. Dropping the future closes all connections; the runs go on as long as
+    /// somebody holds their [`Runs`].
+    ///
+    /// # Errors
+    /// When the listener fails.
+    pub async fn serve(self, listener: Listener) -> Result<()> {
+        let listener = listener.open_at("/v1/health");
+        let api = Arc::new(Api {
+            readers: Arc::new(Semaphore::new(self.settings.readers)),
+            old_readers: Arc::new(Semaphore::new(Self::OLD_READERS)),
+            stop: listener.stopped(),
+            runs: self.runs,
+            settings: self.settings,
+        });
+        listener.serve(routes::router(&api)).await
+    }
+}
+
+impl fmt::Debug for HttpApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpApi").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}

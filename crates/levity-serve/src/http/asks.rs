@@ -1,0 +1,108 @@
+//! Questions that wait for a decision.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use levity_core::{Ask, Decision, EffectId, Post, RunId, Wanted};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::answer::{Answered, Problem, ok};
+use super::input::{body, root, run_id};
+use super::tell::{control, heard, write};
+
+pub(super) async fn asks(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
+    let id = run_id(&id)?;
+    let asks = within(&api, &id).await?;
+    Ok(ok(&json!({"asks": asks.iter().map(ask_json).collect::<Value>()})))
+}
+
+/// The questions of a run and those below it.
+async fn within(api: &Api, id: &RunId) -> Answered<Vec<Ask>> {
+    let mut asks = api.runs.asks(&root(id)).await?;
+    asks.retain(|ask| ask.run.is_within(id));
+    Ok(asks)
+}
+
+/// A question, with the id that it is decided by.
+pub(super) fn ask_json(ask: &Ask) -> Value {
+    let mut json = json!(ask);
+    json["id"] = format!("{}:{}", ask.run, ask.effect).into();
+    json["wanted"] = json!(ask.wanted);
+    json
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Allow,
+    Deny,
+    Edit,
+    Answer,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decided {
+    decision: Kind,
+    reason: Option<String>,
+    args: Option<Value>,
+    text: Option<String>,
+}
+
+pub(super) async fn decide(
+    State(api): State<Arc<Api>>,
+    Path((id, ask)): Path<(String, String)>,
+    request: Request,
+) -> Answered {
+    let id = run_id(&id)?;
+    let (run, effect) = ask_id(&id, &ask)?;
+    let decision = decision(body(&api, request).await?)?;
+    let asks = within(&api, &id).await?;
+    let Some(ask) = asks.into_iter().find(|ask| ask.run == run && ask.effect == effect) else {
+        let message = format!("run `{run}` does not wait for a decision on effect {effect}");
+        return Err(Problem::conflict("not_asked", message));
+    };
+    if ask.wanted == Wanted::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. }) {
+        let message = "this question wants words: decide by `answer` with `text`, or `deny`";
+        return Err(Problem::invalid("wants_answer", message));
+    }
+    match control(&api, &run) {
+        Some(control) => heard(&run, control.decide(&ask, decision)).await,
+        None => write(&api, &run, Post::Decide { effect, decision }).await,
+    }
+}
+
+/// The run and the effect that the id of a question means: `RUN:EFFECT`, or the effect alone where the run itself asks.
+fn ask_id(run: &RunId, ask: &str) -> Answered<(RunId, EffectId)> {
+    let (run, effect) = match ask.rsplit_once(':') {
+        Some((asker, effect)) => (run_id(asker)?, effect),
+        None => (run.clone(), ask),
+    };
+    match effect.parse() {
+        Ok(number) => Ok((run, EffectId::new(number))),
+        Err(_) => Err(Problem::bad("bad_id", "the id of a question is `RUN:EFFECT`, as `asks` tells it")),
+    }
+}
+
+/// What was decided, if it is said as it must be.
+fn decision(decided: Decided) -> Answered<Decision> {
+    let wrong = |message: &str| Err(Problem::invalid("invalid", message));
+    match decided {
+        Decided { decision: Kind::Allow, reason: None, args: None, text: None } => Ok(Decision::Allow),
+        Decided { decision: Kind::Deny, reason, args: None, text: None } => {
+            Ok(Decision::deny(reason.unwrap_or_else(|| "the user says no".to_owned())))
+        }
+        Decided { decision: Kind::Edit, reason: None, args: Some(args @ Value::Object(_)), text: None } => {
+            Ok(Decision::edit(args))
+        }
+        Decided { decision: Kind::Answer, reason: None, args: None, text: Some(text) } => {
+            Ok(Decision::answer(text))
+        }
+        Decided { decision: Kind::Allow, .. } => wrong("`allow` takes nothing beside it"),
+        Decided { decision: Kind::Deny, .. } => wrong("`deny` takes a `reason`, and nothing else"),
+        Decided { decision: Kind::Edit, .. } => wrong("`edit` takes `args`, an object, and nothing else"),
+        Decided { decision: Kind::Answer, .. } => wrong("`answer` takes `text`, and nothing else"),
+    }
+}

@@ -1,0 +1,153 @@
+//! Conversations, and plans that were kept.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use http::Uri;
+use levity_core::{ConversationId, ConversationInfo, ConversationQuery};
+use levity_memory::Conversations;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::answer::{Answered, Problem, ok};
+use super::input::query;
+use super::list::{Cursor, gone, limit};
+use super::{Api, HttpApi};
+
+#[cfg(feature = "dag")]
+mod plans;
+
+/// How many sessions or messages a page has by default, and at most.
+const PAGE: (usize, usize) = (50, 500);
+/// How many bytes the id of a conversation may have.
+const ID_LIMIT: usize = 256;
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    #[default]
+    Conversation,
+    Plan,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    #[serde(default)]
+    kind: Kind,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    #[serde(default)]
+    kind: Kind,
+    from: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// The id of a conversation that a client names.
+pub(super) fn id(id: &str) -> Answered<ConversationId> {
+    match !id.trim().is_empty() && id.len() <= ID_LIMIT && !id.chars().any(char::is_control) {
+        true => Ok(ConversationId::from(id)),
+        false => Err(Problem::invalid(
+            "bad_id",
+            "the id of a conversation has 1 to 256 bytes, and none that act on a terminal",
+        )),
+    }
+}
+
+fn conversations(api: &Api) -> Answered<&Conversations> {
+    api.settings
+        .conversations
+        .as_ref()
+        .ok_or_else(|| Problem::not_found("no_sessions", "this server keeps no conversations"))
+}
+
+pub(super) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Answered {
+    let wanted: Listed = query(&uri)?;
+    let most = limit(wanted.limit, PAGE)?;
+    if matches!(wanted.kind, Kind::Plan) {
+        return plans_of(&api, most).await;
+    }
+    let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
+    let mut found = conversations(&api)?.list(&ConversationQuery::new()).await?;
+    // A store tells those first that were changed longest ago; whoever looks wants the others.
+    found.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
+    found
+        .retain(|info| cursor.as_ref().is_none_or(|cursor| cursor.is_before(info.changed, info.id.as_str())));
+    let more = found.len() > most;
+    found.truncate(most);
+    let next = found.last().filter(|_| more).map(|last| Cursor(last.changed, last.id.to_string()).write());
+    let sessions: Vec<Value> = found.iter().map(info_json).collect();
+    Ok(ok(&json!({"sessions": sessions, "next": next})))
+}
+
+fn info_json(info: &ConversationInfo) -> Value {
+    json!({
+        "kind": "conversation",
+        "id": info.id,
+        "changed": info.changed.as_millis(),
+        "first": info.first,
+        "end": info.end,
+    })
+}
+
+pub(super) async fn show(State(api): State<Arc<Api>>, Path(name): Path<String>, uri: Uri) -> Answered {
+    let wanted: Read = query(&uri)?;
+    if matches!(wanted.kind, Kind::Plan) {
+        return plan_of(&api, &name).await;
+    }
+    let id = id(&name)?;
+    let (store, most) = (conversations(&api)?.store(), limit(wanted.limit, PAGE)?);
+    let remembered = store.load(&id, 0).await?;
+    if remembered.end == 0 {
+        return Err(Problem::not_found("no_session", "there is no such conversation"));
+    }
+    let last = remembered.end.saturating_sub(most as u64);
+    let messages = store.read(&id, wanted.from.unwrap_or(last).max(remembered.first), most).await?;
+    let told: Vec<Value> =
+        messages.iter().map(|(at, message)| json!({"at": at, "message": message})).collect();
+    Ok(ok(&json!({
+        "kind": "conversation",
+        "id": id,
+        "changed": remembered.changed.as_millis(),
+        "first": remembered.first,
+        "end": remembered.end,
+        "summary": remembered.summary,
+        "messages": told,
+    })))
+}
+
+pub(super) async fn forget(State(api): State<Arc<Api>>, Path(name): Path<String>) -> Answered {
+    let id = id(&name)?;
+    let forgotten = conversations(&api)?.forget(&id);
+    match timeout(HttpApi::PATIENCE / 5, forgotten).await {
+        Ok(Ok(true)) => Ok(gone()),
+        Ok(Ok(false)) => Err(Problem::not_found("no_session", "there is no such conversation")),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => {
+            Err(Problem::conflict("session_busy", "a run is part of this conversation; wait for its end"))
+        }
+    }
+}
+
+#[cfg(feature = "dag")]
+use plans::{list as plans_of, show as plan_of};
+
+#[cfg(not(feature = "dag"))]
+async fn plans_of(_: &Api, _: usize) -> Answered {
+    Err(no_plans())
+}
+
+#[cfg(not(feature = "dag"))]
+async fn plan_of(_: &Api, _: &str) -> Answered {
+    Err(no_plans())
+}
+
+fn no_plans() -> Problem {
+    Problem::not_found("no_sessions", "this server keeps no plans")
+}

@@ -1,0 +1,133 @@
+//! One run, as it is shown.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use levity_core::{Ask, Ending, RunId, RunState, RunSummary, Timestamp, Usage};
+use levity_runtime::RunReport;
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use super::answer::{Answered, Problem, ok, told_cause};
+use super::asks::ask_json;
+use super::input::{root, run_id};
+use crate::runs::{LiveRun, Outcome, Standing};
+
+/// A run and all that is told about it.
+pub(super) struct Shown {
+    pub(super) id: RunId,
+    standing: Standing,
+    asks: Vec<Ask>,
+    /// Whether this process drives it.
+    here: bool,
+    /// Why it could not be driven to its end here.
+    stopped: Option<String>,
+}
+
+pub(super) async fn show(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
+    let id = run_id(&id)?;
+    if id.parent().is_some() {
+        return below(&api, &id).await;
+    }
+    Ok(ok(&shown(&api, &id).await?.json()))
+}
+
+/// The run of this id.
+pub(super) async fn shown(api: &Api, id: &RunId) -> Answered<Shown> {
+    if let Some(run) = api.runs.get(id) {
+        let live = Shown::live(api, &run).await;
+        if live.stopped.is_none() || !api.runs.runtime().journal().keeps() {
+            return Ok(live);
+        }
+        return kept(api, id, live.stopped).await;
+    }
+    kept(api, id, None).await
+}
+
+/// A run of the journal.
+async fn kept(api: &Api, id: &RunId, stopped: Option<String>) -> Answered<Shown> {
+    let standing = api.runs.standing(id).await?;
+    let over = standing.ending.is_some();
+    let asks = if over { Vec::new() } else { api.runs.asks(id).await? };
+    Ok(Shown { id: id.clone(), standing, asks, here: false, stopped })
+}
+
+impl Shown {
+    pub(super) async fn live(api: &Api, run: &LiveRun) -> Self {
+        let _ = api;
+        let stopped = match run.ended() {
+            Some(Outcome::Stopped(cause)) => Some(told_cause(&cause)),
+            _ => None,
+        };
+        let (standing, here) = (run.standing(), run.ended().is_none());
+        // A run that has not begun takes no questions yet, and would have this wait.
+        let asks = match standing.state() {
+            RunState::Waiting => run.asks().await,
+            _ => Vec::new(),
+        };
+        Self { id: run.id().clone(), standing, asks, here, stopped }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let standing = &self.standing;
+        let mut json = summary_json(&self.id, standing, self.here);
+        json.insert("asks".into(), self.asks.iter().map(ask_json).collect());
+        json.insert("stats".into(), json!(standing.stats));
+        json.insert("usage".into(), usage_json(&standing.usage));
+        json.insert("ending".into(), standing.ending.as_deref().map_or(Value::Null, ending_json));
+        if let Some(why) = &self.stopped {
+            json.insert("stopped".into(), why.as_str().into());
+        }
+        Value::Object(json)
+    }
+}
+
+/// What a list shows of a run that is known here.
+pub(super) fn summary_json(id: &RunId, standing: &Standing, here: bool) -> Map<String, Value> {
+    let mut json = Map::new();
+    json.insert("id".into(), json!(id));
+    json.insert("state".into(), json!(standing.state()));
+    json.insert("here".into(), here.into());
+    json.insert("goal".into(), standing.goal.as_str().into());
+    json.insert("opened".into(), json!(standing.opened.map(Timestamp::as_millis)));
+    json.insert("updated".into(), json!(standing.updated.map(Timestamp::as_millis)));
+    json.insert("paused".into(), standing.paused.into());
+    json.insert("child".into(), false.into());
+    json.insert("status".into(), json!(standing.ending.as_ref().map(|ending| &ending.status)));
+    json
+}
+
+fn ending_json(ending: &Ending) -> Value {
+    json!({
+        "status": ending.status,
+        "why": ending.status.to_string(),
+        "text": ending.text,
+        "value": ending.value,
+        "finish": ending.finish,
+        "signals": ending.signals,
+    })
+}
+
+/// What was used, with the sum of the tokens, and the money in dollars.
+fn usage_json(usage: &Usage) -> Value {
+    let mut json = json!(usage);
+    json["tokens"] = usage.total().into();
+    json["dollars"] = usage.cost.map_or(Value::Null, |cost| (cost.nanos() as f64 / 1e9).into());
+    json
+}
+
+/// A run that another one started, as its records tell it.
+async fn below(api: &Api, id: &RunId) -> Answered {
+    let records =
+        api.runs.runtime().journal().read(id).await.map_err(|error| Problem::from_journal(&error))?;
+    let Some(summary) = RunSummary::of(id, &records) else {
+        let message = format!("there is no run `{id}` in the journal; `{}` is the one above", root(id));
+        return Err(Problem::not_found("no_run", message));
+    };
+    let report = RunReport::of(id, &records);
+    let mut json = super::list::summary_json(api, &summary);
+    json.insert("model_calls".into(), report.model_calls.into());
+    json.insert("usage".into(), usage_json(&report.usage));
+    json.insert("answer".into(), report.answer.into());
+    Ok(ok(&Value::Object(json)))
+}
