@@ -13,6 +13,14 @@
 #[cfg(unix)]
 mod bridge;
 mod http;
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking, and says what it leaves out"
+)]
 mod mcp;
 mod offer;
 mod runs;
