@@ -288,7 +288,7 @@ impl What {
 
     fn hints(self) -> Hints {
         match self {
-            Self::Write => Hints::new().idempotent().destructive(),
+            Self::Write => Hints::new().idempotent(),
             Self::Dispatch => Hints::new(),
             Self::Wait => Hints::new().read_only().timeout(Duration::from_secs_f64(MAX_WAIT + 60.0)),
             Self::Read | Self::List | Self::Status => Hints::new().read_only(),
