@@ -15,6 +15,7 @@ mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
+mod serve;
 mod swarm;
 mod tools;
 

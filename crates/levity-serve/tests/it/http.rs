@@ -3,5 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod client;
+mod crowd;
+mod hostile;
 mod life;
+mod stream;
 mod support;
