@@ -53,12 +53,19 @@ pub(super) async fn serve(args: Http) -> ExitCode {
         Ok(begun) => begun,
         Err(problem) => return complain(&problem, 2),
     };
+    let mut ended = std::pin::pin!(asked_to_end());
+    // Signals are listened for before anybody can know that the server is there.
+    tokio::select! {
+        biased;
+        () = &mut ended => return offered.end(ExitCode::SUCCESS).await,
+        () = std::future::ready(()) => {}
+    }
     say(&format!("listening on http://{}/v1\n", listener.address()));
     let stop = CancelToken::new();
     let mut serving = std::pin::pin!(api.serve(listener.until(stop.clone())));
     let served = tokio::select! {
         served = &mut serving => served,
-        () = asked_to_end() => {
+        () = &mut ended => {
             stop.cancel();
             serving.await
         }

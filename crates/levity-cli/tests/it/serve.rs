@@ -62,7 +62,12 @@ impl Server {
     }
 
     /// The events behind the last one of `told`, until `stop` says so or the stream ends.
-    fn follow(&self, run: &str, told: &mut Vec<(String, Value)>, stop: impl Fn(&[(String, Value)]) -> bool) -> bool {
+    fn follow(
+        &self,
+        run: &str,
+        told: &mut Vec<(String, Value)>,
+        stop: impl Fn(&[(String, Value)]) -> bool,
+    ) -> bool {
         let last = told.last().map(|(id, _)| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let stream = self.send("GET", &format!("/v1/runs/{run}/events?fleeting=0"), &last, "");
         let mut id = String::new();
@@ -135,7 +140,10 @@ fn survives(journal: &Path, script: &Path) {
     assert_eq!(told, whole);
     assert_eq!(whole.iter().filter(|(_, event)| named(event, "run_ended")).count(), 1);
     let (status, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
-    assert_eq!((status, &run["ending"]["text"], &run["stats"]["tool_calls"]), (200, &json!("Done."), &json!(60)));
+    assert_eq!(
+        (status, &run["ending"]["text"], &run["stats"]["tool_calls"]),
+        (200, &json!("Done."), &json!(60))
+    );
 }
 
 #[test]
@@ -162,7 +170,10 @@ fn a_question_outlives_the_server() {
     let server = Server::start(&args);
     let asks = server.ask("GET", "/v1/runs/r/asks", &Value::Null).1;
     let path = format!("/v1/runs/r/asks/{}", asks["asks"][0]["id"].as_str().unwrap());
-    assert_eq!(server.ask("POST", &path, &json!({"decision": "allow"})), (200, json!({"id": "r", "told": "heard"})));
+    assert_eq!(
+        server.ask("POST", &path, &json!({"decision": "allow"})),
+        (200, json!({"id": "r", "told": "heard"}))
+    );
     assert!(server.follow("r", &mut told, |_| false));
     let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
     assert_eq!((&run["state"], &run["asks"]), (&json!("answered"), &json!([])));
@@ -206,6 +217,7 @@ fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
     check(&levity(&["serve", "http"]), 2, "set `LEVITY_TOKEN`, or name a file with `--token-file`");
     let short = command(&["serve", "http"]).env("LEVITY_TOKEN", "short").output().unwrap();
     check(&short, 2, "the token is too short");
-    let place = command(&["serve", "http", "--listen", "nowhere"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+    let place =
+        command(&["serve", "http", "--listen", "nowhere"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
     check(&place, 2, "`nowhere` cannot be listened on");
 }

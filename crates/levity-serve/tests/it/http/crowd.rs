@@ -38,7 +38,8 @@ async fn deaf(client: Client, path: &str) -> TcpStream {
 fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaphore>) {
     let (held, permits) = Held::new();
     let hold = ScriptedModel::new().call("hold", json!({}));
-    let look = |model: ScriptedModel, n: usize| model.call("look", json!({"n": n, "path": "x".repeat(bytes)}));
+    let look =
+        |model: ScriptedModel, n: usize| model.call("look", json!({"n": n, "path": "x".repeat(bytes)}));
     let model = (0..calls).fold(hold, look).reply("Done.");
     let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
     (Runs::new(agent), permits)

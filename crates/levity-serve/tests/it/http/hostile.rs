@@ -35,12 +35,18 @@ async fn whoever_may_not_come_in_is_told_why() {
         let refused = client.ask_as("GET", path, &[], "").await;
         assert!(refused.has("www-authenticate: bearer"));
         refused.refused(401, "token_missing");
-        client.ask_as("GET", path, &[bearer("0123456789abcdef-of-a-tesT")], "").await.refused(401, "token_wrong");
+        client
+            .ask_as("GET", path, &[bearer("0123456789abcdef-of-a-tesT")], "")
+            .await
+            .refused(401, "token_wrong");
         client.ask_as("GET", path, &[bearer(TOKEN), bearer(TOKEN)], "").await.refused(401, "token_missing");
     }
     for evil in ["http://evil.example", "null", "http://127.0.0.1.evil.example", "file://"] {
         let origin = ("Origin", evil.to_owned());
-        client.ask_as("POST", "/v1/runs", &[bearer(TOKEN), origin.clone()], "").await.refused(403, "origin_refused");
+        client
+            .ask_as("POST", "/v1/runs", &[bearer(TOKEN), origin.clone()], "")
+            .await
+            .refused(403, "origin_refused");
         client.ask_as("GET", "/v1/health", &[origin], "").await.refused(403, "origin_refused");
     }
     let host = ("Host", "evil.example".to_owned());
@@ -61,7 +67,8 @@ async fn what_is_no_request_is_refused() {
     let post = async |body: &str| client.ask("POST", "/v1/runs", &[], Some(body)).await;
     for bad in ["{", "", "nonsense", "{\"goal\": \"x\"} more", "\u{feff}{}"] {
         let (status, code) = if bad.is_empty() { (415, "not_json") } else { (400, "bad_json") };
-        let answer = if bad.is_empty() { client.ask("POST", "/v1/runs", &[], None).await } else { post(bad).await };
+        let answer =
+            if bad.is_empty() { client.ask("POST", "/v1/runs", &[], None).await } else { post(bad).await };
         answer.refused(status, code);
     }
     post(&"[".repeat(100_000)).await.refused(422, "invalid");
@@ -82,7 +89,9 @@ async fn what_is_no_request_is_refused() {
         post(&wrong.to_string()).await.refused(422, "invalid");
     }
     post(r#"{"goal": "x", "goal": "y"}"#).await.refused(422, "invalid");
-    for id in ["", ".", "..", "../x", "a/b", "a.b", "a b", "\u{e9}", "a\u{0}", &"x".repeat(129), "C:\\x", "%2e"] {
+    for id in
+        ["", ".", "..", "../x", "a/b", "a.b", "a b", "\u{e9}", "a\u{0}", &"x".repeat(129), "C:\\x", "%2e"]
+    {
         post(&json!({"goal": "x", "id": id}).to_string()).await.refused(422, "bad_id");
     }
     for id in ["", " ", "a\nb", &"x".repeat(257)] {
@@ -98,7 +107,10 @@ async fn what_is_no_request_is_refused() {
     client.ask("POST", "/v1/runs", &twice, Some(r#"{"goal": "x"}"#)).await.refused(400, "bad_header");
     let keys = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
     client.ask("POST", "/v1/runs", &keys, Some(r#"{"goal": "x"}"#)).await.refused(400, "bad_header");
-    client.ask("POST", "/v1/runs", &[("Idempotency-Key", "")], Some(r#"{"goal": "x"}"#)).await.refused(400, "bad_header");
+    client
+        .ask("POST", "/v1/runs", &[("Idempotency-Key", "")], Some(r#"{"goal": "x"}"#))
+        .await
+        .refused(400, "bad_header");
     assert_eq!(server.runs.here().len(), 0);
     lives(client).await;
     server.stop().await;

@@ -91,7 +91,8 @@ async fn a_stream_goes_on_after_a_restart_in_the_middle() {
     let runs = build(held);
     assert!(runs.resume_all().await.unwrap().is_empty());
     let server = Server::new(runs).await;
-    let mut events = server.client.events("/v1/runs/r/events?fleeting=0", told.last().unwrap().id.as_deref()).await;
+    let mut events =
+        server.client.events("/v1/runs/r/events?fleeting=0", told.last().unwrap().id.as_deref()).await;
     permits.add_permits(1);
     let rest = events.rest().await;
     assert!(rest.iter().all(|event| event.name != "reset"), "{rest:?}");
@@ -126,7 +127,10 @@ async fn runs_below_are_told_where_they_are_wanted() {
     let told = server.client.events(&format!("/v1/runs/{child}/events"), None).await.rest().await;
     assert_eq!(told[..told.len() - 1], whole.iter().filter(below).cloned().collect::<Vec<_>>());
     let shown = server.client.get(&format!("/v1/runs/{child}")).await.is(200);
-    assert_eq!((&shown["child"], &shown["state"], &shown["answer"]), (&json!(true), &json!("answered"), &json!("helped")));
+    assert_eq!(
+        (&shown["child"], &shown["state"], &shown["answer"]),
+        (&json!(true), &json!("answered"), &json!("helped"))
+    );
     let all = server.client.get("/v1/runs?roots=0").await.is(200);
     assert_eq!(all["runs"].as_array().map(Vec::len), Some(2));
     server.client.delete(&format!("/v1/runs/{child}")).await.refused(409, "child");
@@ -189,7 +193,9 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
         let mut watch = server.client.events(&path, None).await;
         // The run waits now and then, so that readers are at its end and not only in its past.
         for _ in 0..6 {
-            while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]["name"] != "hold" {}
+            while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]["name"]
+                != "hold"
+            {}
             permits.add_permits(1);
         }
         let told = readers.join_all().await;
