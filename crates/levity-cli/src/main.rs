@@ -1,6 +1,7 @@
 //! The `levity` command.
 
 mod agent;
+mod bridge;
 mod chat;
 mod complete;
 mod conversations;
@@ -8,6 +9,7 @@ mod drive;
 mod follow;
 mod input;
 mod limits;
+mod logs;
 mod mcp;
 mod memory;
 mod plan;
@@ -15,6 +17,7 @@ mod run;
 mod runs;
 mod serve;
 mod sessions;
+mod state;
 mod store;
 mod swarm;
 mod terminal;
@@ -41,8 +44,12 @@ enum Command {
     Chat(chat::Chat),
     /// Look at conversations that were kept.
     Conversations(conversations::Conversations),
+    /// Let agents of other programs work with a folder, and with an agent in it.
+    Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Clean up logs of runs.
+    Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
     /// Have a plan made for a goal and carried out by a team of agents.
@@ -71,7 +78,9 @@ async fn start() -> ExitCode {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,
+        Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,

@@ -151,6 +151,11 @@ impl ToolArgs {
         Ok(ready)
     }
 
+    /// The workspace, if one is named.
+    pub(crate) fn space(&self) -> Result<Option<Workspace>, String> {
+        self.workspace.as_deref().map(|folder| self.open(folder)).transpose()
+    }
+
     /// Whether Python may be run.
     pub(crate) fn python(&self) -> bool {
         self.python

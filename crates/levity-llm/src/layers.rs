@@ -51,6 +51,7 @@ mod route;
 mod scrub;
 mod tally;
 mod text_tools;
+mod told;
 
 use kinds::Kinds;
 

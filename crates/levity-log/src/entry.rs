@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 
 use levity_core::{RunId, SecretKind, Secrets, Timestamp};
 use serde_json::{Map, Value};
+use tracing::level_filters::LevelFilter;
 
 use crate::plain;
 
@@ -27,6 +28,13 @@ impl Level {
             Self::Warn => "WARN",
             Self::Error => "ERROR",
         }
+    }
+}
+
+impl Level {
+    /// The least that passes a filter; `None` when nothing does.
+    pub(crate) fn of(filter: LevelFilter) -> Option<Self> {
+        filter.into_level().map(Self::from)
     }
 }
 

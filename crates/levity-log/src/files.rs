@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Content, Delta, Event, EventKind, Secrets, ToolCall, ToolOutput, ToolResult};
 use tracing::level_filters::LevelFilter;
 
-use crate::entry::{Style, json_size};
+use crate::entry::{Level, Style, json_size};
 use crate::error::{Error, Result};
 
 mod disk;
@@ -38,6 +38,7 @@ struct Inner {
     queue: Arc<Queue>,
     folder: PathBuf,
     level: LevelFilter,
+    secrets: Secrets,
 }
 
 impl LogFiles {
@@ -71,7 +72,7 @@ impl LogFiles {
     /// Logs the events of runs that belong to a session: give it to `on_event`. The session is usually the conversation;
     /// its folder bears its id, or something like it where that is no name for a folder.
     pub fn session(&self, id: &str) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        self.watch(Some(folder::name(id)))
+        self.watch(Some(folder::name(id, &self.inner.secrets)))
     }
 
     /// Logs the events of runs that belong to no session: each has a folder with its id, and runs below it are there,
@@ -81,7 +82,7 @@ impl LogFiles {
     }
 
     fn watch(&self, folder: Option<String>) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        let place = self.inner.queue.count.place(folder);
+        let place = Place::new(folder);
         let queue = self.inner.queue.clone();
         move |event: &Event| {
             if let Some((note, size)) = noted(&place, event) {
@@ -91,8 +92,8 @@ impl LogFiles {
     }
 
     /// The folder of a session.
-    pub fn session_folder(&self, id: impl AsRef<str>) -> PathBuf {
-        self.inner.folder.join(folder::name(id.as_ref()))
+    pub fn session_folder(&self, id: &str) -> PathBuf {
+        self.inner.folder.join(folder::name(id, &self.inner.secrets))
     }
 
     /// Writes what is logged by `tracing` to `general.log`: of the session whose run it is logged in, otherwise to the
@@ -173,7 +174,7 @@ impl LogFilesBuilder {
         self
     }
 
-    /// The least level of what is taken from `tracing`; `INFO` by default.
+    /// The least level of what is written; `INFO` by default.
     pub fn level(mut self, level: LevelFilter) -> Self {
         self.level = level;
         self
@@ -199,12 +200,15 @@ impl LogFilesBuilder {
         }
         disk::make(&self.folder).map_err(|source| Error::Folder { path: self.folder.clone(), source })?;
         let (queue, waiting) = Queue::new(self.queue);
-        let style = Style { json: self.json, max_text: self.max_text, secrets: self.secrets };
+        let secrets = self.secrets.clone();
+        let style = Style { json: self.json, max_text: self.max_text, secrets };
+        let level = Level::of(self.level);
         let disk = Disk::new(self.max_file, self.keep);
-        let writer = Writer::new(self.folder.clone(), style, disk, queue.count.clone());
+        let writer = Writer::new(self.folder.clone(), style, level, disk, queue.count.clone());
         let thread = std::thread::Builder::new().name("levity-log".to_owned());
         thread.spawn(move || writer.write(&waiting)).map_err(Error::Thread)?;
-        let inner = Inner { queue: Arc::new(queue), folder: self.folder, level: self.level };
+        let inner =
+            Inner { queue: Arc::new(queue), folder: self.folder, level: self.level, secrets: self.secrets };
         Ok(LogFiles { inner: Arc::new(inner) })
     }
 }

@@ -41,3 +41,5 @@ mod plain;
 pub use error::{Error, ErrorKind, Result};
 pub use files::{Cleaned, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};
 pub use lines::Lines;
+#[cfg(feature = "otlp")]
+pub use otlp::{Otlp, OtlpBuilder, OtlpLayer};

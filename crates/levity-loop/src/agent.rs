@@ -140,19 +140,19 @@ impl Agent {
     /// not read, and no guard looks at the goal: [`hear`](Executor::hear) of the [executor](Self::executor) has them look.
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
-        let goal = Goal { message: goal.into(), guarded: Vec::new() };
+        let goal: Message = goal.into();
         self.begin(goal, Past::default(), gathered, None)
     }
 
     pub(crate) fn begin(
         &self,
-        goal: Goal,
+        goal: impl Into<Goal>,
         past: Past,
         gathered: Gathered,
         output: Option<OutputCheck>,
     ) -> AgentMachine {
         let Gathered { system, beside } = gathered;
-        let Goal { message: goal, guarded } = goal;
+        let Goal { message: goal, guarded } = goal.into();
         AgentMachine::new(self.inner.spec.clone(), Start { goal, guarded, past, system, beside, output })
     }
 
@@ -255,7 +255,6 @@ impl Agent {
             Before::History(history) if self.inner.context.is_empty() && !self.inner.executor.hears() => {
                 let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
                 let past = Past { history, ..Past::default() };
-                let goal = Goal { message: goal, guarded: Vec::new() };
                 return Job::new(self.begin(goal, past, gathered, output), self.executor());
             }
             before => before,

@@ -245,7 +245,7 @@ impl AgentExecutor {
         let mut guarded = Vec::new();
         if (nested || run.approved) && self.guards.watch(Stage::Call) {
             let guard_cx = GuardCx::new().with_run(cx.run.clone());
-            match self.look_at_call(run.call.clone(), &guard_cx).await {
+            match Box::pin(self.look_at_call(run.call.clone(), &guard_cx)).await {
                 Ok((call, more)) => (run.call, guarded) = (call, more),
                 Err(more) => return Outcome::Tool(refused(run.call, more)),
             }
@@ -256,7 +256,11 @@ impl AgentExecutor {
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
             Dispatched::Done(mut result) => {
                 result.guarded = guarded;
-                Outcome::Tool(self.look_at_result(result, &of).await)
+                // In boxes, so that a call that nobody looks at needs no room for it.
+                Outcome::Tool(match self.guards.watch(Stage::Result) {
+                    true => Box::pin(self.look_at_result(result, &of)).await,
+                    false => result,
+                })
             }
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
             Dispatched::Unknown { .. } => Outcome::Unknown,
@@ -367,7 +371,7 @@ impl Executor for AgentExecutor {
         let edited;
         let child = match child.approved && saved.is_none() && self.guards.watch(Stage::Call) {
             true => {
-                edited = self.edited(child).await?;
+                edited = Box::pin(self.edited(child)).await?;
                 &edited
             }
             false => child,

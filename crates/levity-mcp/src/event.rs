@@ -76,6 +76,31 @@ impl Events {
     }
 
     pub(crate) fn send(&self, kind: ServerEventKind) {
+        #[cfg(feature = "tracing")]
+        log(&self.server, &kind);
         let _ = self.to.send(ServerEvent { server: self.server.clone(), kind });
+    }
+}
+
+/// Says it to whoever reads the log, too. What a server says of itself is below what is known of it.
+#[cfg(feature = "tracing")]
+fn log(server: &str, kind: &ServerEventKind) {
+    use tracing::{debug, info, warn};
+    match kind {
+        ServerEventKind::Starting => debug!(target: "levity::mcp", server, "MCP server starts"),
+        ServerEventKind::Ready { tools } => info!(target: "levity::mcp", server, tools, "MCP server ready"),
+        ServerEventKind::Away { error, retry } => {
+            let again = retry.map(tracing::field::debug);
+            warn!(target: "levity::mcp", server, %error, again, "MCP server away");
+        }
+        ServerEventKind::ToolsChanged { tools } => {
+            info!(target: "levity::mcp", server, tools, "MCP server has other tools");
+        }
+        ServerEventKind::Log { level, text } => {
+            debug!(target: "levity::mcp", server, %level, %text, "MCP server logged");
+        }
+        ServerEventKind::Stderr(line) => debug!(target: "levity::mcp", server, %line, "MCP server wrote"),
+        ServerEventKind::Stopped => info!(target: "levity::mcp", server, "MCP server stopped"),
+        ServerEventKind::ResourcesChanged { .. } | ServerEventKind::PromptsChanged => {}
     }
 }

@@ -76,7 +76,7 @@ impl Feed {
     /// How many events wait for readers.
     pub(crate) const EVENTS: usize = 4096;
     /// How many bytes of them.
-    pub(crate) const BYTES: usize = 8 << 20;
+    pub(crate) const BYTES: usize = 4 << 20;
     /// Stands for a process where events are told from the journal.
     const KEPT: &str = "journal";
 
@@ -113,6 +113,11 @@ impl Feed {
         let next = state.next;
         drop(state);
         self.newest.send_replace(next);
+    }
+
+    /// How many bytes of events are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state().bytes
     }
 
     /// Nothing more is told.

@@ -17,6 +17,7 @@
 //!
 //! - [`Runs`] works on goals for others by any [`Runner`]: an agent, a swarm, a team. A run goes on when whoever asked for it has left.
 //! - A [`Listener`] lets in only those who pass its [`Gate`]: on the loopback by default, with a [`Token`], from pages of this machine.
+//! - [`bridge`] is a workspace and an agent that other programs' agents work with.
 //! - [`http`] offers runs to web pages and other programs.
 //! - Nobody who reads slowly, or not at all, holds up a run.
 //!
@@ -24,14 +25,14 @@
 //! - `swarm`, `dag`: swarms and teams can be served.
 //! - `sqlite`: what is remembered can be searched.
 
-pub mod http;
-pub mod mcp;
-
+pub mod bridge;
 mod error;
 mod feed;
 mod gate;
+pub mod http;
 mod library;
 mod listen;
+pub mod mcp;
 mod offer;
 mod runner;
 mod runs;

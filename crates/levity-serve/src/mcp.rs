@@ -34,13 +34,11 @@
 
 mod answer;
 mod ask;
-mod bound;
 mod builder;
 mod changes;
 mod client;
 mod desk;
 mod drive;
-mod error;
 mod fault;
 mod http;
 mod limits;
@@ -60,11 +58,9 @@ mod sessions;
 mod wire;
 
 pub use ask::{AskError, AskErrorKind, Root};
-pub use bound::Bound;
 pub use builder::McpServerBuilder;
 pub use changes::Changes;
 pub use client::{Abilities, Client, ClientInfo, Level};
-pub use error::{Error, ErrorKind};
 pub use fault::Fault;
 pub use limits::Limits;
 pub use model::ClientModel;
@@ -73,6 +69,8 @@ pub use provide::{Completer, Completing, Completion, Page, PromptAsk, Prompts, R
 pub use reply::{Block, PromptReply, Reply};
 pub use server::McpServer;
 
+#[doc(no_inline)]
+pub use crate::Error;
 pub use levity_mcp::{
     ElicitForm, ElicitReply, ElicitUrl, Prompt, PromptArgument, Resource, ResourceContent, ResourceTemplate,
     SampleAsk, SampleReply,

@@ -123,6 +123,8 @@ impl Runs {
     pub const DEFAULT_MOST: usize = 64;
     /// How many runs that have ended are kept in memory, for those who come late: 64. All others are read from the journal.
     pub const ENDED: usize = 64;
+    /// How many bytes of events of them: 32 MiB.
+    pub const ENDED_BYTES: usize = 32 << 20;
 
     /// Has work done by an agent, a swarm or a team.
     pub fn new(runner: impl Runner + 'static) -> Self {
@@ -255,6 +257,12 @@ impl Runs {
     pub fn here(&self) -> Vec<Arc<LiveRun>> {
         let known = self.known();
         known.ended.iter().chain(known.live.values()).cloned().collect()
+    }
+
+    /// Says that no further run can begin now, if that is so, before anything is prepared for one.
+    pub(crate) fn room(&self) -> Result<()> {
+        let most = self.inner.settings.most;
+        if self.under_way() < most { Ok(()) } else { Err(Error::Full { most }) }
     }
 
     /// How many runs are under way here.
@@ -403,8 +411,9 @@ impl Runs {
             return;
         }
         known.ended.push_back(run);
-        if known.ended.len() > Self::ENDED {
-            known.ended.pop_front();
+        let mut bytes: usize = known.ended.iter().map(|run| run.bytes()).sum();
+        while known.ended.len() > Self::ENDED || (bytes > Self::ENDED_BYTES && known.ended.len() > 1) {
+            bytes -= known.ended.pop_front().map_or(0, |run| run.bytes());
         }
     }
 }

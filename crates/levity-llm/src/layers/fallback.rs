@@ -7,6 +7,7 @@ use levity_core::{
 };
 
 use super::tally::{Tally, attempt, dearest, either};
+use super::told;
 use super::{Kinds, flow};
 
 /// Calls the next model when the first fails.
@@ -103,6 +104,7 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
                 if !on.contains(error.kind()) || (shown && !restart) {
                     return Err(error);
                 }
+                told::falls_back(card, next.card(), &error);
                 card = next.card();
                 let reason = format!("`{}` failed: {error}; next is `{}`", first.card().id, card.id);
                 out.send(Delta::Restart { reason }).await;
@@ -123,6 +125,7 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
                 if !self.on.contains(error.kind()) {
                     return Err(error);
                 }
+                told::falls_back(self.first.card(), self.next.card(), &error);
                 let reply = self.next.complete(request).await.map_err(|error| tally.fail(error))?;
                 Ok(tally.close(reply, self.next.card()))
             }

@@ -8,6 +8,7 @@ use levity_core::{
 };
 
 use super::tally::{Tally, attempt};
+use super::told;
 use super::{Kinds, clock, flow};
 
 /// Sends a request again when it failed for a reason that may pass.
@@ -164,6 +165,7 @@ impl<M: Model + 'static> Model for Retry<M> {
                 failed += 1;
                 let wait = plan.wait(failed, &error, &*world).filter(|_| restart || !shown);
                 let Some(time) = wait else { return Err(error) };
+                told::waits(model.card(), failed, &error, time);
                 let reason = plan.reason(failed, &error);
                 out.send(Delta::Waiting { time, reason: reason.clone() }).await;
                 world.sleep(time).await;
@@ -185,6 +187,7 @@ impl<M: Model + 'static> Model for Retry<M> {
             };
             failed += 1;
             let Some(time) = self.plan.wait(failed, &error, &*self.world) else { return Err(error) };
+            told::waits(self.inner.card(), failed, &error, time);
             self.world.sleep(time).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity_core::Event;
@@ -19,6 +19,12 @@ pub(super) struct Place {
     pub(super) folder: Option<String>,
     /// How many entries did not fit.
     dropped: AtomicU64,
+}
+
+impl Place {
+    pub(super) fn new(folder: Option<String>) -> Arc<Self> {
+        Arc::new(Self { folder, ..Self::default() })
+    }
 }
 
 /// What is to be written.
@@ -48,7 +54,8 @@ pub(super) struct Count {
     changed: Condvar,
     /// Of lines that belong to no session.
     pub(super) common: Arc<Place>,
-    places: Mutex<Vec<Weak<Place>>>,
+    /// The places of which something did not fit.
+    overflowed: Mutex<Vec<Arc<Place>>>,
 }
 
 impl Count {
@@ -73,20 +80,18 @@ impl Count {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(super) fn place(&self, folder: Option<String>) -> Arc<Place> {
-        let place = Arc::new(Place { folder, ..Place::default() });
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|place| place.strong_count() > 0);
-        places.push(Arc::downgrade(&place));
-        place
+    fn places(&self) -> MutexGuard<'_, Vec<Arc<Place>>> {
+        self.overflowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The places of which something did not fit, and how much.
     pub(super) fn overflowed(&self) -> Vec<(Arc<Place>, u64)> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = places.iter().filter_map(Weak::upgrade).chain([self.common.clone()]);
-        let dropped = places.map(|place| (place.dropped.swap(0, Ordering::AcqRel), place));
-        dropped.filter(|(dropped, _)| *dropped > 0).map(|(dropped, place)| (place, dropped)).collect()
+        let count = |place: Arc<Place>| {
+            let dropped = place.dropped.swap(0, Ordering::AcqRel);
+            (place, dropped)
+        };
+        let mut places = self.places();
+        places.drain(..).map(count).collect()
     }
 }
 
@@ -97,7 +102,7 @@ impl Queue {
     }
 
     /// Takes a note, or counts it.
-    pub(super) fn push(&self, place: &Place, size: usize, note: Note) {
+    pub(super) fn push(&self, place: &Arc<Place>, size: usize, note: Note) {
         let count = &self.count;
         let waiting = count.bytes.fetch_add(size, Ordering::AcqRel);
         if waiting.saturating_add(size) <= MAX_BYTES && self.sender.try_send((note, size)).is_ok() {
@@ -106,7 +111,11 @@ impl Queue {
         }
         count.bytes.fetch_sub(size, Ordering::AcqRel);
         count.dropped.fetch_add(1, Ordering::AcqRel);
-        place.dropped.fetch_add(1, Ordering::AcqRel);
+        // Within the lock, so that it is counted before the place is taken from the list, or puts it there again.
+        let mut places = count.places();
+        if place.dropped.fetch_add(1, Ordering::AcqRel) == 0 {
+            places.push(place.clone());
+        }
     }
 
     /// Waits until all that was taken is written, for so long at most.

@@ -29,6 +29,7 @@ type Lines = BTreeMap<(PathBuf, &'static str), Vec<String>>;
 pub(super) struct Writer {
     root: PathBuf,
     style: Style,
+    level: Option<Level>,
     disk: Disk,
     count: Arc<Count>,
     story: Story,
@@ -39,9 +40,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(root: PathBuf, style: Style, disk: Disk, count: Arc<Count>) -> Self {
+    pub(super) fn new(
+        root: PathBuf,
+        style: Style,
+        level: Option<Level>,
+        disk: Disk,
+        count: Arc<Count>,
+    ) -> Self {
         let (story, sessions, unwritten) = (Story::default(), HashMap::new(), HashMap::new());
-        Self { root, style, disk, count, story, sessions, unwritten }
+        Self { root, style, level, disk, count, story, sessions, unwritten }
     }
 
     /// Writes what comes until nobody is left from whom something could.
@@ -54,11 +61,13 @@ impl Writer {
             for (note, _) in batch {
                 self.add(note, &mut lines);
             }
-            for (place, dropped) in self.count.overflowed() {
-                self.left_out(&place, dropped, &mut lines);
-            }
+            self.say_overflow(&mut lines);
             self.put(lines);
             self.count.finish(notes, bytes);
+            // Something may have found no room until just now, and nothing may come behind it.
+            let mut late = Lines::new();
+            self.say_overflow(&mut late);
+            self.put(late);
         }
     }
 
@@ -66,7 +75,9 @@ impl Writer {
         match note {
             Note::Event { place, event, answered } => {
                 let folder = self.folder(&place, &event);
-                let told = self.story.tell(&event, answered);
+                let mut told = self.story.tell(&event, answered);
+                told.general =
+                    told.general.filter(|entry| self.level.is_some_and(|least| entry.level >= least));
                 let mut push = |file, entry: &Entry| {
                     lines.entry((folder.clone(), file)).or_default().push(entry.line(&self.style));
                 };
@@ -84,7 +95,7 @@ impl Writer {
     /// The folder of an event, remembered for the run.
     fn folder(&mut self, place: &Place, event: &Event) -> PathBuf {
         let run = top(&event.run);
-        let name = place.folder.clone().unwrap_or_else(|| folder::name(run.as_str()));
+        let name = place.folder.clone().unwrap_or_else(|| folder::name(run.as_str(), &self.style.secrets));
         let folder = self.root.join(name);
         if matches!(event.kind, EventKind::RunStarted { .. }) || !self.sessions.contains_key(&run) {
             if self.sessions.len() >= MAX_RUNS {
@@ -93,6 +104,12 @@ impl Writer {
             self.sessions.insert(run, folder.clone());
         }
         folder
+    }
+
+    fn say_overflow(&self, lines: &mut Lines) {
+        for (place, dropped) in self.count.overflowed() {
+            self.left_out(&place, dropped, lines);
+        }
     }
 
     fn left_out(&self, place: &Place, dropped: u64, lines: &mut Lines) {

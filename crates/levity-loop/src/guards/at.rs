@@ -22,6 +22,12 @@ pub(crate) struct Goal {
     pub(crate) guarded: Vec<Intervention>,
 }
 
+impl From<Message> for Goal {
+    fn from(message: Message) -> Self {
+        Self { message, guarded: Vec::new() }
+    }
+}
+
 impl AgentExecutor {
     async fn look(&self, subject: Subject, cx: &GuardCx) -> Looked {
         self.guards.look(subject, cx, &*self.world).await
@@ -30,7 +36,7 @@ impl AgentExecutor {
     /// What the guards make of a goal. One that is blocked is not part of anything any more.
     pub(crate) async fn goal(&self, goal: Message) -> Goal {
         if !self.guards.watch(Stage::Input) {
-            return Goal { message: goal, guarded: Vec::new() };
+            return goal.into();
         }
         let Looked { subject, guarded } = self.look(Subject::Input(Arc::new(goal)), &GuardCx::new()).await;
         let message = match subject {
@@ -75,7 +81,7 @@ impl AgentExecutor {
                     guarded = more;
                 }
                 Ok(_) => {}
-                Err(more) => return withheld(response, more),
+                Err(more) => return withheld(&response, more),
             }
         }
         for at in 0..response.message.parts.len() {
@@ -88,7 +94,7 @@ impl AgentExecutor {
                 }
                 Err(more) if more.iter().any(|last| last.stage == Stage::Answer) => {
                     guarded.extend(more);
-                    return withheld(response, guarded);
+                    return withheld(&response, guarded);
                 }
                 Err(more) => {
                     let bare = ToolCall::new(call.id.clone(), call.name.clone(), json!({}));
@@ -151,9 +157,6 @@ impl AgentExecutor {
 
     /// What the guards make of what a tool returned.
     pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
-        if !self.guards.watch(Stage::Result) {
-            return result;
-        }
         let cx = GuardCx::new().with_run(run.clone());
         let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
         let (mut new, guarded) = match self.look(Subject::Result(result), &cx).await.passed() {
@@ -214,7 +217,7 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
 }
 
 /// A reply of which nothing is left but what it cost.
-fn withheld(response: Response, guarded: Vec<Intervention>) -> Response {
+fn withheld(response: &Response, guarded: Vec<Intervention>) -> Response {
     let mut empty = Response::new(Message::new(Role::Assistant, []));
     (empty.usage, empty.guarded) = (response.usage, guarded);
     empty.finish = Finish::Other("blocked".to_owned());

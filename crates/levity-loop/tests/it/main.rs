@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod errands;
+mod guards;
 mod long;
 mod random;
 mod signals;

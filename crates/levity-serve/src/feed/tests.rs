@@ -87,8 +87,8 @@ async fn large_events_are_bounded_by_their_bytes() {
     feed.close();
     let bytes: usize = feed.state().waiting.iter().map(|told| told.json.len()).sum();
     assert!(bytes <= Feed::BYTES && feed.state().bytes == bytes);
-    assert_eq!(rest(&mut slow).await[0], "missed 13");
-    assert_eq!(after(&feed, "1").await[..2], ["reset", "missed 13"]);
+    assert_eq!(rest(&mut slow).await[0], "missed 17");
+    assert_eq!(after(&feed, "1").await[..2], ["reset", "missed 17"]);
 }
 
 #[tokio::test]

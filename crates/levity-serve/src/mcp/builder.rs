@@ -10,11 +10,11 @@ use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::error::{Error, ErrorKind};
 use super::parked::Parked;
 use super::seal::Seal;
 use super::server::{Inner, Offer};
 use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources};
+use crate::error::{Error, Result};
 
 /// Settings of an [`McpServer`].
 #[must_use = "a builder does nothing until `build`"]
@@ -144,14 +144,13 @@ impl McpServerBuilder {
     ///
     /// # Errors
     /// When two tools have one name, a name is one that clients do not take, a schema cannot be used, or a limit leaves no room.
-    pub fn build(self) -> Result<McpServer, Error> {
+    pub fn build(self) -> Result<McpServer> {
         let info = self.info();
         let Self { registry, policy, limits, world, .. } = self;
         if limits.calls == 0 {
-            return Err(refuse("`Limits::calls` is 0; let at least one request be worked on"));
+            return Err(Error::setting("limits.calls", "is 0; let at least one request be worked on"));
         }
-        let registry =
-            registry.build().map_err(|error| refuse("the tools cannot be used").with_source(error))?;
+        let registry = registry.build().map_err(|error| unusable(&error))?;
         let (offers, order) = offers(&registry, self.offers)?;
         let dispatcher = Dispatcher::builder(registry, world.clone())
             .policy(policy)
@@ -160,8 +159,10 @@ impl McpServerBuilder {
             .max_output(limits.output)
             .max_concurrent(limits.calls)
             .build()
-            .map_err(|error| refuse("the tools cannot be used").with_source(error))?;
-        let seal = Seal::new().ok_or_else(|| refuse("the system has no randomness to make a key of"))?;
+            .map_err(|error| unusable(&error))?;
+        let seal = Seal::new().ok_or_else(|| {
+            Error::setting("waiting", "needs a key, and the system has no randomness to make one of")
+        })?;
         Ok(McpServer(Arc::new(Inner {
             info,
             dispatcher,
@@ -221,29 +222,34 @@ impl fmt::Debug for McpServerBuilder {
 
 type Offers = (BTreeMap<String, Offer>, Vec<String>);
 
-fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers, Error> {
+fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers> {
     let (mut offers, mut order) = (BTreeMap::new(), Vec::new());
     for handler in handlers {
         let spec = Arc::new(handler.spec().clone());
         let name = spec.name.clone();
         let good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if name.is_empty() || name.len() > 128 || !name.bytes().all(good) {
-            return Err(refuse(format!(
-                "a tool is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`"
-            )));
+            let problem =
+                format!("is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`");
+            return Err(Error::setting("offer", problem));
         }
         if offers.contains_key(&name) || registry.get(&name).is_some() {
-            return Err(refuse(format!("two tools are named `{name}`; rename one")));
+            return Err(Error::setting("offer", format!("is a second tool named `{name}`; rename one")));
         }
         let limit = spec.hints.timeout;
-        let arguments = Arguments::new(spec)
-            .map_err(|error| refuse(format!("the schema of `{name}` cannot be used")).with_source(error))?;
+        let arguments = Arguments::new(spec).map_err(|error| unusable(&error))?;
         order.push(name.clone());
         offers.insert(name, Offer { handler, arguments, limit });
     }
     Ok((offers, order))
 }
 
-fn refuse(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Build, message)
+fn unusable(error: &levity_tools::Error) -> Error {
+    let mut problem = format!("cannot be used: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        problem = format!("{problem}: {error}");
+        cause = error.source();
+    }
+    Error::setting("tool", problem)
 }

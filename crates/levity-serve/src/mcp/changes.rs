@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// ```
 /// use levity_serve::mcp::{Changes, McpServer};
 ///
-/// # fn main() -> Result<(), levity_serve::mcp::Error> {
+/// # fn main() -> levity_serve::Result<()> {
 /// // Made first, it can be handed to whoever knows of changes before there is a server.
 /// let changes = Changes::new();
 /// let server = McpServer::builder("files", "1.0").changes(changes.clone()).build()?;

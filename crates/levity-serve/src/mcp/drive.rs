@@ -201,7 +201,7 @@ impl Future for Work {
 }
 
 fn panicked() -> Fault {
-    ToolError::failed("the tool panicked").into()
+    ToolError::failed("it panicked").into()
 }
 
 /// Puts a question to a client as a request of its own.

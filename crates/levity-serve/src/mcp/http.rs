@@ -17,51 +17,38 @@ use super::sessions::Sessions;
 /// Since this version there are no sessions.
 const MODERN: &str = "2026-07-28";
 
-/// From where a server may be asked.
-#[derive(Clone, Debug)]
-pub(crate) struct Gate {
-    /// Names under which it is reached; any, when there are none.
-    pub(crate) hosts: Vec<String>,
-    /// Pages that may use it.
-    pub(crate) origins: Vec<String>,
-}
+type Service = StreamableHttpService<Session, Sessions>;
 
-impl Default for Gate {
-    /// Programs on this computer, and pages that are served from it.
-    fn default() -> Self {
-        let names = ["localhost", "127.0.0.1", "[::1]"];
-        let origins = names.iter().flat_map(|name| [format!("http://{name}:*"), format!("https://{name}:*")]);
-        Self { hosts: vec!["localhost".into(), "127.0.0.1".into(), "::1".into()], origins: origins.collect() }
+/// Closes what is left open when nobody can come any more: the library's sessions keep themselves alive.
+struct Door(Arc<Sessions>);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.close_all();
     }
 }
 
-type Service = StreamableHttpService<Session, Sessions>;
-
 impl McpServer {
-    /// What answers at `/mcp`. Whoever listens sets `TCP_NODELAY`, or a client that keeps its connection waits 40 ms for each answer.
-    pub(crate) fn http(&self, gate: Gate) -> axum::Router {
+    /// What answers at `/mcp`, to be put behind a [`Listener`](crate::Listener): its gate looks at `Host`, `Origin` and the token.
+    pub(crate) fn http(&self) -> axum::Router {
         let inner = self.0.clone();
         let limits = &inner.limits;
         let sessions = Arc::new(Sessions::new(inner.world.clone(), limits.sessions, limits.idle));
+        let door = Arc::new(Door(sessions.clone()));
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
-            .with_allowed_hosts(gate.hosts)
-            .with_allowed_origins(gate.origins)
-            .enforce_origin_validation();
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
         let factory = move || Ok(Session::new(inner.clone()));
-        let service: Service = StreamableHttpService::new(factory, sessions.clone(), config);
-        let answer = move |request: Request<Body>| answer(service.clone(), sessions.clone(), request);
+        let service: Service = StreamableHttpService::new(factory, sessions, config);
+        let answer = move |request: Request<Body>| answer(service.clone(), door.clone(), request);
         axum::Router::new().route("/mcp", any(answer))
     }
 }
 
-async fn answer(
-    service: Service,
-    sessions: Arc<Sessions>,
-    request: Request<Body>,
-) -> Result<Response, Infallible> {
+async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Result<Response, Infallible> {
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
-    if opens && !sessions.has_room().await {
+    if opens && !door.0.has_room() {
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());

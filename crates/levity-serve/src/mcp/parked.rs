@@ -133,9 +133,4 @@ impl Parked {
     fn all(&self) -> MutexGuard<'_, HashMap<u128, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.all().len()
-    }
 }

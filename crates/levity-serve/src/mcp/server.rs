@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,11 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::builder::McpServerBuilder;
-use super::error::{Error, ErrorKind};
 use super::lines::Lines;
 use super::parked::Parked;
 use super::session::Session;
 use super::{Changes, Completer, Fault, Handler, Limits, Prompts, Resources};
+use crate::error::{Error, Result};
+use crate::listen::Listener;
 
 /// An MCP server. Cheap to clone; see [the module](super) for an example.
 ///
@@ -74,7 +76,7 @@ impl McpServer {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn stdio(&self) -> Result<(), Error> {
+    pub async fn stdio(&self) -> Result<()> {
         let (reader, writer) = rmcp::transport::io::stdio_pipes();
         self.serve(reader, writer).await
     }
@@ -87,15 +89,42 @@ impl McpServer {
         &self,
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let lines = Lines::new(reader, writer, self.0.limits.line);
         // The library's own handshake ends the connection at the first message that is out of order.
         match serve_directly(Session::new(self.0.clone()), lines, None).waiting().await {
-            Ok(QuitReason::JoinError(error)) | Err(error) => {
-                Err(Error::new(ErrorKind::Transport, "the connection broke down").with_source(error))
-            }
+            Ok(QuitReason::JoinError(error)) | Err(error) => Err(Error::Io {
+                what: "the connection broke down".to_owned(),
+                source: io::Error::other(error),
+            }),
             Ok(_) => Ok(()),
         }
+    }
+
+    /// Serves all who come to a listener, at `/mcp`, until the listener is told to stop.
+    ///
+    /// # Errors
+    /// When the listener fails.
+    ///
+    /// ```
+    /// use levity_core::CancelToken;
+    /// use levity_serve::mcp::McpServer;
+    /// use levity_serve::{Gate, Listener, Token};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_serve::Result<()> {
+    /// let server = McpServer::builder("empty", "1.0").build()?;
+    /// let token = Token::generate()?;
+    /// let listener = Listener::bind("127.0.0.1:0", Gate::new(token)).await?;
+    /// println!("http://{}/mcp", listener.address());
+    /// # let stop = CancelToken::new();
+    /// # stop.cancel();
+    /// # let listener = listener.until(stop);
+    /// server.listen(listener).await
+    /// # }
+    /// ```
+    pub async fn listen(&self, listener: Listener) -> Result<()> {
+        listener.serve(self.http()).await
     }
 }
 

@@ -6,17 +6,19 @@
 )]
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    ErrorData, GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{RoleServer, ServerHandler};
@@ -59,18 +61,26 @@ impl Session {
         Ok(place.insert(ear).clone())
     }
 
-    fn gate<T>(&self, has: bool, method: &str) -> Result<&T, ErrorData>
-    where
-        Inner: AsRef<T>,
-    {
-        if has { Ok((*self.inner).as_ref()) } else { Err(no_method(method)) }
+    /// Does what somebody else wrote: within its time, among so many, and a panic of it is an error.
+    async fn own<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, ErrorData> {
+        let _place = self.inner.place().map_err(error)?;
+        let limit = self.inner.limits.tool;
+        let done = tokio::select! {
+            done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| Fault::failed("it panicked")),
+            () = context.ct.cancelled() => Err(Fault::failed("the request was cancelled")),
+            () = self.inner.world.sleep(limit) => Err(Fault::failed(format!("it was not done within {limit:?}"))),
+        };
+        done.and_then(|done| done).map_err(error)
     }
 }
 
-impl AsRef<Inner> for Inner {
-    fn as_ref(&self) -> &Inner {
-        self
-    }
+/// What is not there has no methods either.
+fn gate(has: bool, method: &str) -> Result<(), ErrorData> {
+    if has { Ok(()) } else { Err(no_method(method)) }
 }
 
 /// Whether a request is of 2026-07-28 or later, where clients are asked nothing but in results.
@@ -169,12 +179,37 @@ impl ServerHandler for Session {
         let _ = self.listen(context.peer);
     }
 
+    /// What the library cannot read comes here, too: then not the method is unknown, but what it was asked with is wrong.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let can = &self.inner.info.capabilities;
+        let has = match &*request.method {
+            "tools/call" => can.tools.is_some(),
+            "resources/read" => can.resources.is_some(),
+            "prompts/get" => can.prompts.is_some(),
+            "completion/complete" => can.completions.is_some(),
+            "subscriptions/listen" | "server/discover" => true,
+            "initialize" | "logging/setLevel" => !is_modern(&context),
+            "resources/subscribe" | "resources/unsubscribe" => !is_modern(&context) && self.tells_updates(),
+            _ => false,
+        };
+        if has {
+            let text = format!("`{}` was asked with parameters that it does not take", request.method);
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        Err(no_method(&request.method))
+    }
+
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let inner: &Inner = self.gate(self.inner.info.capabilities.tools.is_some(), "tools/list")?;
+        let inner = &self.inner;
+        gate(inner.info.capabilities.tools.is_some(), "tools/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let page = lists::part(&inner.tools(), cursor.as_deref(), inner.limits.page).map_err(error)?;
         let mut result = ListToolsResult::with_all_items(page.items);
@@ -197,12 +232,13 @@ impl ServerHandler for Session {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let all = &self.gate::<Inner>(!self.inner.resources.is_empty(), "resources/list")?.resources;
+        let all = &self.inner.resources;
+        gate(!all.is_empty(), "resources/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = all[at].list(cursor.as_deref()).await.map_err(error)?;
+        let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListResourcesResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);
@@ -212,13 +248,13 @@ impl ServerHandler for Session {
     async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let all =
-            &self.gate::<Inner>(!self.inner.resources.is_empty(), "resources/templates/list")?.resources;
+        let all = &self.inner.resources;
+        gate(!all.is_empty(), "resources/templates/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = all[at].templates(cursor.as_deref()).await.map_err(error)?;
+        let page = self.own(&context, all[at].templates(cursor.as_deref())).await?;
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListResourceTemplatesResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);
@@ -230,19 +266,20 @@ impl ServerHandler for Session {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.gate::<Inner>(!self.inner.resources.is_empty(), "resources/read")?;
+        gate(!self.inner.resources.is_empty(), "resources/read")?;
         self.read(request, context).await
     }
 
     async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let all = &self.gate::<Inner>(!self.inner.prompts.is_empty(), "prompts/list")?.prompts;
+        let all = &self.inner.prompts;
+        gate(!all.is_empty(), "prompts/list")?;
         let cursor = request.and_then(|request| request.cursor);
         let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = all[at].list(cursor.as_deref()).await.map_err(error)?;
+        let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListPromptsResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);
@@ -254,14 +291,14 @@ impl ServerHandler for Session {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        self.gate::<Inner>(!self.inner.prompts.is_empty(), "prompts/get")?;
+        gate(!self.inner.prompts.is_empty(), "prompts/get")?;
         self.prompt(request, context).await
     }
 
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let completer = self.inner.completer.as_ref().ok_or_else(|| no_method("completion/complete"))?;
         let (of, is_resource) = match request.r#ref {
@@ -277,7 +314,7 @@ impl ServerHandler for Session {
             value: request.argument.value,
             others: others.into_iter().collect(),
         };
-        let mut found = completer.complete(completing).await.map_err(error)?;
+        let mut found = self.own(&context, completer.complete(completing)).await?;
         let more = found.values.len() > CompletionInfo::MAX_VALUES;
         found.values.truncate(CompletionInfo::MAX_VALUES);
         let mut info =

@@ -1,6 +1,7 @@
 //! Sessions over HTTP: so many at most, and none that nobody uses.
 
 use std::collections::HashMap;
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,24 +11,34 @@ use std::time::Duration;
 use futures_core::Stream;
 use levity_core::{Timestamp, World};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::session::local::{
-    LocalSessionManager, LocalSessionManagerError,
+    LocalSessionHandle, LocalSessionManagerError as Error, LocalSessionWorker, SessionConfig, SessionError,
+    StreamableHttpMessageReceiver, create_local_session,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
-/// The library's sessions, counted.
+/// When there is no room, a session that was not used for this long makes room.
+const SPARE: Duration = Duration::from_secs(60);
+
+/// The sessions that there are.
 ///
-/// The library ends a session in which nothing is said for a while, also while a call is being worked on; here one is idle only when
-/// nobody waits for anything.
+/// The library's own manager has no limit to them, ends one in which nothing is said for a while, also while a call is being worked
+/// on, and cannot end all at once. Here one is idle only when nobody waits for anything.
 pub(super) struct Sessions {
-    inner: LocalSessionManager,
     world: Arc<dyn World>,
     most: usize,
     idle: Duration,
-    used: Mutex<HashMap<SessionId, Arc<Used>>>,
+    all: Mutex<HashMap<SessionId, Kept>>,
 }
 
-/// How a session is used.
+/// A session, and how it is used.
+#[derive(Clone)]
+struct Kept {
+    session: LocalSessionHandle,
+    used: Arc<Used>,
+}
+
 #[derive(Default)]
 struct Used {
     /// How many streams are open.
@@ -38,63 +49,65 @@ struct Used {
 
 impl Sessions {
     pub(super) fn new(world: Arc<dyn World>, most: usize, idle: Duration) -> Self {
-        let mut inner = LocalSessionManager::default();
-        inner.session_config.keep_alive = None;
-        Self { inner, world, most, idle, used: Mutex::default() }
+        Self { world, most, idle, all: Mutex::default() }
     }
 
     /// Whether there is room for one more; those that nobody uses make room.
-    pub(super) async fn has_room(&self) -> bool {
-        self.sweep().await;
-        self.used().len() < self.most
-    }
-
-    async fn sweep(&self) {
+    pub(super) fn has_room(&self) -> bool {
         let now = self.world.now();
-        let idle = |used: &Used| {
-            let last = Timestamp::from_millis(used.last.load(Ordering::Relaxed));
-            used.open.load(Ordering::Relaxed) == 0 && now.since(last) >= self.idle
+        let unused = |kept: &Kept| {
+            let last = Timestamp::from_millis(kept.used.last.load(Ordering::Relaxed));
+            let open = kept.used.open.load(Ordering::Relaxed) > 0;
+            if open { Duration::ZERO } else { now.since(last) }
         };
-        let gone: Vec<SessionId> =
-            self.used().iter().filter(|(_, used)| idle(used)).map(|(id, _)| id.clone()).collect();
-        for id in gone {
-            let _ = self.close_session(&id).await;
+        let mut all = self.all();
+        // Without its handle, a session comes to its end.
+        all.retain(|_, kept| unused(kept) < self.idle);
+        if all.len() >= self.most {
+            let oldest = all.iter().max_by_key(|(_, kept)| unused(kept));
+            let spare = oldest.filter(|(_, kept)| unused(kept) >= SPARE).map(|(id, _)| id.clone());
+            spare.and_then(|id| all.remove(&id));
         }
+        all.len() < self.most
     }
 
-    fn touch(&self, id: &SessionId) -> Option<Arc<Used>> {
-        let used = self.used().get(id).cloned()?;
-        used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
-        Some(used)
+    /// Ends all of them.
+    pub(super) fn close_all(&self) {
+        self.all().clear();
     }
 
-    fn hold<S>(&self, id: &SessionId, stream: S) -> Held<S> {
-        let used = self.touch(id).unwrap_or_default();
-        used.open.fetch_add(1, Ordering::Relaxed);
-        Held { stream: Box::pin(stream), used, world: self.world.clone() }
+    fn get(&self, id: &SessionId) -> Result<Kept, Error> {
+        let kept = self.all().get(id).cloned().ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+        kept.used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
+        Ok(kept)
     }
 
-    fn used(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Used>>> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hold(&self, kept: Kept, stream: StreamableHttpMessageReceiver) -> Held {
+        kept.used.open.fetch_add(1, Ordering::Relaxed);
+        Held { stream, used: kept.used, world: self.world.clone() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A stream that keeps its session from being idle.
-struct Held<S> {
-    stream: Pin<Box<S>>,
+struct Held {
+    stream: StreamableHttpMessageReceiver,
     used: Arc<Used>,
     world: Arc<dyn World>,
 }
 
-impl<S: Stream> Stream for Held<S> {
-    type Item = S::Item;
+impl Stream for Held {
+    type Item = ServerSseMessage;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        self.stream.as_mut().poll_next(cx)
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+        self.stream.inner.poll_recv(cx)
     }
 }
 
-impl<S> Drop for Held<S> {
+impl Drop for Held {
     fn drop(&mut self) {
         self.used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
         self.used.open.fetch_sub(1, Ordering::Relaxed);
@@ -102,59 +115,79 @@ impl<S> Drop for Held<S> {
 }
 
 impl SessionManager for Sessions {
-    type Error = LocalSessionManagerError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Error = Error;
+    type Transport = WorkerTransport<LocalSessionWorker>;
 
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let (id, transport) = self.inner.create_session().await?;
-        self.used().insert(id.clone(), Arc::default());
-        self.touch(&id);
-        Ok((id, transport))
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Error> {
+        let id: SessionId = format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
+        let mut config = SessionConfig::default();
+        config.keep_alive = None;
+        let (session, worker) = create_local_session(id.clone(), config);
+        let mut all = self.all();
+        // Several may have seen the last place free.
+        if all.len() >= self.most {
+            return Err(SessionError::Io(io::Error::other("too many sessions are open")).into());
+        }
+        all.insert(id.clone(), Kept { session, used: Arc::default() });
+        drop(all);
+        self.get(&id)?;
+        Ok((id, WorkerTransport::spawn(worker)))
     }
 
     async fn initialize_session(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        self.inner.initialize_session(id, message).await
+    ) -> Result<ServerJsonRpcMessage, Error> {
+        Ok(self.get(id)?.session.initialize(message).await?)
     }
 
-    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
-        self.touch(id);
-        self.inner.has_session(id).await
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
+        Ok(self.get(id).is_ok())
     }
 
-    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
-        self.used().remove(id);
-        self.inner.close_session(id).await
+    async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
+        let kept = self.all().remove(id);
+        match kept {
+            Some(kept) => match kept.session.close().await {
+                Ok(()) | Err(SessionError::SessionServiceTerminated) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            None => Ok(()),
+        }
     }
 
     async fn create_stream(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.hold(id, self.inner.create_stream(id, message).await?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let kept = self.get(id)?;
+        let stream = kept.session.establish_request_wise_channel().await?;
+        kept.session.push_message(message, stream.http_request_id).await?;
+        Ok(self.hold(kept, stream))
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
-        self.touch(id);
-        self.inner.accept_message(id, message).await
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Error> {
+        Ok(self.get(id)?.session.push_message(message, None).await?)
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.hold(id, self.inner.create_standalone_stream(id).await?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let kept = self.get(id)?;
+        let stream = kept.session.establish_common_channel().await?;
+        Ok(self.hold(kept, stream))
     }
 
     async fn resume(
         &self,
         id: &SessionId,
         last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.hold(id, self.inner.resume(id, last_event_id).await?))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
+        let kept = self.get(id)?;
+        let stream = kept.session.resume(last_event_id.parse()?).await?;
+        Ok(self.hold(kept, stream))
     }
 }

@@ -126,6 +126,11 @@ impl LiveRun {
         }
     }
 
+    /// How many bytes of events are kept for readers.
+    pub(super) fn bytes(&self) -> usize {
+        self.feed.bytes()
+    }
+
     pub(super) fn connect(&self, control: Control) {
         let _ = self.control.set(control);
     }

@@ -103,7 +103,7 @@ async fn secrets_do_not_reach_the_disk() {
     for secret in [KEY, "hunter2", "Basic abc", "short"] {
         assert!(!all.contains(secret), "{secret} is in: {all}");
     }
-    assert!(all.contains("my key is sk-*** and my word is ***"));
+    assert!(all.contains("my key is *** and my word is ***"));
     assert!(!fs::read_to_string(&path).unwrap().contains("pw1"));
     let replay = Replay::open(&path).unwrap().scrub(scrub());
     assert_eq!(replay.complete(request()).await.unwrap().message.text(), "***!", "found under the same mask");
@@ -118,10 +118,10 @@ fn what_looks_like_a_key_is_masked_and_nothing_else() {
     check("so long", "so ***");
     check("task-0123456789abcdef0123", "task-0123456789abcdef0123");
     check("sk-tooshort", "sk-tooshort");
-    check(&format!("({KEY},{KEY})é"), "(sk-***,sk-***)é");
+    check(&format!("({KEY},{KEY})é"), "(***,***)é");
     check("Bearer é0123456789abcdef", "Bearer é0123456789abcdef");
-    check("AKIA0123456789ABCDEF", "AKIA***");
-    check("gsk_0123456789abcdefghij ya29.0123456789abcdefghij", "gsk_*** ya29.***");
+    check("AKIA0123456789ABCDEF", "***");
+    check("gsk_0123456789abcdefghij ya29.0123456789abcdefghij", "*** ***");
     let keys = json!({"accessToken": "a", "client-secret": "b", "PrivateKey": "c", "tokens": "d"});
     let masked = json!({"accessToken": "***", "client-secret": "***", "PrivateKey": "***", "tokens": "d"});
     assert_eq!(scrub.value(keys), masked);

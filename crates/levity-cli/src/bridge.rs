@@ -1,0 +1,247 @@
+//! Agents of other programs, and the folder and the agent that they work with.
+
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use levity::core::Journal;
+use levity::prelude::*;
+use levity::sandbox::Workspace;
+use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools, HostLimits, Notice};
+use levity::serve::mcp::McpServer;
+use levity::serve::{Gate, Listener, Runs, Token};
+
+use crate::agent::{Made, Voice};
+use crate::drive::told_to_end;
+use crate::logs::Logs;
+use crate::mcp::Offered;
+use crate::terminal::{chain, complain, say};
+use crate::{state, store};
+
+/// The variable that holds the token.
+const TOKEN: &str = "LEVITY_BRIDGE_TOKEN";
+
+/// How `levity bridge` is called.
+#[derive(Args)]
+pub(crate) struct Bridge {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Hold a folder and an agent ready for others, over a WebSocket.
+    Host(Box<Host>),
+    /// Be an MCP server on standard input and output that passes everything on to a host.
+    Stdio(Stdio),
+}
+
+/// How `levity bridge host` is called. The folder is `--workspace`.
+#[derive(Args)]
+struct Host {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR", default_value = BridgeHost::DEFAULT_ADDRESS)]
+    listen: String,
+    /// The file with the token that clients must show; made if it is not there. `LEVITY_BRIDGE_TOKEN` comes before it.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The longest file that clients read whole, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = HostLimits::new().read)]
+    read_limit: u64,
+    /// The longest file that clients write, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = HostLimits::new().write)]
+    write_limit: usize,
+    /// How many tasks are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
+    max_tasks: usize,
+    /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's own below the user's state.
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    #[command(flatten)]
+    made: Made,
+}
+
+/// How `levity bridge stdio` is called.
+#[derive(Args)]
+struct Stdio {
+    /// Where the host is.
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8888")]
+    url: String,
+    /// The file with the host's token. `LEVITY_BRIDGE_TOKEN` comes before it; without both, where hosts of this user keep it.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The host may be on another machine, although nothing on the way is encrypted.
+    #[arg(long)]
+    allow_remote: bool,
+}
+
+/// Does what was asked for: 0 when it ended as it should, 1 when it failed, 2 for a wrong call.
+pub(crate) async fn bridge(args: Bridge) -> ExitCode {
+    let done = match args.what {
+        What::Host(host) => serve(*host).await,
+        What::Stdio(stdio) => pass_on(stdio).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((problem, code)) => complain(&problem, code),
+    }
+}
+
+type Problem = (String, u8);
+
+fn wrong(problem: impl Into<String>) -> Problem {
+    (problem.into(), 2)
+}
+
+async fn pass_on(args: Stdio) -> Result<(), Problem> {
+    let failed = |error: &dyn std::error::Error| wrong(chain(error));
+    let known = Token::from_env(TOKEN).map_err(|error| failed(&error))?;
+    // Where the file is the token, this one is never shown to anybody.
+    let token = match &known {
+        Some(token) => token.clone(),
+        None => Token::generate().map_err(|error| failed(&error))?,
+    };
+    let client = match args.allow_remote {
+        true => BridgeClient::remote(&args.url, token),
+        false => BridgeClient::new(&args.url, token),
+    };
+    let mut client = client.map_err(|error| failed(&error))?;
+    if known.is_none() {
+        client = client.token_file(token_file(args.token_file).map_err(wrong)?);
+    }
+    let server = McpServer::builder("levity-bridge", env!("CARGO_PKG_VERSION"))
+        .title("levity bridge")
+        .instructions(
+            "Work on the files of the host's workspace by `read_file`, `write_file` and `list_files`. Hand whole tasks, such as \
+             a plan or a review, to the commander by `dispatch_agent_task`: it answers only by files. Wait for its signal file \
+             by `wait_for_file`.",
+        )
+        .tools(BridgeTools::new(client));
+    let server = server.build().map_err(|error| failed(&error))?;
+    server.stdio().await.map_err(|error| (chain(&error), 1))
+}
+
+/// The token's file, where none is named.
+fn token_file(named: Option<PathBuf>) -> Result<PathBuf, String> {
+    match named {
+        Some(file) => Ok(file),
+        None => Ok(state::folder()?.join("bridge").join("token")),
+    }
+}
+
+async fn serve(args: Host) -> Result<(), Problem> {
+    let space = args.made.tools.space().map_err(wrong)?;
+    let space = space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
+    let token = token(&args).map_err(wrong)?;
+    let logs = args.made.logs.open().map_err(wrong)?;
+    let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
+    let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
+    let runs_at = journal.clone();
+    let host = BridgeHost::builder(space)
+        .limits(limits)
+        .tasks(tasks)
+        .on_notice(move |notice| tell(notice, &runs_at))
+        .build()
+        .map_err(|error| (chain(&error), 1))?;
+    let stop = CancelToken::new();
+    let listener = Listener::bind(&args.listen, Gate::new(token)).await;
+    let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
+    line(&format!("listening on ws://{}", listener.address()));
+    let done = run(&host, listener, &args, (&journal, &logs), &stop).await;
+    if let Some(left) = host.runs().map(Runs::under_way).filter(|left| *left > 0) {
+        line(&format!("{left} tasks are under way, and go on when the host is started again"));
+    }
+    done
+}
+
+/// Serves clients while the agent is made, and on.
+async fn run(
+    host: &BridgeHost,
+    listener: Listener,
+    args: &Host,
+    kept: (&Path, &Logs),
+    stop: &CancelToken,
+) -> Result<(), Problem> {
+    let mut served = pin!(host.serve(listener));
+    let mut told = pin!(told());
+    let offered = tokio::select! {
+        // First, so that whoever wants the process to end is heard before it says that it is ready.
+        biased;
+        () = &mut told => None,
+        served = &mut served => return served.map_err(|error| (chain(&error), 1)),
+        prepared = prepare(host, args, kept) => Some(prepared.map_err(wrong)?),
+    };
+    if offered.is_some() {
+        line("ready");
+        tokio::select! {
+            served = &mut served => return served.map_err(|error| (chain(&error), 1)),
+            () = &mut told => {}
+        }
+    }
+    stop.cancel();
+    let done = served.await.map_err(|error| (chain(&error), 1));
+    offered.unwrap_or_default().end(done).await
+}
+
+/// Makes the agent, and has it go on with what an earlier process left.
+async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
+    let journal: Arc<dyn Journal> = store::open(journal).map_err(|error| chain(&error))?;
+    let (agent, offered) = args.made.builder(Runtime::new().with_journal(journal), Voice::Aside).await?;
+    let agent = agent.build().map_err(|error| chain(&error))?;
+    host.commander(Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None)))
+        .await
+        .map_err(|error| chain(&error))?;
+    Ok(offered)
+}
+
+async fn told() {
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = told_to_end() => {}
+    }
+}
+
+fn token(args: &Host) -> Result<Token, String> {
+    if let Some(token) = Token::from_env(TOKEN).map_err(|error| chain(&error))? {
+        return Ok(token);
+    }
+    let file = token_file(args.token_file.clone())?;
+    if let Some(folder) = file.parent().filter(|_| args.token_file.is_none()) {
+        state::make(folder)?;
+    }
+    let (token, new) = Token::from_file_or_new(&file).map_err(|error| chain(&error))?;
+    match new {
+        true => line(&format!("a new token, kept in {}: {}", file.display(), token.reveal())),
+        false => line(&format!("the token is in {}", file.display())),
+    }
+    Ok(token)
+}
+
+/// The journal, and the notes of tasks beside it.
+fn kept(args: &Host, space: &Workspace) -> Result<(PathBuf, PathBuf), String> {
+    let journal = match &args.journal {
+        Some(path) => path.clone(),
+        None => {
+            let folder = state::folder()?.join("bridge").join(state::name_of(space.root()));
+            state::make(&folder)?;
+            folder.join("runs.db")
+        }
+    };
+    let mut tasks = journal.clone().into_os_string();
+    tasks.push(".tasks");
+    Ok((journal, tasks.into()))
+}
+
+/// Tells whoever sits at the host what happens. What clients sent is in it, so each is one harmless line.
+fn tell(notice: &Notice, journal: &Path) {
+    line(&notice.to_string());
+    if let Notice::Asks { task, .. } = notice {
+        line(&format!("  levity runs approve {task} --journal {}  (or `deny`, `answer`)", journal.display()));
+    }
+}
+
+fn line(text: &str) {
+    say(&format!("{}\n", text.replace('\n', " ")));
+}

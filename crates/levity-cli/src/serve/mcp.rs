@@ -1,0 +1,163 @@
+//! `levity serve mcp`: the agent as an MCP server.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use levity::memory::{Conversations, InMemory, Recall, Scope};
+use levity::prelude::*;
+use levity::runtime::SystemWorld;
+use levity::serve::mcp::{ClientModel, McpServer};
+use levity::serve::{AgentServer, Gate, Listener, RecallLibrary, Runs, TextPrompts};
+use levity::test::FunctionModel;
+
+use super::{asked_to_end, resume, until_told};
+use crate::agent::{Made, Voice};
+use crate::logs::Logs;
+use crate::mcp::Offered;
+use crate::store;
+use crate::terminal::{chain, complain, note};
+use crate::token::token;
+
+/// Offer the agent to MCP clients, by the tool `query`.
+#[derive(Args)]
+pub(crate) struct ServeMcp {
+    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin and stdout.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// The file with the token that clients must show; it is made if it is not there. `LEVITY_TOKEN` comes first.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
+    /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    allow_host: Vec<String>,
+    /// Where pages may come from that call this server, besides the loopback; may be given more than once.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    allow_origin: Vec<String>,
+    /// What the server calls itself.
+    #[arg(long, default_value = "levity")]
+    name: String,
+    /// What the agent is good for, told to the models of clients.
+    #[arg(long, value_name = "TEXT")]
+    about: Option<String>,
+    /// Offer the prompts of this folder: each file `NAME.md` is one, with gaps like `{{path}}`.
+    #[arg(long, value_name = "DIR")]
+    prompts: Option<PathBuf>,
+    /// Let clients search what is remembered in this SQLite file.
+    #[arg(long, value_name = "FILE", requires = "scope")]
+    facts: Option<PathBuf>,
+    /// Whose facts: `user:ID`, `project:ID` or `session:ID`; may be given more than once.
+    #[arg(long, value_name = "KIND:ID", requires = "facts", value_parser = scope)]
+    scope: Vec<Scope>,
+    /// Have the model of each client answer, in place of one of ours.
+    #[arg(long, conflicts_with_all = ["model", "script"])]
+    client_model: bool,
+    /// Keep the runs in this folder or SQLite file (`*.db`), and go on with those that an earlier server left.
+    #[arg(long, value_name = "PATH")]
+    journal: Option<PathBuf>,
+    #[command(flatten)]
+    made: Made,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    match text.split_once(':') {
+        Some(("user", id)) if !id.is_empty() => Ok(Scope::user(id)),
+        Some(("project", id)) if !id.is_empty() => Ok(Scope::project(id)),
+        Some(("session", id)) if !id.is_empty() => Ok(Scope::session(id)),
+        _ => Err("a scope is written as `user:ID`, `project:ID` or `session:ID`".to_owned()),
+    }
+}
+
+/// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when the connection fails.
+pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
+    let logs = match args.made.logs.open() {
+        Ok(logs) => logs,
+        Err(problem) => return complain(&problem, 2),
+    };
+    let (server, offered) = match args.build(&logs).await {
+        Ok(built) => built,
+        Err(problem) => return complain(&problem, 2),
+    };
+    let code = match args.listener().await {
+        Ok(Some(listener)) => {
+            let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
+            until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
+        }
+        Ok(None) => by_stdio(server).await,
+        Err(problem) => complain(&problem, 2),
+    };
+    offered.end(code).await
+}
+
+async fn by_stdio(server: McpServer) -> ExitCode {
+    tokio::select! {
+        ended = server.stdio() => match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&chain(&error), 1),
+        },
+        () = asked_to_end() => ExitCode::SUCCESS,
+    }
+}
+
+impl ServeMcp {
+    async fn build(&self, logs: &Logs) -> Result<(McpServer, Offered), String> {
+        let runtime = Runtime::new();
+        let runtime = match &self.journal {
+            Some(path) => runtime.with_journal(store::open(path).map_err(|error| chain(&error))?),
+            None => runtime.with_journal(MemoryJournal::new()),
+        };
+        let (agent, offered) = self.agent(runtime).await?;
+        let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
+        resume(&runs).await?;
+        let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
+        if let Some(about) = &self.about {
+            server = server.description(about);
+        }
+        if let Some(workspace) = self.made.tools.space()? {
+            server = server.workspace(workspace);
+        }
+        if let Some(folder) = &self.prompts {
+            server = server.prompts(TextPrompts::new().folder(folder).map_err(|error| chain(&error))?);
+        }
+        if let Some(file) = &self.facts {
+            let recall = Recall::open(file, Arc::new(SystemWorld)).map_err(|error| chain(&error))?;
+            server = server.library(RecallLibrary::new(recall, self.scope.clone()));
+        }
+        if self.client_model {
+            server = server.client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
+        }
+        Ok((server.build().map_err(|error| chain(&error))?, offered))
+    }
+
+    /// The agent; without a memory of its own, conversations last as long as this server does, and expire.
+    async fn agent(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
+        let (mut agent, offered) = match self.client_model {
+            true => self.made.with_model(nobody(), runtime.clone(), Voice::Aside).await?,
+            false => self.made.builder(runtime.clone(), Voice::Aside).await?,
+        };
+        if self.made.memory.is_none() {
+            agent = agent
+                .conversations(Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone()));
+        }
+        Ok((agent.build().map_err(|error| chain(&error))?, offered))
+    }
+
+    async fn listener(&self) -> Result<Option<Listener>, String> {
+        let Some(address) = &self.http else { return Ok(None) };
+        let token = token("LEVITY_TOKEN", self.token_file.as_deref(), "mcp.token")?;
+        let gate = Gate::new(token).hosts(&self.allow_host).origins(&self.allow_origin);
+        Listener::bind(address, gate).await.map(Some).map_err(|error| chain(&error))
+    }
+}
+
+/// Stands in for the models of clients where there is no client: in runs that an earlier server left.
+fn nobody() -> FunctionModel {
+    use levity::core::{ModelError, ModelErrorKind};
+    FunctionModel::new(|_| {
+        Err(ModelError::new(
+            ModelErrorKind::BadRequest,
+            "the client whose model was asked has left; ask again",
+        ))
+    })
+}

@@ -1,0 +1,33 @@
+//! What commands keep for a user between two calls.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use levity::core::Digest;
+
+/// The folder for this user's state, below `XDG_STATE_HOME` or `~/.local/state`.
+pub(crate) fn folder() -> Result<PathBuf, String> {
+    let named = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let above = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
+    let above =
+        above.ok_or("neither `XDG_STATE_HOME` nor `HOME` says where state is kept; name files by options")?;
+    Ok(above.join("levity"))
+}
+
+/// Makes a folder that only its owner can look into.
+pub(crate) fn make(folder: &Path) -> Result<(), String> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
+}
+
+/// A name for what belongs to a folder, which no other folder has.
+pub(crate) fn name_of(folder: &Path) -> String {
+    let text = folder.to_string_lossy();
+    let last: String = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = |char: char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' };
+    let last: String = last.chars().take(40).map(plain).collect();
+    format!("{last}-{}", Digest::EMPTY.with(text.as_bytes()))
+}

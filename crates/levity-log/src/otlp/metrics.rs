@@ -1,0 +1,214 @@
+//! Metrics of spans that have ended.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use super::encode::Envelope;
+use super::span::{Attributes, Span, Value};
+
+/// The most series of all metrics. Names of tools are a model's own words, so there could be any number; the rest is
+/// counted together.
+const MAX_SERIES: usize = 2_000;
+
+const TOKENS: [f64; 14] = [
+    1.,
+    4.,
+    16.,
+    64.,
+    256.,
+    1_024.,
+    4_096.,
+    16_384.,
+    65_536.,
+    262_144.,
+    1_048_576.,
+    4_194_304.,
+    16_777_216.,
+    67_108_864.,
+];
+const SECONDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+/// A metric: its name, its unit, what it is, and where its buckets end.
+type Kind = (&'static str, &'static str, &'static str, &'static [f64]);
+
+const USAGE: Kind = ("gen_ai.client.token.usage", "{token}", "Tokens of calls of models.", &TOKENS);
+const CALLS: Kind = ("gen_ai.client.operation.duration", "s", "How long calls of models took.", &SECONDS);
+const TOOLS: Kind = ("gen_ai.execute_tool.duration", "s", "How long calls of tools took.", &SECONDS);
+const AGENTS: Kind = ("gen_ai.invoke_agent.duration", "s", "How long runs took.", &SECONDS);
+const RUNS: Kind = ("levity.runs", "{run}", "Runs that ended.", &[]);
+const DROPPED: Kind = ("levity.otlp.dropped", "{span}", "Spans that were not sent.", &[]);
+
+/// What a series is measured of.
+type Key = Vec<(&'static str, String)>;
+
+/// What was measured, by metric and by what it is measured of.
+#[derive(Default)]
+pub(super) struct Metrics {
+    series: BTreeMap<(&'static str, Key), Series>,
+}
+
+#[derive(Clone, Default)]
+struct Series {
+    count: u64,
+    sum: f64,
+    least: f64,
+    most: f64,
+    buckets: Vec<u64>,
+}
+
+impl Series {
+    fn add(&mut self, value: f64, bounds: &[f64]) {
+        self.least = if self.count == 0 { value } else { self.least.min(value) };
+        self.most = if self.count == 0 { value } else { self.most.max(value) };
+        self.count += 1;
+        self.sum += value;
+        self.buckets.resize(bounds.len() + 1, 0);
+        let bucket = bounds.partition_point(|bound| value > *bound);
+        if let Some(bucket) = self.buckets.get_mut(bucket) {
+            *bucket += 1;
+        }
+    }
+}
+
+impl Metrics {
+    /// Measures a span that has ended.
+    pub(super) fn take(&mut self, span: &Span) {
+        match span.text("gen_ai.operation.name") {
+            Some("chat") => self.chat(span),
+            Some("execute_tool") => {
+                self.add(TOOLS, of(span, &["gen_ai.tool.name", "error.type"]), span.seconds());
+            }
+            Some("invoke_agent" | "invoke_workflow") => {
+                let names = ["gen_ai.operation.name", "gen_ai.agent.name", "error.type"];
+                self.add(AGENTS, of(span, &names), span.seconds());
+                self.add(
+                    RUNS,
+                    of(span, &["gen_ai.operation.name", "gen_ai.agent.name", "levity.status"]),
+                    1.,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn chat(&mut self, span: &Span) {
+        let names = ["gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"];
+        let mut call = of(span, &names);
+        for (sort, field) in
+            [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")]
+        {
+            if let Some(tokens) = span.int(field) {
+                let mut key = call.clone();
+                key.push(("gen_ai.token.type", sort.to_owned()));
+                #[expect(clippy::cast_precision_loss, reason = "no call has 2^53 tokens")]
+                self.add(USAGE, key, tokens as f64);
+            }
+        }
+        call.extend(of(span, &["error.type"]));
+        self.add(CALLS, call, span.seconds());
+    }
+
+    fn add(&mut self, kind: Kind, mut key: Key, value: f64) {
+        if self.series.len() >= MAX_SERIES && !self.series.contains_key(&(kind.0, key.clone())) {
+            key = vec![("otel.metric.overflow", "true".to_owned())];
+        }
+        self.series.entry((kind.0, key)).or_default().add(value, kind.3);
+    }
+
+    /// All metrics as they are sent, counted from the beginning.
+    pub(super) fn encode(&self, envelope: &Envelope, begun: u64, now: u64, dropped: u64) -> Json {
+        let mut metrics = Vec::new();
+        for kind in [USAGE, CALLS, TOOLS, AGENTS] {
+            let points = self.points(kind, |series| histogram(series, kind.3), envelope, begun, now);
+            metrics.extend(metric(kind, "histogram", &points));
+        }
+        let runs =
+            self.points(RUNS, |series| json!({"asInt": series.count.to_string()}), envelope, begun, now);
+        metrics.extend(metric(RUNS, "sum", &runs));
+        let mut lost = times(begun, now);
+        lost["asInt"] = dropped.to_string().into();
+        metrics.extend(metric(DROPPED, "sum", &[lost]));
+        envelope.metrics(&metrics)
+    }
+
+    fn points(
+        &self,
+        kind: Kind,
+        values: impl Fn(&Series) -> Json,
+        envelope: &Envelope,
+        begun: u64,
+        now: u64,
+    ) -> Vec<Json> {
+        let series = self.series.iter().filter(|((name, _), _)| *name == kind.0);
+        let point = |((_, key), series): (&(&str, Key), &Series)| {
+            let mut point = times(begun, now);
+            let attributes: Attributes =
+                key.iter().map(|(name, value)| (*name, Value::Text(value.clone()))).collect();
+            point["attributes"] = envelope.attributes(&attributes).into();
+            if let (Some(point), Json::Object(values)) = (point.as_object_mut(), values(series)) {
+                point.extend(values);
+            }
+            point
+        };
+        series.map(point).collect()
+    }
+}
+
+/// What a series is measured of: the attributes that the span has.
+fn of(span: &Span, names: &[&'static str]) -> Key {
+    names.iter().filter_map(|name| span.text(name).map(|value| (*name, value.to_owned()))).collect()
+}
+
+fn times(begun: u64, now: u64) -> Json {
+    json!({"startTimeUnixNano": begun.to_string(), "timeUnixNano": now.to_string()})
+}
+
+fn histogram(series: &Series, bounds: &[f64]) -> Json {
+    json!({
+        "count": series.count.to_string(),
+        "sum": series.sum,
+        "min": series.least,
+        "max": series.most,
+        "explicitBounds": bounds,
+        "bucketCounts": series.buckets.iter().map(u64::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn metric(kind: Kind, sort: &str, points: &[Json]) -> Option<Json> {
+    if points.is_empty() {
+        return None;
+    }
+    // Counted from the beginning, each time.
+    let mut data = json!({"aggregationTemporality": 2, "dataPoints": points});
+    if sort == "sum" {
+        data["isMonotonic"] = true.into();
+    }
+    let (name, unit, description, _) = kind;
+    Some(json!({"name": name, "unit": unit, "description": description, sort: data}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_the_bucket_below_it() {
+        let mut series = Series::default();
+        [0.5, 1., 1.5, 100.].into_iter().for_each(|value| series.add(value, &[1., 10.]));
+        assert_eq!(series.buckets, [2, 1, 1]);
+        assert_eq!((series.count, series.sum, series.least, series.most), (4, 103., 0.5, 100.));
+    }
+
+    #[test]
+    fn there_is_an_end_of_series() {
+        let mut metrics = Metrics::default();
+        for number in 0..3 * MAX_SERIES {
+            metrics.add(TOOLS, vec![("gen_ai.tool.name", number.to_string())], 1.);
+        }
+        assert_eq!(metrics.series.len(), MAX_SERIES + 1);
+        let all: u64 = metrics.series.values().map(|series| series.count).sum();
+        assert_eq!(all, 3 * MAX_SERIES as u64);
+    }
+}

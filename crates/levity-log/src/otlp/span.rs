@@ -1,0 +1,182 @@
+//! A span as it is sent.
+
+use std::fmt;
+
+use tracing::field::{Field as Name, Visit};
+
+/// The most attributes of a span, and the most things logged within it that are kept.
+const MAX_ATTRIBUTES: usize = 128;
+const MAX_EVENTS: usize = 128;
+
+/// The value of an attribute.
+#[derive(Clone, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+impl Value {
+    fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            _ => 8,
+        }
+    }
+}
+
+pub(super) type Attributes = Vec<(&'static str, Value)>;
+
+/// Something that was logged within a span.
+pub(super) struct Moment {
+    pub(super) at: u64,
+    pub(super) name: String,
+    pub(super) attributes: Attributes,
+}
+
+/// A span: under way while it is kept with the subscriber's, ended when it waits to be sent.
+pub(super) struct Span {
+    pub(super) trace: u128,
+    pub(super) id: u64,
+    pub(super) parent: Option<u64>,
+    pub(super) name: String,
+    pub(super) kind: u8,
+    pub(super) failed: bool,
+    pub(super) status: Option<String>,
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    pub(super) attributes: Attributes,
+    pub(super) moments: Vec<Moment>,
+    pub(super) left_out: u32,
+}
+
+impl Span {
+    pub(super) fn new(name: &str, trace: u128, id: u64, parent: Option<u64>, begun: u64) -> Self {
+        Self {
+            trace,
+            id,
+            parent,
+            name: name.to_owned(),
+            kind: 1,
+            failed: false,
+            status: None,
+            begun,
+            ended: begun,
+            attributes: Vec::new(),
+            moments: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, moment: Moment) {
+        if self.moments.len() < MAX_EVENTS {
+            self.moments.push(moment);
+        } else {
+            self.left_out = self.left_out.saturating_add(1);
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find_map(|(known, value)| match value {
+            Value::Text(text) if *known == name => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn int(&self, name: &str) -> Option<i64> {
+        self.attributes.iter().find_map(|(known, value)| match value {
+            Value::Int(number) if *known == name => Some(*number),
+            _ => None,
+        })
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        std::time::Duration::from_nanos(self.ended.saturating_sub(self.begun)).as_secs_f64()
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        let all =
+            |attributes: &Attributes| attributes.iter().map(|(_, value)| value.size() + 64).sum::<usize>();
+        let moments = self.moments.iter().map(|moment| moment.name.len() + all(&moment.attributes));
+        256 + all(&self.attributes) + moments.sum::<usize>()
+    }
+
+    fn set(&mut self, name: &'static str, value: Value) {
+        match (name, &value) {
+            ("otel.name", Value::Text(text)) => self.name.clone_from(text),
+            ("otel.kind", Value::Text(text)) => self.kind = kind(text),
+            ("otel.status_code", Value::Text(text)) => self.failed = text.eq_ignore_ascii_case("error"),
+            ("otel.status_message", Value::Text(text)) => self.status = Some(text.clone()),
+            _ => put(&mut self.attributes, name, value),
+        }
+    }
+}
+
+/// The number of a kind, in the protocol.
+fn kind(name: &str) -> u8 {
+    match name.to_ascii_lowercase().as_str() {
+        "server" => 2,
+        "client" => 3,
+        "producer" => 4,
+        "consumer" => 5,
+        _ => 1,
+    }
+}
+
+fn put(attributes: &mut Attributes, name: &'static str, value: Value) {
+    if let Some(known) = attributes.iter_mut().find(|(known, _)| *known == name) {
+        known.1 = value;
+    } else if attributes.len() < MAX_ATTRIBUTES {
+        attributes.push((name, value));
+    }
+}
+
+/// Fields of what is logged; its words are its name.
+#[derive(Default)]
+pub(super) struct Logged {
+    pub(super) words: Option<String>,
+    pub(super) attributes: Attributes,
+}
+
+impl Logged {
+    fn set(&mut self, name: &'static str, value: Value) {
+        match (name, value) {
+            ("message", Value::Text(text)) => self.words = Some(text),
+            (name, value) => put(&mut self.attributes, name, value),
+        }
+    }
+}
+
+macro_rules! visit {
+    ($($of:ty),*) => {$(
+        impl Visit for $of {
+            fn record_f64(&mut self, name: &Name, value: f64) {
+                self.set(name.name(), Value::Float(value));
+            }
+
+            fn record_i64(&mut self, name: &Name, value: i64) {
+                self.set(name.name(), Value::Int(value));
+            }
+
+            fn record_u64(&mut self, name: &Name, value: u64) {
+                self.set(name.name(), Value::Int(i64::try_from(value).unwrap_or(i64::MAX)));
+            }
+
+            fn record_bool(&mut self, name: &Name, value: bool) {
+                self.set(name.name(), Value::Bool(value));
+            }
+
+            fn record_str(&mut self, name: &Name, value: &str) {
+                self.set(name.name(), Value::Text(value.to_owned()));
+            }
+
+            fn record_debug(&mut self, name: &Name, value: &dyn fmt::Debug) {
+                self.set(name.name(), Value::Text(format!("{value:?}")));
+            }
+        }
+    )*};
+}
+
+visit!(Span, Logged);

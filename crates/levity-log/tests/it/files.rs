@@ -1,0 +1,175 @@
+//! What stands in the files.
+
+use std::process::Command;
+
+use levity_core::{EventKind, MachineKind};
+use levity_log::{LogFiles, LogFilesBuilder};
+
+use crate::support::{PATIENCE, event, lead, read, with, within};
+
+fn logs() -> (tempfile::TempDir, LogFilesBuilder) {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = LogFiles::builder(dir.path());
+    (dir, builder)
+}
+
+/// What a line says without its time, its run and how long something took.
+fn said(text: &str) -> Vec<String> {
+    let words = |line: &str| {
+        let mut words = line.splitn(4, ' ').filter(|word| !word.is_empty());
+        let (_, level) = (words.next(), words.next().unwrap().to_owned());
+        let rest = line.split_once(&level).unwrap().1.trim_start().split_once(' ').unwrap().1;
+        let rest = rest.split(" ms=").enumerate().map(|(at, part)| match at {
+            0 => part.to_owned(),
+            _ => part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned(),
+        });
+        format!("{level} {}", rest.collect::<String>())
+    };
+    text.lines().map(words).collect()
+}
+
+#[test]
+fn the_two_files_tell_what_happened_and_what_was_thought() {
+    let (_dir, builder) = logs();
+    let logs = builder.open().unwrap();
+    within(&with(logs.layer()), async {
+        let agent = lead().build().unwrap();
+        agent
+            .run("Weather and sum")
+            .id("r1")
+            .conversation("talk")
+            .on_event(logs.session("talk"))
+            .await
+            .unwrap();
+    });
+    assert!(logs.flush(PATIENCE));
+    let general = read(logs.session_folder("talk").join("general.log"));
+    let said = said(&general);
+    for line in [
+        "INFO run started machine=agent/1",
+        "INFO goal text=\"Weather and sum\"",
+        "INFO turn turn=1 of=10",
+        "INFO model called slot=main",
+        "INFO model replied slot=main input=100 output=20 finish=tool_calls",
+        r#"INFO tool called tool=weather call=c-1 args="{\"city\":\"Paris\"}""#,
+        "INFO looked at the sky station=LFPG target=it::support",
+        "INFO tool answered tool=weather call=c-1 bytes=5",
+        "WARN tool failed tool=broken call=c-2 kind=failed error=\"out of order\"",
+        "INFO agent finished agent=adder status=complete",
+        "INFO run ended status=complete turns=3 model_calls=3 tool_calls=3 failed_calls=1 reasoning_steps=1 input=480 output=37 answer=\"Sunny, and 7.\"",
+    ] {
+        let found = said.iter().any(|said| said == line);
+        assert!(found, "no line\n{line}\nin\n{}", said.join("\n"));
+    }
+    assert!(
+        general.lines().any(|line| line.contains(" r1.") && line.contains("run started")),
+        "the child's too"
+    );
+    assert!(general.lines().all(|line| line.starts_with("20") && line[..24].ends_with('Z')), "{general}");
+    let reasoning = read(logs.session_folder("talk").join("reasoning.log"));
+    assert_eq!(crate::files::said(&reasoning), [r#"INFO thought text="First the weather,\nthen the sum.""#]);
+}
+
+#[test]
+fn runs_without_a_session_have_folders_of_their_own() {
+    let (dir, builder) = logs();
+    let logs = builder.open().unwrap();
+    let watch = logs.runs();
+    let started = || EventKind::RunStarted { machine: MachineKind::new("agent", 1) };
+    watch(&event("a", 0, started()));
+    watch(&event("a.3", 1, started()));
+    watch(&event("../b", 2, started()));
+    assert!(logs.flush(PATIENCE));
+    assert_eq!(read(dir.path().join("a/general.log")).lines().count(), 2);
+    let folders = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(folders, 2, "nothing was written outside");
+    assert!(!dir.path().parent().unwrap().join("b").exists());
+}
+
+#[test]
+fn one_entry_is_one_line_whatever_a_model_writes() {
+    for json in [false, true] {
+        let (dir, builder) = logs();
+        let builder = if json { builder.json() } else { builder };
+        let logs = builder.open().unwrap();
+        let text =
+            "a\n2026-01-01T00:00:00.000Z INFO  r1 forged\r\u{1b}[2J\u{9b}31m\u{202e}\u{2028}b\0".to_owned();
+        logs.session("s")(&event("r1", 0, EventKind::Goal { text: text.clone() }));
+        assert!(logs.flush(PATIENCE));
+        let general = read(dir.path().join("s/general.log"));
+        assert_eq!(general.lines().count(), 1, "{general:?}");
+        let tricks = |c: char| c.is_control() || "\u{202e}\u{2028}".contains(c);
+        assert!(!general.trim_end().contains(tricks), "{general:?}");
+        if json {
+            let line: serde_json::Value = serde_json::from_str(&general).unwrap();
+            assert_eq!(line["text"], text, "a reader of JSON has it as it was");
+            assert_eq!(
+                (&line["run"], &line["level"], &line["event"]),
+                (&"r1".into(), &"info".into(), &"goal".into())
+            );
+            assert_eq!(line["at"], "1970-01-01T00:00:00.000Z");
+        }
+    }
+}
+
+#[test]
+fn long_texts_are_cut_and_thoughts_are_not() {
+    let (dir, builder) = logs();
+    let logs = builder.max_text(10).open().unwrap();
+    logs.session("s")(&event("r1", 0, EventKind::Goal { text: "ä".repeat(100) }));
+    assert!(logs.flush(PATIENCE));
+    assert!(read(dir.path().join("s/general.log")).contains("text=\"äääää… (190 bytes more)\""));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let (dir, _) = logs();
+    let error = LogFiles::builder(dir.path()).queue(0).open().unwrap_err();
+    assert!(error.to_string().contains("`queue`"), "{error}");
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let error = LogFiles::open(dir.path().join("file/logs")).unwrap_err();
+    assert_eq!(error.kind(), levity_log::ErrorKind::Folder);
+}
+
+/// Not a test by itself: what the next one runs several times over.
+#[test]
+fn writes_many_lines_when_told() {
+    let Ok(folder) = std::env::var("LEVITY_LOG_TEST_FOLDER") else { return };
+    let logs = LogFiles::builder(folder).max_file(20_000).keep(1_000).open().unwrap();
+    let watch = logs.session("shared");
+    for number in 0..1_000 {
+        let text = format!("{}:{number}", std::process::id());
+        watch(&event("r", number, EventKind::Goal { text }));
+    }
+    assert!(logs.flush(PATIENCE));
+    assert_eq!(logs.dropped(), 0);
+}
+
+#[test]
+fn processes_share_files_and_lose_nothing_when_they_turn_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let start = |_| {
+        let mut command = Command::new(&program);
+        command.args(["--exact", "files::writes_many_lines_when_told"]);
+        command.env("LEVITY_LOG_TEST_FOLDER", dir.path()).stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let children: Vec<_> = (0..3).map(start).collect();
+    let pids: Vec<u32> = children.iter().map(std::process::Child::id).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let folder = dir.path().join("shared");
+    let text = crate::support::all(&folder);
+    for pid in pids {
+        for number in 0..1_000 {
+            let line = format!(" goal text={pid}:{number}");
+            assert_eq!(text.lines().filter(|said| said.ends_with(&line)).count(), 1, "{line}");
+        }
+    }
+    assert_eq!(text.lines().count(), 3_000);
+    assert!(folder.join("general.log.5").exists(), "files were turned over");
+    let sizes = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    // A process that finds another at it writes on, so a file may be some longer.
+    assert!(sizes.max().unwrap() < 200_000);
+}

@@ -1,0 +1,193 @@
+//! What is known of tasks beside their journal: where their end is to be seen, and whether it was.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use levity_core::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Note {
+    pub(super) task: String,
+    /// What stands for the prompt, so that an id is not used for another one.
+    pub(super) prompt: String,
+    /// When it was made.
+    pub(super) made: Timestamp,
+    /// The signal file when there is an answer, and when there is none.
+    pub(super) done: String,
+    pub(super) failed: String,
+    pub(super) stage: Stage,
+}
+
+/// How far the signal file is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    /// The task has not ended, as far as is written here.
+    Open,
+    /// The file is whole under `from` and is given its name next. When there is no `from`, it has its name.
+    Signalling { from: String, path: String, good: bool },
+    /// It had its name. Whoever waited for it may have removed it since.
+    Signalled { path: Option<String>, good: bool },
+}
+
+impl Note {
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Signalled { .. })
+    }
+}
+
+/// The notes of all tasks: in memory and, if there is a folder, in a file each.
+#[derive(Debug)]
+pub(super) struct Book {
+    folder: Option<Folder>,
+    notes: Mutex<BTreeMap<String, Note>>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// Held while the folder is used: two hosts that signal the same end would do so twice.
+    _lock: File,
+}
+
+impl Book {
+    /// How many notes there are at most; the oldest of tasks that are over leave first.
+    pub(super) const MOST: usize = 10_000;
+
+    pub(super) fn in_memory() -> Self {
+        Self { folder: None, notes: Mutex::default() }
+    }
+
+    /// The notes of a folder, which is made if it is not there.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another host works with these tasks")
+            }
+            fs::TryLockError::Error(error) => error,
+        })?;
+        let mut notes = BTreeMap::new();
+        for entry in fs::read_dir(path)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "json")
+                && let Ok(note) = serde_json::from_slice::<Note>(&fs::read(&path)?)
+            {
+                notes.insert(note.task.clone(), note);
+            }
+        }
+        let folder = Some(Folder { path: path.to_owned(), _lock: lock });
+        Ok(Self { folder, notes: Mutex::new(notes) })
+    }
+
+    fn notes(&self) -> MutexGuard<'_, BTreeMap<String, Note>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, task: &str) -> Option<Note> {
+        self.notes().get(task).cloned()
+    }
+
+    /// The newest first.
+    pub(super) fn newest(&self, most: usize) -> Vec<Note> {
+        let mut notes: Vec<_> = self.notes().values().cloned().collect();
+        notes.sort_by(|a, b| (b.made, &b.task).cmp(&(a.made, &a.task)));
+        notes.truncate(most);
+        notes
+    }
+
+    /// Those whose end was not signalled, the oldest first.
+    pub(super) fn open_ones(&self) -> Vec<Note> {
+        let mut notes: Vec<_> = self.notes().values().filter(|note| !note.is_over()).cloned().collect();
+        notes.sort_by_key(|note| note.made);
+        notes
+    }
+
+    /// Keeps a note, in place of an older one of the task. It is on the disk when this returns.
+    pub(super) fn keep(&self, note: &Note) -> io::Result<()> {
+        if let Some(folder) = &self.folder {
+            folder.write(note)?;
+        }
+        let mut notes = self.notes();
+        notes.insert(note.task.clone(), note.clone());
+        let leaves = match notes.len() > Self::MOST {
+            true => notes.values().filter(|note| note.is_over()).min_by_key(|note| note.made),
+            false => None,
+        };
+        let leaves = leaves.map(|note| note.task.clone());
+        drop(notes);
+        leaves.iter().for_each(|task| self.forget(task));
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, task: &str) {
+        self.notes().remove(task);
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_file(folder.file(task));
+        }
+    }
+}
+
+impl Folder {
+    fn file(&self, task: &str) -> PathBuf {
+        self.path.join(format!("{task}.json"))
+    }
+
+    /// Nobody sees half a note, whenever the process is killed.
+    fn write(&self, note: &Note) -> io::Result<()> {
+        let (path, part) = (self.file(&note.task), self.path.join(format!("{}.part", note.task)));
+        let mut file = File::create(&part)?;
+        file.write_all(&serde_json::to_vec(note)?)?;
+        file.sync_all()?;
+        fs::rename(&part, &path)?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(task: &str, made: u64, stage: Stage) -> Note {
+        let made = Timestamp::from_millis(made);
+        let (done, failed) = (format!("DONE_{task}"), format!("FAILED_{task}"));
+        Note { task: task.into(), prompt: String::new(), made, done, failed, stage }
+    }
+
+    #[test]
+    fn notes_outlive_the_book_and_have_one_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let book = Book::open(folder.path()).unwrap();
+        book.keep(&note("a", 2, Stage::Open)).unwrap();
+        book.keep(&note("b", 1, Stage::Open)).unwrap();
+        book.keep(&note("c", 3, Stage::Signalled { path: None, good: true })).unwrap();
+        book.forget("c");
+        assert_eq!(Book::open(folder.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(book);
+        // What a process that was killed has left is no note.
+        fs::write(folder.path().join("d.part"), "{").unwrap();
+        fs::write(folder.path().join("e.json"), "{").unwrap();
+        let book = Book::open(folder.path()).unwrap();
+        let tasks: Vec<_> = book.open_ones().into_iter().map(|note| note.task).collect();
+        assert_eq!(tasks, ["b", "a"]);
+        assert_eq!(book.newest(1)[0].task, "a");
+    }
+
+    #[test]
+    fn the_oldest_that_are_over_leave() {
+        let book = Book::in_memory();
+        book.keep(&note("open", 0, Stage::Open)).unwrap();
+        for at in 1..=Book::MOST {
+            let over = Stage::Signalled { path: None, good: true };
+            book.keep(&note(&format!("t{at}"), at as u64, over)).unwrap();
+        }
+        assert_eq!(book.notes().len(), Book::MOST);
+        assert!(book.get("open").is_some() && book.get("t1").is_none() && book.get("t2").is_some());
+    }
+}

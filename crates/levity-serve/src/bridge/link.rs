@@ -1,0 +1,230 @@
+//! One connection to a host.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+
+use super::address::Address;
+use super::error::{Error, ErrorKind, Result};
+use super::wire;
+use crate::token::Token;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a host may be silent: it asks every 20 seconds whether we are there.
+const SILENCE: Duration = Duration::from_secs(90);
+/// The longest message that is taken.
+const MAX_MESSAGE: usize = 64 << 20;
+/// How many messages wait to be sent.
+const WAITING: usize = 64;
+
+pub(super) struct Link {
+    send: mpsc::Sender<Message>,
+    calls: Arc<Calls>,
+    next: AtomicU64,
+    /// The longest message that the host takes.
+    pub(super) most: usize,
+    _task: JoinSet<()>,
+}
+
+/// What waits for an answer; nothing more does once the connection is gone.
+#[derive(Default)]
+struct Calls(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    gone: bool,
+    calls: HashMap<u64, oneshot::Sender<Result<Value>>>,
+}
+
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    pub(super) async fn connect(
+        address: &Address,
+        token: &Token,
+        told: broadcast::Sender<Arc<Value>>,
+    ) -> Result<Self> {
+        let connected = tokio::time::timeout(CONNECT, open(address, token)).await;
+        let stream = connected.map_err(|_| {
+            let words = format!("something listens at {address} and does not answer as a bridge host does");
+            Error::new(ErrorKind::Absent, words)
+        })??;
+        let (send, waiting) = mpsc::channel(WAITING);
+        let calls = Arc::new(Calls::default());
+        let mut task = JoinSet::new();
+        task.spawn(drive(stream, waiting, calls.clone(), told));
+        let mut link = Self { send, calls, next: AtomicU64::new(1), most: usize::MAX, _task: task };
+        let info = tokio::time::timeout(CONNECT, link.call("host/info", &json!({}))).await;
+        let info = info.map_err(|_| lost())??;
+        let most = info.pointer("/limits/message").and_then(Value::as_u64).unwrap_or(u64::MAX);
+        link.most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(link)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.calls.lock().gone
+    }
+
+    /// Asks, and waits for the answer. Dropping the future takes the request back.
+    pub(super) async fn call(&self, method: &str, params: &Value) -> Result<Value> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let text = wire::request(id, method, params);
+        if text.len() > self.most {
+            let words = format!(
+                "the message has {} bytes, and the host takes at most {}; send less at once, such as several smaller files",
+                text.len(),
+                self.most
+            );
+            return Err(Error::new(ErrorKind::TooLarge, words));
+        }
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut waiting = self.calls.lock();
+            if waiting.gone {
+                return Err(lost());
+            }
+            waiting.calls.insert(id, answer);
+        }
+        let _back = TakeBack { link: self, id };
+        self.send.send(Message::Text(text.into())).await.map_err(|_| lost())?;
+        answered.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+/// Tells the host that nobody waits for an answer any more.
+struct TakeBack<'a> {
+    link: &'a Link,
+    id: u64,
+}
+
+impl Drop for TakeBack<'_> {
+    fn drop(&mut self) {
+        if self.link.calls.lock().calls.remove(&self.id).is_some() {
+            let text = wire::notification("$/cancelRequest", &json!({"id": self.id}));
+            let _ = self.link.send.try_send(Message::Text(text.into()));
+        }
+    }
+}
+
+pub(super) fn lost() -> Error {
+    let words = "the connection to the host broke before there was an answer; ask again, it is made anew";
+    Error::new(ErrorKind::Lost, words)
+}
+
+async fn open(address: &Address, token: &Token) -> Result<WebSocketStream<TcpStream>> {
+    let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| {
+        let words = format!(
+            "no bridge host answers at {address} ({error}); start one with `levity bridge host --workspace DIR`, or name where it is with `--url`"
+        );
+        Error::new(ErrorKind::Absent, words)
+    })?;
+    let _ = stream.set_nodelay(true);
+    let odd = || Error::invalid("the host's URL or token cannot be sent");
+    let mut request = address.to_string().into_client_request().map_err(|_| odd())?;
+    let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal())).map_err(|_| odd())?;
+    bearer.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, bearer);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+        .read_buffer_size(16 << 10);
+    let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
+    opened.map(|(stream, _)| stream).map_err(|error| refused(address, &error))
+}
+
+/// What the host's refusal means, and what to do about it.
+fn refused(address: &Address, error: &WsError) -> Error {
+    let WsError::Http(answer) = error else {
+        let words =
+            format!("something else than a bridge host answers at {address}; name where it is with `--url`");
+        return Error::new(ErrorKind::Absent, words);
+    };
+    match answer.status() {
+        StatusCode::UNAUTHORIZED => Error::new(
+            ErrorKind::Unauthorized,
+            format!(
+                "the host at {address} does not accept the token; give the bridge the one that the host printed when it was made: by `--token-file`, or `LEVITY_BRIDGE_TOKEN`"
+            ),
+        ),
+        StatusCode::FORBIDDEN => Error::new(
+            ErrorKind::Unauthorized,
+            format!("the host at {address} is not known by that name; call it by `127.0.0.1` or `localhost`"),
+        ),
+        StatusCode::SERVICE_UNAVAILABLE => Error::new(
+            ErrorKind::Full,
+            format!("the host at {address} has no room for another client; try again"),
+        ),
+        status => Error::new(
+            ErrorKind::Absent,
+            format!("what answers at {address} is no bridge host ({status}); name where it is with `--url`"),
+        ),
+    }
+}
+
+/// Sends and receives until the connection is gone.
+async fn drive(
+    stream: WebSocketStream<TcpStream>,
+    mut waiting: mpsc::Receiver<Message>,
+    calls: Arc<Calls>,
+    told: broadcast::Sender<Arc<Value>>,
+) {
+    let (mut sink, mut stream) = stream.split();
+    let sending = async {
+        while let Some(message) = waiting.recv().await {
+            if sink.send(message).await.is_err() {
+                return;
+            }
+        }
+    };
+    let receiving = async {
+        while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE, stream.next()).await {
+            match message {
+                Message::Text(text) => take(&text, &calls, &told),
+                Message::Close(_) => return,
+                _ => {}
+            }
+        }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = receiving => {}
+    }
+    let mut waiting = calls.lock();
+    waiting.gone = true;
+    // Whoever waits learns of it by that.
+    waiting.calls.clear();
+}
+
+fn take(text: &str, calls: &Calls, told: &broadcast::Sender<Arc<Value>>) {
+    let Ok(mut message) = serde_json::from_str::<Value>(text) else { return };
+    let Some(id) = message.get("id").and_then(Value::as_u64) else {
+        if message.get("method").is_some() && told.receiver_count() > 0 {
+            let _ = told.send(Arc::new(message));
+        }
+        return;
+    };
+    let Some(answer) = calls.lock().calls.remove(&id) else { return };
+    let result = match message.get("error") {
+        Some(error) => Err(Error::from_json(error)),
+        None => Ok(message.get_mut("result").map(Value::take).unwrap_or_default()),
+    };
+    let _ = answer.send(result);
+}

@@ -1,0 +1,379 @@
+//! What is worked on by the commander.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError};
+
+use levity_core::{Ending, Event, EventKind, RunId, Status};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::book::{Note, Stage};
+use super::error::{Error, ErrorKind, Result};
+use super::host::Inner;
+use super::methods::Done;
+use super::notice::Notice;
+use super::{files, signal};
+use crate::runs::{LiveRun, Order, Outcome, Runs};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Dispatch {
+    prompt: String,
+    /// The signal file when there is an answer.
+    done: Option<String>,
+    /// The task's id, made by the client: to ask again with it begins nothing twice.
+    task: Option<String>,
+    /// Whether the client reads the task's events.
+    events: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    task: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Subscribe {
+    task: String,
+    after: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cancel {
+    task: String,
+    reason: Option<String>,
+}
+
+/// How long an id is at most.
+const MAX_ID: usize = 64;
+/// How many tasks are listed.
+const LISTED: usize = 200;
+
+fn runs(host: &Inner) -> Result<&Runs> {
+    host.runs.get().ok_or_else(|| {
+        let words =
+            "the host is still loading its agent; files can be worked with, tasks in a moment: try again";
+        Error::new(ErrorKind::NotReady, words)
+    })
+}
+
+/// Begins a task, or finds the one that was begun with this id. It is in its journal when this returns.
+pub(super) async fn dispatch(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Done> {
+    runs(host)?;
+    let follows = wanted.events.unwrap_or(true);
+    // It goes on when the client leaves meanwhile.
+    let (send, begun) = oneshot::channel();
+    let begins = host.clone();
+    host.spawn(async move {
+        let _ = send.send(begin(&begins, client, wanted).await);
+    });
+    let (note, run, known) = begun.await.map_err(|_| Error::failed("the host is closing"))??;
+    let signal = (!host.space.is_read_only()).then_some(json!({"done": note.done, "failed": note.failed}));
+    let value = json!({"task": note.task, "known": known, "signal": signal});
+    let follow = run.filter(|_| follows).map(|run| (note.task, run.events(None)));
+    Ok(Done { value, follow })
+}
+
+type Begun = (Note, Option<Arc<LiveRun>>, bool);
+
+async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun> {
+    let runs = runs(host)?;
+    let most = host.limits.prompt;
+    if wanted.prompt.len() > most {
+        let words =
+            format!("the prompt has more than {most} bytes; write it to a file, and name that in the prompt");
+        return Err(Error::new(ErrorKind::TooLarge, words));
+    }
+    if wanted.prompt.trim().is_empty() {
+        return Err(Error::invalid("the prompt is empty; say what is to be done"));
+    }
+    let booking = host.booking.lock().await;
+    let task = task_id(runs, wanted.task)?;
+    let id = RunId::new(task.as_str());
+    if let Some(note) = host.book.get(&task)
+        && let Some(run) = known(runs, &note, &id, &wanted.prompt).await?
+    {
+        drop(booking);
+        if let Some(run) = &run {
+            run.opened().await.map_err(failed)?;
+        }
+        return Ok((note, run, true));
+    }
+    runs.room().map_err(failed)?;
+    let note = book(host, runs, task, wanted.done, &wanted.prompt).await?;
+    let started = runs.start(Order::new(wanted.prompt.as_str()).id(id));
+    drop(booking);
+    let run = match started {
+        Ok(run) => run.opened().await.map(|()| run),
+        Err(error) => Err(error),
+    };
+    let run = run.map_err(|error| {
+        host.book.forget(&note.task);
+        failed(error)
+    })?;
+    let prompt = wanted.prompt.chars().take(80).collect();
+    host.tell(&Notice::Dispatched { client, task: note.task.clone(), prompt });
+    attend(host, note.clone(), run.clone());
+    Ok((note, Some(run), false))
+}
+
+fn task_id(runs: &Runs, wished: Option<String>) -> Result<String> {
+    let Some(task) = wished else {
+        return Ok(format!("{:016x}", runs.runtime().world().random()));
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match (1..=MAX_ID).contains(&task.len()) && task.bytes().all(plain) {
+        true => Ok(task),
+        false => Err(Error::invalid("`task` is an id of up to 64 letters, digits, `-` and `_`")),
+    }
+}
+
+/// The run of a task that was begun before; nothing when it never was in the journal.
+async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Option<Option<Arc<LiveRun>>>> {
+    if note.prompt != digest(prompt) {
+        let words = format!("task `{}` is another one; choose another id", note.task);
+        return Err(Error::new(ErrorKind::Exists, words));
+    }
+    if let Some(run) = runs.get(id) {
+        return Ok(Some(Some(run)));
+    }
+    match runs.ending(id).await {
+        Ok(_) => Ok(Some(None)),
+        Err(crate::Error::NoRun(_)) => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Notes the task before it begins, so that its signal file is known whenever the process is killed.
+async fn book(
+    host: &Arc<Inner>,
+    runs: &Runs,
+    task: String,
+    done: Option<String>,
+    prompt: &str,
+) -> Result<Note> {
+    let (made, prompt) = (runs.runtime().world().now(), digest(prompt));
+    let (own, failed) = (signal::own_name(&task, true), signal::own_name(&task, false));
+    let noting = host.clone();
+    files::work(host, move |space| {
+        let done = match done {
+            Some(done) => signal::checked(space, &done)?,
+            None => own,
+        };
+        let note = Note { task, prompt, made, done, failed, stage: Stage::Open };
+        let failed = |error| Error::failed(format!("the task cannot be noted: {error}"));
+        noting.book.keep(&note).map_err(failed)?;
+        Ok(note)
+    })
+    .await
+}
+
+fn digest(prompt: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, prompt.as_bytes());
+    digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+fn failed(error: crate::Error) -> Error {
+    let kind = match error.kind() {
+        crate::ErrorKind::Full => ErrorKind::Full,
+        crate::ErrorKind::NotFound => ErrorKind::NotFound,
+        crate::ErrorKind::State => ErrorKind::Ended,
+        crate::ErrorKind::Config => ErrorKind::Invalid,
+        _ => ErrorKind::Failed,
+    };
+    let mut words = error.to_string();
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        let _ = write!(words, ": {cause}");
+        next = cause.source();
+    }
+    Error::new(kind, words)
+}
+
+/// Makes the end of a run seen when it comes.
+fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
+    let weak = Arc::downgrade(host);
+    host.spawn(async move {
+        let outcome = run.outcome().await;
+        let Some(host) = weak.upgrade() else { return };
+        match outcome {
+            Outcome::Ended(ending) => end(&host, note, ending).await,
+            Outcome::Stopped(cause) => host.tell(&Notice::Problem(format!(
+                "task {} stopped and goes on when the host is started again: {cause}",
+                note.task
+            ))),
+        }
+        go_on(&host).await;
+    });
+}
+
+/// Goes on with a task for which there was no room before.
+async fn go_on(host: &Arc<Inner>) {
+    let next = host.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    if let (Some(note), Some(runs)) = (next, host.runs.get()) {
+        recover(host, runs, note).await;
+    }
+}
+
+/// Makes the end of a task seen.
+async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>) {
+    let (noting, ended, task) = (host.clone(), ending.clone(), note.task.clone());
+    let now = host.runs.get().map(|runs| runs.runtime().world().now()).unwrap_or_default();
+    let signalled =
+        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, now)).await;
+    told(host, task, ending.status.to_string(), signalled);
+}
+
+fn told(host: &Inner, task: String, status: String, signalled: Result<Note>) {
+    match signalled {
+        Ok(Note { stage: Stage::Signalled { path, .. }, .. }) => {
+            if let Some(path) = &path {
+                files::changed(host, None, path, "written", &json!({"task": task}));
+            }
+            host.tell(&Notice::Ended { task, status, signal: path });
+        }
+        Ok(_) => {}
+        Err(error) => host.tell(&Notice::Problem(format!(
+            "the signal file of task {task} could not be written, and is when the host is started again: {error}"
+        ))),
+    }
+}
+
+/// Goes on with a task that an earlier process left, or makes its end seen.
+pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
+    let (id, task) = (RunId::new(note.task.as_str()), note.task.clone());
+    if let Stage::Signalling { good, .. } = note.stage {
+        let noting = host.clone();
+        let named = files::work(host, move |space| signal::name(space, &noting.book, note)).await;
+        return told(host, task, (if good { "complete" } else { "failed" }).to_owned(), named);
+    }
+    let problem = match runs.ending(&id).await {
+        Ok(Some(ending)) => return end(host, note, Arc::from(ending)).await,
+        Ok(None) => match runs.resume(&id).await {
+            Ok(run) => {
+                host.tell(&Notice::Resumed { task });
+                return attend(host, note, run);
+            }
+            Err(crate::Error::Full { .. }) => {
+                return host.left.lock().unwrap_or_else(PoisonError::into_inner).push_back(note);
+            }
+            Err(error) => error,
+        },
+        // It was never begun, and nobody was told that it was.
+        Err(crate::Error::NoRun(_)) => return host.book.forget(&task),
+        Err(error) => error,
+    };
+    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", failed(problem))));
+}
+
+/// Passes on what clients, and whoever sits at the host, should know of what happens in a run.
+pub(super) fn heard(host: &Inner, event: &Event) {
+    let run = event.run.as_str();
+    let task = run.split_once('.').map_or(run, |(task, _)| task);
+    match &event.kind {
+        EventKind::FileChanged { change, .. } => {
+            files::changed(host, None, &change.path, &change.kind.to_string(), &json!({"task": task}));
+        }
+        EventKind::Asked(ask) => {
+            let question = format!("`{}`: {}", ask.call.name, ask.reason);
+            host.tell(&Notice::Asks { task: task.to_owned(), question });
+        }
+        _ => {}
+    }
+}
+
+fn noted(host: &Inner, task: &str) -> Result<Note> {
+    host.book.get(task).ok_or_else(|| {
+        let task: String = task.chars().take(100).collect();
+        Error::new(ErrorKind::NotFound, format!("there is no task `{task}`; `agent/list` lists them"))
+    })
+}
+
+/// How a task is.
+pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
+    let runs = runs(host)?;
+    let note = noted(host, &which.task)?;
+    let id = RunId::new(note.task.as_str());
+    let mut told = brief(runs, &note);
+    let live = runs.get(&id);
+    if let Some(Outcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
+        told["state"] = "stopped".into();
+        told["error"] = cause.to_string().into();
+        return Ok(told);
+    }
+    match runs.ending(&id).await.map_err(failed)? {
+        Some(ending) => {
+            told["state"] = state(&ending.status).into();
+            told["status"] = ending.status.to_string().into();
+            told["answer"] = ending.text.clone().into();
+            told["stats"] = json!(ending.stats);
+            told["usage"] = json!(ending.usage);
+        }
+        None => {
+            let asks = match &live {
+                Some(run) => run.asks().await,
+                None => Vec::new(),
+            };
+            if !asks.is_empty() {
+                told["state"] = "waiting".into();
+                told["asks"] = json!(asks);
+            }
+        }
+    }
+    Ok(told)
+}
+
+fn state(status: &Status) -> &'static str {
+    match status {
+        status if status.is_answer() => "done",
+        Status::Cancelled { .. } => "cancelled",
+        _ => "failed",
+    }
+}
+
+/// What is known of a task without its journal.
+fn brief(runs: &Runs, note: &Note) -> Value {
+    let live = runs.get(&RunId::new(note.task.as_str())).is_some_and(|run| run.ended().is_none());
+    let (state, signal) = match &note.stage {
+        Stage::Signalled { path, good: true } => ("done", path.clone()),
+        Stage::Signalled { path, good: false } => ("failed", path.clone()),
+        _ if live => ("running", None),
+        _ => ("stopped", None),
+    };
+    json!({"task": note.task, "made": note.made.to_string(), "state": state, "signal": signal, "done": note.done})
+}
+
+/// The newest tasks.
+pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
+    let runs = runs(host)?;
+    let tasks: Vec<_> = host.book.newest(LISTED).iter().map(|note| brief(runs, note)).collect();
+    Ok(json!({"tasks": tasks}))
+}
+
+/// Has the client read a task's events, from the beginning or behind the one of this id.
+pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
+    let runs = runs(host)?;
+    let note = noted(host, &wanted.task)?;
+    let reader =
+        runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await.map_err(failed)?;
+    Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
+}
+
+/// Takes a task back.
+pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
+    let runs = runs(host)?;
+    let note = noted(host, &wanted.task)?;
+    let id = RunId::new(note.task.as_str());
+    let run = runs.get(&id).ok_or_else(|| failed(crate::Error::NotUnderWay(id)))?;
+    let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
+    let control = run.control().map_err(failed)?;
+    control.cancel(reason).await.map_err(|error| failed(error.into()))?;
+    Ok(json!({"task": note.task}))
+}

@@ -1,0 +1,156 @@
+//! A host and those who come to it.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use levity_loop::Agent;
+use levity_sandbox::Workspace;
+use levity_serve::bridge::{BridgeClient, BridgeHost, HostLimits};
+use levity_serve::{Gate, Listener, Runs, Token};
+use levity_test::ScriptedModel;
+use levity_tools::FileTools;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+mod crowd;
+mod files;
+mod hostile;
+mod tasks;
+
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A host that is served, in a folder of its own.
+pub struct Stage {
+    pub folder: TempDir,
+    pub host: BridgeHost,
+    pub address: String,
+    pub notices: Arc<Mutex<Vec<String>>>,
+    _served: JoinSet<()>,
+}
+
+impl Stage {
+    /// With these limits, and nobody who works on tasks yet.
+    pub async fn loading(limits: HostLimits) -> Self {
+        Self::build(tempfile::tempdir().unwrap(), limits, |listener| listener).await
+    }
+
+    pub async fn build(
+        folder: TempDir,
+        limits: HostLimits,
+        listen: impl FnOnce(Listener) -> Listener,
+    ) -> Self {
+        let notices = Arc::new(Mutex::new(Vec::new()));
+        let told = notices.clone();
+        let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
+            .limits(limits)
+            .on_notice(move |notice| told.lock().unwrap().push(notice.to_string()))
+            .build()
+            .unwrap();
+        let gate = Gate::new(Token::new(TOKEN).unwrap());
+        let listener = listen(Listener::bind("127.0.0.1:0", gate).await.unwrap());
+        let address = listener.address().to_string();
+        let (mut served, serving) = (JoinSet::new(), host.clone());
+        served.spawn(async move { serving.serve(listener).await.unwrap() });
+        Self { folder, host, address, notices, _served: served }
+    }
+
+    /// With a commander that follows a script.
+    pub async fn scripted(model: ScriptedModel) -> Self {
+        let stage = Self::loading(HostLimits::new()).await;
+        stage.host.commander(stage.runs(model)).await.unwrap();
+        stage
+    }
+
+    pub fn runs(&self, model: ScriptedModel) -> Runs {
+        let tools = FileTools::new(Workspace::open(self.folder.path()).unwrap());
+        let runtime = levity_runtime::Runtime::new().with_journal(levity_runtime::MemoryJournal::new());
+        Runs::new(Agent::builder(model).tools(tools).runtime(runtime).build().unwrap())
+    }
+
+    pub fn client(&self) -> BridgeClient {
+        BridgeClient::new(&format!("ws://{}", self.address), Token::new(TOKEN).unwrap()).unwrap()
+    }
+
+    pub async fn raw(&self) -> Raw {
+        Raw::connect(&self.address, Some(TOKEN)).await.unwrap()
+    }
+
+    pub fn told(&self, part: &str) -> bool {
+        self.notices.lock().unwrap().iter().any(|notice| notice.contains(part))
+    }
+}
+
+/// A client that sends whatever it is told to.
+pub struct Raw {
+    pub socket: WebSocketStream<TcpStream>,
+    next: u64,
+}
+
+impl Raw {
+    pub async fn connect(address: &str, token: Option<&str>) -> Result<Self, u16> {
+        let headers = token.map(|token| ("authorization", format!("Bearer {token}")));
+        Self::with(address, headers.as_slice()).await
+    }
+
+    pub async fn with(address: &str, headers: &[(&'static str, String)]) -> Result<Self, u16> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut request = format!("ws://{address}/").into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Self { socket, next: 0 }),
+            Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub async fn send(&mut self, text: impl Into<String>) {
+        self.socket.send(Message::Text(text.into().into())).await.unwrap();
+    }
+
+    /// The next message of the host; `Err` is the code it closed with.
+    pub async fn next(&mut self) -> Result<Value, u16> {
+        loop {
+            match within(self.socket.next()).await {
+                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1005, |frame| frame.code.into())),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err(1006),
+            }
+        }
+    }
+
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        self.next += 1;
+        let id = self.next;
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        loop {
+            let mut answer = self.next().await.unwrap();
+            if answer["id"] == json!(id) {
+                return match answer.get_mut("error") {
+                    Some(error) => Err(error.take()),
+                    None => Ok(answer["result"].take()),
+                };
+            }
+        }
+    }
+
+    /// The kind of refusal that a request meets.
+    pub async fn refusal(&mut self, method: &str, params: Value) -> String {
+        let error = self.request(method, params).await.unwrap_err();
+        error["data"]["kind"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Nothing here takes long; what hangs is a failure.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
+}

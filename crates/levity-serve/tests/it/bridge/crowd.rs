@@ -1,0 +1,92 @@
+//! Many clients at once, one of which does not read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_serve::Runs;
+use levity_serve::bridge::HostLimits;
+use levity_test::ScriptedModel;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{Stage, within};
+
+const CLIENTS: usize = 500;
+/// How many reports the tool makes: more than fit into what the system and the host hold for a client.
+const REPORTS: usize = 60_000;
+
+/// Reports a lot.
+struct Talker(ToolSpec);
+
+#[async_trait::async_trait]
+impl Tool for Talker {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        for at in 0..REPORTS {
+            cx.progress.report(format!("{at} {}", "x".repeat(100)));
+            if at % 100 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(ToolOutput::text("said"))
+    }
+}
+
+/// Room for the sockets of both sides.
+fn raise_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_clients_and_one_that_never_reads() {
+    raise_files();
+    let stage = Stage::loading(HostLimits::new().send(Duration::from_millis(500))).await;
+    let spec = ToolSpec::new("talk", "Talks.").with_hints(Hints::new().timeout(Duration::from_secs(60)));
+    let model = ScriptedModel::new().call("talk", json!({})).reply("done");
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let agent = Agent::builder(model).tool(Talker(spec)).runtime(runtime).build().unwrap();
+    stage.host.commander(Runs::new(agent)).await.unwrap();
+
+    let mut crowd = JoinSet::new();
+    let told = Arc::new(AtomicUsize::new(0));
+    for _ in 0..CLIENTS {
+        let (mut raw, told) = (stage.raw().await, told.clone());
+        crowd.spawn(async move {
+            raw.request("ping", json!({})).await.unwrap();
+            loop {
+                let message = raw.next().await.unwrap();
+                if message["params"]["path"] == "DONE_t" {
+                    told.fetch_add(1, Ordering::SeqCst);
+                    return raw;
+                }
+            }
+        });
+    }
+    // It asks for the events, and reads nothing from then on.
+    let mut deaf = stage.raw().await;
+    let dispatch = json!({"prompt": "Talk.", "task": "t"});
+    deaf.send(json!({"jsonrpc": "2.0", "id": 1, "method": "agent/dispatch", "params": dispatch}).to_string())
+        .await;
+    let client = stage.client();
+    let found = within(client.request("fs/wait", json!({"path": "DONE_t", "timeout": 50}))).await.unwrap();
+    assert_eq!(found["timed_out"], false, "the run was held up");
+    within(async { while crowd.join_next().await.is_some() {} }).await;
+    assert_eq!(told.load(Ordering::SeqCst), CLIENTS);
+    // The deaf one is let go when it does not take what it is sent.
+    within(async {
+        while !stage.told("does not take what it is sent") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}

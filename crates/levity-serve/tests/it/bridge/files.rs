@@ -1,0 +1,218 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use levity_serve::bridge::{ErrorKind, HostLimits};
+use rustix::fs::{CWD, RenameFlags};
+use serde_json::{Value, json};
+
+use super::{Stage, within};
+
+async fn empty() -> Stage {
+    Stage::loading(HostLimits::new().read(1000)).await
+}
+
+#[tokio::test]
+async fn files_are_written_read_and_listed() {
+    let stage = empty().await;
+    let client = stage.client();
+    let written =
+        client.request("fs/write", json!({"path": "src/a.rs", "content": "fn a() {}\r\n"})).await.unwrap();
+    assert_eq!(written, json!({"path": "src/a.rs", "bytes": 11, "created": true}));
+    client.request("fs/write", json!({"path": ".gitignore", "content": "target\n"})).await.unwrap();
+    client.request("fs/write", json!({"path": "target/x", "content": "x"})).await.unwrap();
+    let read = client.request("fs/read", json!({"path": "./src/../src/a.rs"})).await.unwrap();
+    assert_eq!(read["content"], "fn a() {}\r\n", "to the byte");
+    let listed = client.request("fs/list", json!({"recursive": true})).await.unwrap();
+    let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
+    assert_eq!(paths, ["src", "src/a.rs"]);
+    let all = json!({"pattern": "*", "hidden": true, "ignored": true});
+    assert_eq!(client.request("fs/list", all).await.unwrap()["entries"].as_array().unwrap().len(), 5);
+    assert!(stage.told("made src/a.rs (11 bytes)"), "whoever sits at the host sees it");
+}
+
+#[tokio::test]
+async fn long_files_are_read_in_parts_and_others_not_at_all() {
+    let stage = empty().await;
+    let lines: String = (1..=300).map(|line| format!("line {line}\n")).collect();
+    fs::write(stage.folder.path().join("long"), &lines).unwrap();
+    fs::write(stage.folder.path().join("exact"), "x".repeat(1000)).unwrap();
+    fs::write(stage.folder.path().join("binary"), b"\x7fELF\0\x01").unwrap();
+    fs::write(stage.folder.path().join("wide"), b"\xff\xfea\0b\0").unwrap();
+    let mut raw = stage.raw().await;
+    let error = raw.request("fs/read", json!({"path": "long"})).await.unwrap_err();
+    assert_eq!(error["data"]["kind"], "too_large");
+    assert!(error["message"].as_str().unwrap().contains("--read-limit"), "{error}");
+    let part = raw.request("fs/read", json!({"path": "long", "start_line": 299, "lines": 1})).await.unwrap();
+    assert_eq!((&part["content"], &part["total_lines"]), (&json!("line 299\n"), &json!(300)));
+    assert_eq!(raw.request("fs/read", json!({"path": "exact"})).await.unwrap()["bytes"], 1000);
+    assert_eq!(raw.refusal("fs/read", json!({"path": "binary"})).await, "binary");
+    assert_eq!(raw.request("fs/read", json!({"path": "wide"})).await.unwrap()["content"], "ab");
+    let long = json!({"path": "w", "content": "x".repeat(500_001)});
+    assert_eq!(raw.refusal("fs/write", long).await, "too_large");
+}
+
+#[tokio::test]
+async fn no_path_leads_out() {
+    let stage = empty().await;
+    let secret = tempfile::tempdir().unwrap();
+    fs::write(secret.path().join("key"), "secret").unwrap();
+    let root = stage.folder.path();
+    symlink(secret.path(), root.join("out")).unwrap();
+    symlink(secret.path().join("key"), root.join("key-link")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    fs::create_dir(root.join("folder")).unwrap();
+    rustix::fs::mkfifoat(CWD, root.join("pipe"), 0o600.into()).unwrap();
+    let mut raw = stage.raw().await;
+    let key = secret.path().join("key").to_str().unwrap().to_owned();
+    let long = "x/".repeat(3000);
+    let name = "x".repeat(300);
+    let cases: &[(&str, &[&str])] = &[
+        ("../key", &["outside"]),
+        ("folder/../../key", &["outside"]),
+        (&key, &["outside"]),
+        ("/etc/passwd", &["outside"]),
+        ("/", &["outside"]),
+        ("out/key", &["outside"]),
+        ("key-link", &["outside"]),
+        ("loop", &["outside", "not_found", "busy", "invalid"]),
+        ("a\0b", &["invalid"]),
+        ("", &["invalid"]),
+        (&long, &["invalid"]),
+        (&name, &["invalid"]),
+        (".git/hooks/post-commit", &["denied"]),
+        (".env", &["denied"]),
+        ("id_rsa", &["denied"]),
+        ("folder", &["not_a_file"]),
+        ("pipe", &["not_a_file"]),
+        (".", &["not_a_file"]),
+    ];
+    for (path, kinds) in cases {
+        for (method, params) in [
+            ("fs/read", json!({"path": path})),
+            ("fs/read", json!({"path": path, "lines": 1})),
+            ("fs/write", json!({"path": path, "content": "x"})),
+        ] {
+            let kind = raw.refusal(method, params).await;
+            assert!(kinds.contains(&kind.as_str()), "{method} {path:?}: {kind}");
+        }
+    }
+    for path in ["..", "/", "out", "/etc", "../..", "a\0"] {
+        let kind = raw.refusal("fs/list", json!({"path": path})).await;
+        assert!(["outside", "invalid"].contains(&kind.as_str()), "{path:?}: {kind}");
+        let kind = raw.refusal("fs/wait", json!({"path": path, "timeout": 5})).await;
+        assert!(["outside", "invalid", "not_a_file"].contains(&kind.as_str()), "{path:?}: {kind}");
+    }
+    // On this system these are plain names, and stay where they are.
+    for odd in ["C:\\Windows\\x", "..\\key", "CON", "a:b"] {
+        assert_eq!(raw.request("fs/write", json!({"path": odd, "content": "x"})).await.unwrap()["path"], odd);
+        assert!(root.join(odd).exists());
+    }
+    assert_eq!(fs::read_to_string(secret.path().join("key")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(secret.path()).unwrap().count(), 1);
+}
+
+#[cfg(target_os = "linux")]
+/// While one swaps a folder for a link that leads out, another reads and writes through it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
+    let stage = empty().await;
+    let secret = tempfile::tempdir().unwrap();
+    fs::write(secret.path().join("f"), "secret").unwrap();
+    let root = stage.folder.path().to_owned();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/f"), "mine").unwrap();
+    symlink(secret.path(), root.join("evil")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let swapping = stop.clone();
+    let swapper = std::thread::spawn(move || {
+        let mut swaps = 0u64;
+        while !swapping.load(Ordering::Relaxed) {
+            let (d, evil) = (root.join("d"), root.join("evil"));
+            rustix::fs::renameat_with(CWD, d, CWD, evil, RenameFlags::EXCHANGE).unwrap();
+            swaps += 1;
+        }
+        swaps
+    });
+    let mut raw = stage.raw().await;
+    for _ in 0..1500 {
+        if let Ok(read) = raw.request("fs/read", json!({"path": "d/f"})).await {
+            assert_eq!(read["content"], "mine");
+        }
+        let _ = raw.request("fs/write", json!({"path": "d/f", "content": "mine"})).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    assert!(swapper.join().unwrap() > 10);
+    assert_eq!(fs::read_to_string(secret.path().join("f")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(secret.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn others_are_told_of_a_write_and_who_wrote_is_not() {
+    let stage = empty().await;
+    let (mut writer, mut other) = (stage.raw().await, stage.raw().await);
+    other.request("ping", json!({})).await.unwrap();
+    writer.request("fs/write", json!({"path": "a", "content": "1"})).await.unwrap();
+    let told = other.next().await.unwrap();
+    assert_eq!(told["method"], "fs/changed");
+    assert_eq!((&told["params"]["path"], &told["params"]["kind"]), (&json!("a"), &json!("written")));
+    assert!(told["params"]["by"]["client"].is_u64());
+    other.request("fs/write", json!({"path": "b", "content": "1"})).await.unwrap();
+    assert_eq!(writer.next().await.unwrap()["params"]["path"], "b", "its own write was not told it");
+}
+
+#[tokio::test]
+async fn a_file_is_waited_for() {
+    let stage = empty().await;
+    let client = stage.client();
+    let found = |value: Value| value["found"].clone();
+    let none = client.request("fs/wait", json!({"path": "x", "timeout": 0.05})).await.unwrap();
+    assert_eq!(none, json!({"found": [], "timed_out": true}));
+    // By somebody who is no client.
+    let late = client.request("fs/wait", json!({"path": "signals/x", "timeout": 30}));
+    let path = stage.folder.path().join("signals");
+    let (late, ()) = within(async {
+        tokio::join!(late, async {
+            client.request("ping", json!({})).await.unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("x"), "").unwrap();
+        })
+    })
+    .await;
+    assert_eq!(found(late.unwrap()), json!(["signals/x"]));
+    // Ignored ones, too, in the workspace's own folder.
+    fs::write(stage.folder.path().join(".gitignore"), "DONE_*\n").unwrap();
+    fs::write(stage.folder.path().join("DONE_1"), "").unwrap();
+    let glob = client.request("fs/wait", json!({"glob": "{DONE_*,FAILED_*}", "timeout": 30})).await.unwrap();
+    assert_eq!(found(glob), json!(["DONE_1"]));
+    for params in [
+        json!({}),
+        json!({"path": "a", "glob": "b"}),
+        json!({"path": "a", "timeout": -1}),
+        json!({"glob": "["}),
+    ] {
+        let error = client.request("fs/wait", params.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{params}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_taken_back() {
+    let stage = empty().await;
+    let mut raw = stage.raw().await;
+    raw.send(r#"{"jsonrpc":"2.0","id":"w","method":"fs/wait","params":{"path":"x","timeout":3000}}"#).await;
+    raw.request("ping", json!({})).await.unwrap();
+    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#).await;
+    let answer = raw.next().await.unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!("w"), &json!("cancelled")));
+    // A future that is dropped does the same: the place is free again.
+    let client = stage.client();
+    client.request("ping", json!({})).await.unwrap();
+    for _ in 0..100 {
+        let wait = client.request("fs/wait", json!({"path": "x", "timeout": 3000}));
+        tokio::time::timeout(Duration::from_millis(1), wait).await.unwrap_err();
+    }
+    within(client.request("fs/list", json!({}))).await.unwrap();
+}

@@ -1,0 +1,222 @@
+//! Clients that mean no good, or are broken: each is refused cleanly, and the host lives.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use levity_serve::bridge::{BridgeClient, ErrorKind, HostLimits};
+use levity_serve::{Listener, Token};
+use levity_test::ScriptedModel;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::{Raw, Stage, TOKEN, within};
+
+/// How much memory this process has used at most, in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+async fn lives(stage: &Stage) {
+    within(stage.raw().await.request("ping", json!({}))).await.unwrap();
+}
+
+async fn status(address: &str, headers: &[(&'static str, &str)]) -> u16 {
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    Raw::with(address, &headers).await.err().unwrap_or(101)
+}
+
+#[tokio::test]
+async fn nobody_comes_in_without_the_token_or_from_elsewhere() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let good = format!("Bearer {TOKEN}");
+    let at = &stage.address;
+    assert_eq!(status(at, &[]).await, 401);
+    assert_eq!(status(at, &[("authorization", "Bearer 0123456789abcdef0123456789abcdeF")]).await, 401);
+    assert_eq!(status(at, &[("authorization", "Bearer ")]).await, 401);
+    assert_eq!(status(at, &[("authorization", TOKEN)]).await, 401);
+    assert_eq!(status(at, &[("authorization", &good), ("origin", "http://evil.example")]).await, 403);
+    assert_eq!(status(at, &[("authorization", &good), ("origin", "null")]).await, 403);
+    assert_eq!(status(at, &[("authorization", &good), ("host", "evil.example:8888")]).await, 403);
+    assert_eq!(status(at, &[("authorization", &good), ("origin", "http://localhost:3000")]).await, 101);
+    let wrong = Token::new("another-token-of-some-length").unwrap();
+    let error = BridgeClient::new(&format!("ws://{at}"), wrong).unwrap().request("ping", json!({})).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthorized);
+    assert!(
+        error.to_string().contains("--token-file") && !error.to_string().contains("another-token"),
+        "{error}"
+    );
+    assert_eq!(stage.notices.lock().unwrap().iter().filter(|notice| notice.ends_with("came in")).count(), 1);
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_there_is_said_to_be() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = BridgeClient::new(&format!("ws://{free}"), Token::new(TOKEN).unwrap()).unwrap();
+    let client = client.patience(Duration::from_millis(100));
+    let error = client.request("ping", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Absent);
+    assert!(error.to_string().contains("levity bridge host"), "{error}");
+    // Something else that listens there is no host.
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = other.local_addr().unwrap();
+    let client = BridgeClient::new(&format!("ws://{at}"), Token::new(TOKEN).unwrap()).unwrap();
+    let client = client.patience(Duration::ZERO);
+    let (error, ()) = tokio::join!(client.request("ping", json!({})), async {
+        let (mut stream, _) = other.accept().await.unwrap();
+        stream.write_all(b"220 mail.example ready\r\n").await.unwrap();
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Absent);
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connection() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let mut raw = stage.raw().await;
+    for (text, code) in [
+        ("{", -32700),
+        ("[]", -32600),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/format"}"#, -32601),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read"}"#, -32602),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":1}}"#, -32602),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":"a","mode":"rw"}}"#, -32602),
+    ] {
+        raw.send(text).await;
+        assert_eq!(raw.next().await.unwrap()["error"]["code"], code, "{text}");
+    }
+    raw.send("[".repeat(500_000)).await;
+    assert_eq!(raw.next().await.unwrap()["error"]["code"], -32700);
+    // Notifications of methods that change something do nothing.
+    raw.send(r#"{"jsonrpc":"2.0","method":"fs/write","params":{"path":"a","content":"x"}}"#).await;
+    raw.request("ping", json!({})).await.unwrap();
+    assert!(!stage.folder.path().join("a").exists());
+
+    raw.socket.send(Message::Binary(vec![1, 2, 3].into())).await.unwrap();
+    assert_eq!(raw.next().await, Err(1003));
+    // A text frame of three bytes that are no UTF-8.
+    assert_eq!(bytes(&stage, b"\x81\x83\0\0\0\0\xff\xfe\xfd").await, Err(1007));
+    // A frame that is not masked.
+    assert_eq!(bytes(&stage, b"\x81\x02{}").await, Err(1002));
+    lives(&stage).await;
+}
+
+/// Sends these bytes on a connection, past what makes frames, and says how it ended.
+async fn bytes(stage: &Stage, bytes: &[u8]) -> Result<serde_json::Value, u16> {
+    let mut raw = stage.raw().await;
+    raw.socket.get_mut().write_all(bytes).await.unwrap();
+    raw.next().await
+}
+
+#[tokio::test]
+async fn a_huge_message_is_refused_by_its_head() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    lives(&stage).await;
+    let before = peak();
+    let gigabyte = 1u64 << 30;
+    let mut head = b"\x81\xff".to_vec();
+    head.extend_from_slice(&gigabyte.to_be_bytes());
+    head.extend_from_slice(&[0; 4]);
+    for _ in 0..20 {
+        assert_eq!(bytes(&stage, &head).await, Err(1009));
+    }
+    // As many small pieces as one likes do not make a larger one.
+    let mut raw = stage.raw().await;
+    let mut piece = b"\x01\xfe\x80\x00\0\0\0\0".to_vec();
+    piece.extend(std::iter::repeat_n(b'x', 0x8000));
+    raw.socket.get_mut().write_all(&piece).await.unwrap();
+    piece[0] = 0;
+    for _ in 0..64 {
+        if raw.socket.get_mut().write_all(&piece).await.is_err() {
+            break;
+        }
+    }
+    assert!(matches!(raw.next().await, Err(1009 | 1006)));
+    assert!(peak() - before < 32, "{} MiB more", peak() - before);
+    // A client that keeps to the rules is told before it sends.
+    let long = json!({"path": "a", "content": "\u{1}".repeat(300_000)});
+    assert_eq!(stage.client().request("fs/write", long).await.unwrap_err().kind(), ErrorKind::TooLarge);
+    lives(&stage).await;
+}
+
+#[tokio::test]
+async fn who_takes_forever_to_knock_is_let_go() {
+    let listen = |listener: Listener| listener.header_time(Duration::from_millis(300));
+    let stage = Stage::build(tempfile::tempdir().unwrap(), HostLimits::new(), listen).await;
+    let mut slow = TcpStream::connect(&stage.address).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let dripping = async {
+        while slow.write_all(b"x: y\r\n").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let _ = slow.read_to_end(&mut rest).await;
+    };
+    within(dripping).await;
+    lives(&stage).await;
+}
+
+#[tokio::test]
+async fn who_has_gone_without_a_word_is_let_go() {
+    let stage = Stage::loading(HostLimits::new().ping(Duration::from_millis(100))).await;
+    // Nothing is read, so nothing is answered either: as if the cable had been pulled.
+    let raw = stage.raw().await;
+    within(async {
+        while !stage.told("silent for too long") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    drop(raw);
+    // One that only answers what it is asked stays.
+    let mut idle = stage.raw().await;
+    let reading = async { while idle.socket.next().await.is_some_and(|message| message.is_ok()) {} };
+    tokio::time::timeout(Duration::from_secs(1), reading).await.expect_err("it was let go");
+}
+
+#[tokio::test]
+async fn too_much_at_once_is_refused() {
+    let stage = Stage::loading(HostLimits::new().clients(3)).await;
+    let mut raw = stage.raw().await;
+    for id in 0..40 {
+        let wait =
+            json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait", "params": {"path": "x", "timeout": 60}});
+        raw.send(wait.to_string()).await;
+    }
+    for _ in 16..40 {
+        assert_eq!(raw.next().await.unwrap()["error"]["data"]["kind"], "full");
+    }
+    let (_two, _three) = (stage.raw().await, stage.raw().await);
+    assert_eq!(Raw::connect(&stage.address, Some(TOKEN)).await.err(), Some(503));
+    let error = stage.client().request("ping", json!({})).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full);
+    drop(raw);
+    within(async { while Raw::connect(&stage.address, Some(TOKEN)).await.is_err() {} }).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let model = (0..8).fold(ScriptedModel::new(), |model, _| model.hang());
+    stage.host.commander(stage.runs(model).most(8)).await.unwrap();
+    let mut raw = stage.raw().await;
+    raw.request("ping", json!({})).await.unwrap();
+    let before = peak();
+    let (mut taken, mut full) = (0, 0);
+    for _ in 0..10_000 {
+        match raw.request("agent/dispatch", json!({"prompt": "x".repeat(1000), "events": false})).await {
+            Ok(_) => taken += 1,
+            Err(error) if error["data"]["kind"] == "full" => full += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((taken, full), (8, 9992));
+    assert_eq!(raw.request("agent/list", json!({})).await.unwrap()["tasks"].as_array().unwrap().len(), 8);
+    assert!(peak() - before < 64, "{} MiB more", peak() - before);
+    lives(&stage).await;
+}

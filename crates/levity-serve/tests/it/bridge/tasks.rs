@@ -1,0 +1,198 @@
+use std::fs;
+use std::time::Duration;
+
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_sandbox::Workspace;
+use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind, HostLimits};
+use levity_serve::{Gate, Listener, Runs, Token};
+use levity_test::ScriptedModel;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{Stage, TOKEN, within};
+
+#[tokio::test]
+async fn a_task_is_dispatched_and_its_end_is_seen() {
+    let model = ScriptedModel::new()
+        .call("write_file", json!({"path": "ARCHITECTURE.md", "content": "# Plan\n"}))
+        .reply("It is planned.");
+    let stage = Stage::scripted(model).await;
+    let client = stage.client();
+    let mut told = client.notifications();
+    let begun =
+        client.request("agent/dispatch", json!({"prompt": "Plan it.", "done": "DONE_plan"})).await.unwrap();
+    let task = begun["task"].as_str().unwrap().to_owned();
+    assert_eq!(begun["signal"], json!({"done": "DONE_plan", "failed": format!("FAILED_{task}")}));
+    let found = client.request("fs/wait", json!({"path": "DONE_plan", "timeout": 30})).await.unwrap();
+    assert_eq!(found["timed_out"], false);
+    let signal = client.request("fs/read", json!({"path": "DONE_plan"})).await.unwrap();
+    let signal: serde_json::Value = serde_json::from_str(signal["content"].as_str().unwrap()).unwrap();
+    assert_eq!((&signal["task"], &signal["answer"]), (&json!(task), &json!("It is planned.")));
+    assert_eq!(fs::read_to_string(stage.folder.path().join("ARCHITECTURE.md")).unwrap(), "# Plan\n");
+    let status = client.request("agent/status", json!({"task": task})).await.unwrap();
+    assert_eq!((&status["state"], &status["signal"]), (&json!("done"), &json!("DONE_plan")));
+    let list = client.request("agent/list", json!({})).await.unwrap();
+    assert_eq!(list["tasks"][0]["task"], json!(task));
+    // The agent's change, the task's events and its signal were told.
+    let (mut changed, mut ended) = (Vec::new(), false);
+    while !ended || changed.len() < 2 {
+        let told = within(told.next()).await.unwrap();
+        match told["method"].as_str().unwrap() {
+            "fs/changed" => {
+                assert_eq!(told["params"]["by"]["task"], json!(task));
+                changed.push(told["params"]["path"].as_str().unwrap().to_owned());
+            }
+            "agent/event" => ended |= told["params"]["event"]["kind"]["run_ended"].is_object(),
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(changed, ["ARCHITECTURE.md", "DONE_plan"]);
+    assert!(
+        stage.told(&format!("dispatched task {task}: Plan it.")) && stage.told("ended (complete): DONE_plan")
+    );
+}
+
+#[tokio::test]
+async fn a_task_that_fails_or_is_cancelled_says_so() {
+    let stage = Stage::scripted(ScriptedModel::new()).await;
+    let client = stage.client();
+    let begun = client.dispatch("x", None).await.unwrap();
+    let failed = format!("FAILED_{}", begun["task"].as_str().unwrap());
+    client.request("fs/wait", json!({"path": failed, "timeout": 30})).await.unwrap();
+    let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
+    assert_eq!(status["state"], "failed");
+
+    let stage = Stage::scripted(ScriptedModel::new().hang()).await;
+    let client = stage.client();
+    let begun = client.dispatch("x", Some("sub/READY")).await.unwrap();
+    let which = json!({"task": begun["task"]});
+    assert_eq!(client.request("agent/status", which.clone()).await.unwrap()["state"], "running");
+    client.request("agent/cancel", which.clone()).await.unwrap();
+    client.request("fs/wait", json!({"glob": "FAILED_*", "timeout": 30})).await.unwrap();
+    assert_eq!(client.request("agent/status", which.clone()).await.unwrap()["state"], "cancelled");
+    assert_eq!(client.request("agent/cancel", which).await.unwrap_err().kind(), ErrorKind::Ended);
+    assert!(!stage.folder.path().join("sub/READY").exists());
+}
+
+#[tokio::test]
+async fn a_task_is_begun_once_however_often_it_is_asked_for() {
+    let stage = Stage::scripted(ScriptedModel::new().reply("one").reply("two")).await;
+    let client = stage.client();
+    let order = json!({"prompt": "p", "task": "mine"});
+    let many = (0..10).map(|_| client.request("agent/dispatch", order.clone()));
+    let answers = futures_util::future::join_all(many).await;
+    let known: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().unwrap()["known"].as_bool().unwrap()).collect();
+    assert_eq!(known.iter().filter(|known| !**known).count(), 1);
+    client.request("fs/wait", json!({"path": "DONE_mine", "timeout": 30})).await.unwrap();
+    assert_eq!(
+        client.request("agent/dispatch", order).await.unwrap()["known"],
+        true,
+        "also when it has ended"
+    );
+    let other = client.request("agent/dispatch", json!({"prompt": "q", "task": "mine"})).await.unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Exists);
+    for bad in ["", "a.b", "../x", "a/b", "ü", &"x".repeat(65)] {
+        let error = client.request("agent/dispatch", json!({"prompt": "p", "task": bad})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_task_cannot_have_is_refused_before_it_begins() {
+    let stage = Stage::scripted(ScriptedModel::new()).await;
+    fs::write(stage.folder.path().join("there"), "mine").unwrap();
+    let mut raw = stage.raw().await;
+    for (done, kind) in [
+        ("there", "exists"),
+        ("../x", "outside"),
+        ("/etc/x", "outside"),
+        (".git/hooks/post-commit", "denied"),
+        ("C:\\x", "invalid"),
+        ("a\0", "invalid"),
+        ("", "invalid"),
+    ] {
+        assert_eq!(
+            raw.refusal("agent/dispatch", json!({"prompt": "p", "done": done})).await,
+            kind,
+            "{done:?}"
+        );
+    }
+    assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": " "})).await, "invalid");
+    assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": "x".repeat(100_001)})).await, "too_large");
+    assert_eq!(raw.refusal("agent/status", json!({"task": "nope"})).await, "not_found");
+    assert_eq!(raw.request("agent/list", json!({})).await.unwrap(), json!({"tasks": []}));
+}
+
+#[tokio::test]
+async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let client = stage.client();
+    assert_eq!(client.request("host/info", json!({})).await.unwrap()["ready"], false);
+    client.request("fs/write", json!({"path": "a", "content": ""})).await.unwrap();
+    assert_eq!(stage.raw().await.refusal("agent/dispatch", json!({"prompt": "p"})).await, "not_ready");
+    let impatient = client.clone().patience(Duration::ZERO);
+    let error = impatient.dispatch("p", None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReady);
+    assert!(error.to_string().contains("still loading"), "{error}");
+    let (begun, ()) = within(async {
+        tokio::join!(client.dispatch("p", None), async {
+            client.request("ping", json!({})).await.unwrap();
+            stage.host.commander(stage.runs(ScriptedModel::new().reply("x"))).await.unwrap();
+        })
+    })
+    .await;
+    assert_eq!(begun.unwrap()["known"], false);
+}
+
+/// What an earlier host left is gone on with as there is room, and what had ended is signalled.
+#[tokio::test]
+async fn tasks_of_an_earlier_host_are_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
+    fs::create_dir(&work).unwrap();
+    let journal = MemoryJournal::new();
+    let build = || BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build();
+    let runs = |model: ScriptedModel, most: usize| {
+        let runtime = Runtime::new().with_journal(journal.clone());
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
+    };
+    let first = build().unwrap();
+    first.commander(runs(ScriptedModel::new().hang().hang().hang(), 3)).await.unwrap();
+    let (address, served) = serve(&first).await;
+    let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+    for task in ["a", "b", "c"] {
+        client.request("agent/dispatch", json!({"prompt": "p", "task": task})).await.unwrap();
+    }
+    let full = client.request("agent/dispatch", json!({"prompt": "p"})).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Full);
+    assert!(build().is_err(), "two hosts do not share tasks");
+    drop((served, first, client));
+    let second = within(async {
+        loop {
+            match build() {
+                Ok(host) => return host,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    second.commander(runs(ScriptedModel::new().reply("x").reply("y").reply("z"), 1)).await.unwrap();
+    let (address, _served) = serve(&second).await;
+    let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+    for task in ["a", "b", "c"] {
+        let path = format!("DONE_{task}");
+        let found = client.request("fs/wait", json!({"path": path, "timeout": 30})).await.unwrap();
+        assert_eq!(found["timed_out"], false, "{task}");
+    }
+}
+
+async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {
+    let gate = Gate::new(Token::new(TOKEN).unwrap());
+    let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
+    let (address, host) = (format!("ws://{}", listener.address()), host.clone());
+    let mut served = JoinSet::new();
+    served.spawn(async move { host.serve(listener).await.unwrap() });
+    (address, served)
+}

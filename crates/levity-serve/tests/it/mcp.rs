@@ -1,0 +1,11 @@
+//! The MCP server, as clients of every version see it.
+
+mod asks;
+mod fixture;
+mod hostile;
+mod http;
+mod lists;
+mod peers;
+mod stdio;
+mod tools;
+mod web;

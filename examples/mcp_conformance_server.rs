@@ -1,0 +1,457 @@
+//! A server with everything that the official conformance suite wants to find in one.
+//!
+//! ```text
+//! cargo run --example mcp_conformance_server -- 127.0.0.1:0      # over HTTP; the address that it got is printed
+//! cargo run --example mcp_conformance_server -- stdio            # over standard input and output
+//! ```
+
+use std::env;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity::core::{Media, Role, ToolError, ToolSpec};
+use levity::serve::mcp::{
+    Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level,
+    McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
+    ResourceContent, ResourceTemplate, Resources, SampleAsk,
+};
+use levity::serve::{Gate, Listener};
+use serde_json::{Value, json};
+
+/// One red pixel.
+const PNG: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0,
+    0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x08, 0xd7, 0x63,
+    0xf8, 0xcf, 0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae,
+    0x42, 0x60, 0x82,
+];
+
+/// A sound of no length.
+const WAV: &[u8] =
+    b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Some(place) = env::args().nth(1) else {
+        println!("usage: mcp_conformance_server ADDRESS|stdio");
+        return Ok(());
+    };
+    let server = server()?;
+    if place == "stdio" {
+        return Ok(server.stdio().await?);
+    }
+    // Everybody on this machine may come in: there is nothing to be had here.
+    let listener = Listener::bind(&place, Gate::open()).await?;
+    println!("http://{}/mcp", listener.address());
+    Ok(server.listen(listener).await?)
+}
+
+fn server() -> levity::serve::Result<McpServer> {
+    let mut builder = McpServer::builder("levity-conformance", env!("CARGO_PKG_VERSION"))
+        .title("levity's conformance server")
+        .instructions("Everything here is for tests.")
+        .resources(Shelf)
+        .prompts(Drawer)
+        .completions(Guess);
+    for tool in TOOLS {
+        let spec = ToolSpec::new(tool.name, tool.about);
+        let spec = match schema(tool.name) {
+            Some(schema) => spec.with_input(schema),
+            None => spec,
+        };
+        builder = builder.offer(Fixture { spec, does: tool.does });
+    }
+    builder.build()
+}
+
+struct Fixture {
+    spec: ToolSpec,
+    does: Does,
+}
+
+#[async_trait]
+impl Handler for Fixture {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+        match self.does {
+            Does::Show(show) => Ok(show()),
+            Does::Fail => {
+                Err(ToolError::failed("This tool intentionally returns an error for testing").into())
+            }
+            Does::Log => log(&call).await,
+            Does::Progress => progress(&call).await,
+            Does::Sample => sample(&call).await,
+            Does::Elicit(form) => elicit(&call, form).await,
+            Does::Ask(ask) => asked(&call, ask).await,
+            Does::Change => {
+                call.client.changes().tools();
+                call.client.changes().prompts();
+                Ok(Reply::text("Clients are told."))
+            }
+            Does::Take => Ok(Reply::text(call.args.to_string())),
+        }
+    }
+}
+
+struct Entry {
+    name: &'static str,
+    about: &'static str,
+    does: Does,
+}
+
+#[derive(Clone, Copy)]
+enum Does {
+    Show(fn() -> Reply),
+    Fail,
+    Log,
+    Progress,
+    Sample,
+    Elicit(fn(&Value) -> ElicitForm),
+    Ask(Ask),
+    Change,
+    Take,
+}
+
+/// What a tool asks its client for.
+#[derive(Clone, Copy)]
+enum Ask {
+    Name,
+    Capital,
+    Roots,
+    Confirm,
+    All,
+    Steps,
+    WhatItCan,
+}
+
+const fn tool(name: &'static str, about: &'static str, does: Does) -> Entry {
+    Entry { name, about, does }
+}
+
+const TOOLS: &[Entry] = &[
+    tool(
+        "test_simple_text",
+        "Shows text.",
+        Does::Show(|| Reply::text("This is a simple text response for testing.")),
+    ),
+    tool("test_image_content", "Shows an image.", Does::Show(|| Reply::default().with(image()))),
+    tool(
+        "test_audio_content",
+        "Plays a sound.",
+        Does::Show(|| Reply::default().with(Media::bytes("audio/wav", WAV))),
+    ),
+    tool(
+        "test_embedded_resource",
+        "Shows a resource.",
+        Does::Show(|| {
+            let text =
+                ResourceContent::text("test://embedded-resource", "This is an embedded resource content.");
+            Reply::default().with(text.with_mime("text/plain"))
+        }),
+    ),
+    tool(
+        "test_multiple_content_types",
+        "Shows this and that.",
+        Does::Show(|| {
+            let data =
+                ResourceContent::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
+            Reply::text("Multiple content types test:").with(image()).with(data.with_mime("application/json"))
+        }),
+    ),
+    tool("test_error_handling", "Fails.", Does::Fail),
+    tool("test_tool_with_logging", "Tells what it does.", Does::Log),
+    tool("test_logging_tool", "Tells what it does.", Does::Log),
+    tool("test_tool_with_progress", "Tells how far it is.", Does::Progress),
+    tool("test_reconnection", "Takes a while.", Does::Progress),
+    tool("test_sampling", "Has the client's model reply.", Does::Sample),
+    tool("test_missing_capability", "Has the client's model reply.", Does::Ask(Ask::Capital)),
+    tool("test_elicitation", "Asks who is there.", Does::Elicit(who)),
+    tool("test_streaming_elicitation", "Asks who is there.", Does::Elicit(who)),
+    tool("test_elicitation_sep1034_defaults", "Asks, and has answers ready.", Does::Elicit(defaults)),
+    tool("test_elicitation_sep1330_enums", "Asks for choices.", Does::Elicit(choices)),
+    tool("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", Does::Take),
+    tool("test_custom_headers", "Takes an argument that is also a header.", Does::Take),
+    tool("test_trigger_tool_change", "Says that there are other tools.", Does::Change),
+    tool("test_trigger_prompt_change", "Says that there are other prompts.", Does::Change),
+    tool("test_input_required_result_elicitation", "Asks for a name.", Does::Ask(Ask::Name)),
+    tool("test_input_required_result_sampling", "Asks a model.", Does::Ask(Ask::Capital)),
+    tool("test_input_required_result_list_roots", "Asks for folders.", Does::Ask(Ask::Roots)),
+    tool("test_input_required_result_request_state", "Asks for leave.", Does::Ask(Ask::Confirm)),
+    tool("test_input_required_result_tampered_state", "Asks for leave.", Does::Ask(Ask::Confirm)),
+    tool("test_input_required_result_multiple_inputs", "Asks for all at once.", Does::Ask(Ask::All)),
+    tool("test_input_required_result_multi_round", "Asks twice.", Does::Ask(Ask::Steps)),
+    tool("test_input_required_result_capabilities", "Asks for what there is.", Does::Ask(Ask::WhatItCan)),
+];
+
+fn schema(tool: &str) -> Option<Value> {
+    let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});
+    Some(match tool {
+        "test_sampling" => text("prompt", "What to ask"),
+        "test_elicitation" => text("message", "What to show"),
+        "test_custom_headers" => json!({
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        }),
+        "json_schema_2020_12_tool" => json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "$defs": {"address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            }},
+            "properties": {
+                "name": {"type": "string"},
+                "address": {"$ref": "#/$defs/address"},
+                "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+                "phone": {"type": "string"},
+                "email": {"type": "string"},
+            },
+            "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+            "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+            "then": {"required": ["phone"]},
+            "else": {"required": ["email"]},
+            "additionalProperties": false,
+        }),
+        _ => return None,
+    })
+}
+
+fn image() -> Media {
+    Media::bytes("image/png", PNG)
+}
+
+async fn log(call: &Call) -> Result<Reply, Fault> {
+    for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+        call.client.log(Level::Info, text);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(Reply::text("All of it was told."))
+}
+
+async fn progress(call: &Call) -> Result<Reply, Fault> {
+    for done in [0.0, 50.0, 100.0] {
+        call.client.progress(done, Some(100.0), None);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(Reply::text("It is done."))
+}
+
+async fn sample(call: &Call) -> Result<Reply, Fault> {
+    let prompt = call.args["prompt"].as_str().unwrap_or_default();
+    let reply = call.client.sample(SampleAsk::new(prompt, 100)).await?;
+    Ok(Reply::text(format!("LLM response: {:?}", reply.parts)))
+}
+
+async fn elicit(call: &Call, form: fn(&Value) -> ElicitForm) -> Result<Reply, Fault> {
+    let text = match call.client.elicit(form(&call.args)).await? {
+        ElicitReply::Accept(content) => format!("action=accept, content={}", Value::Object(content)),
+        ElicitReply::Decline => "action=decline".to_owned(),
+        _ => "action=cancel".to_owned(),
+    };
+    Ok(Reply::text(format!("Elicitation completed: {text}")))
+}
+
+fn who(args: &Value) -> ElicitForm {
+    let message = args["message"].as_str().unwrap_or("Who is there?");
+    ElicitForm::new(
+        message,
+        json!({
+            "type": "object",
+            "properties": {
+                "username": {"type": "string", "description": "User's response"},
+                "email": {"type": "string", "description": "User's email address"},
+            },
+            "required": ["username", "email"],
+        }),
+    )
+}
+
+fn defaults(_: &Value) -> ElicitForm {
+    ElicitForm::new(
+        "Who is it?",
+        json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "default": "John Doe"},
+                "age": {"type": "integer", "default": 30},
+                "score": {"type": "number", "default": 95.5},
+                "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+                "verified": {"type": "boolean", "default": true},
+            },
+        }),
+    )
+}
+
+fn choices(_: &Value) -> ElicitForm {
+    let options = json!(["option1", "option2", "option3"]);
+    let titled = json!([
+        {"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}, {"const": "value3", "title": "Third"},
+    ]);
+    ElicitForm::new(
+        "Which?",
+        json!({
+            "type": "object",
+            "properties": {
+                "untitledSingle": {"type": "string", "enum": options},
+                "titledSingle": {"type": "string", "oneOf": titled},
+                "legacyEnum": {
+                    "type": "string",
+                    "enum": ["opt1", "opt2", "opt3"],
+                    "enumNames": ["Option One", "Option Two", "Option Three"],
+                },
+                "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+                "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+            },
+        }),
+    )
+}
+
+fn field(message: &str, name: &str, kind: &str) -> ElicitForm {
+    let schema = json!({"type": "object", "properties": {name: {"type": kind}}, "required": [name]});
+    ElicitForm::new(message, schema)
+}
+
+async fn asked(call: &Call, ask: Ask) -> Result<Reply, Fault> {
+    let client = &call.client;
+    let name = || client.named("user_name");
+    let name = || async move { name().elicit(field("What is your name?", "name", "string")).await };
+    let capital = SampleAsk::new("What is the capital of France?", 100);
+    let text = match ask {
+        Ask::Name => match name().await? {
+            ElicitReply::Accept(content) => {
+                format!("Hello, {}!", content["name"].as_str().unwrap_or_default())
+            }
+            _ => "Hello, whoever you are!".to_owned(),
+        },
+        Ask::Capital => format!("{:?}", client.named("capital_question").sample(capital).await?.parts),
+        Ask::Roots => format!("{:?}", client.named("client_roots").roots().await?),
+        Ask::Confirm => {
+            let said = client.named("confirm").elicit(field("Please confirm", "ok", "boolean")).await?;
+            format!("state-ok: {said:?}")
+        }
+        Ask::All => {
+            let (greeting, roots) = (client.named("greeting"), client.named("client_roots"));
+            let greeting = greeting.sample(SampleAsk::new("Generate a greeting", 50));
+            let (name, greeting, roots) = tokio::join!(name(), greeting, roots.roots());
+            format!("{:?} {:?} {:?}", name?, greeting?, roots?)
+        }
+        Ask::Steps => {
+            let step1 = client.named("step1");
+            let name = step1.elicit(field("Step 1: What is your name?", "name", "string")).await?;
+            let step2 = client.named("step2");
+            let color =
+                step2.elicit(field("Step 2: What is your favorite color?", "color", "string")).await?;
+            format!("{name:?} {color:?}")
+        }
+        Ask::WhatItCan if client.abilities().elicit => format!("{:?}", name().await?),
+        Ask::WhatItCan => format!("{:?}", client.sample(capital).await?.parts),
+    };
+    Ok(Reply::text(text))
+}
+
+struct Shelf;
+
+#[async_trait]
+impl Resources for Shelf {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Resource>, Fault> {
+        Ok(Page::all([
+            Resource::new("test://static-text", "static-text")
+                .with_mime("text/plain")
+                .with_description("Some text."),
+            Resource::new("test://static-binary", "static-binary")
+                .with_mime("image/png")
+                .with_description("A pixel."),
+            Resource::new("test://watched-resource", "watched-resource").with_description("It may change."),
+        ]))
+    }
+
+    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
+        let template = ResourceTemplate::new("test://template/{id}/data", "template");
+        Ok(Page::all([template.with_mime("application/json").with_description("One for each id.")]))
+    }
+
+    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault> {
+        let uri = &*ask.uri;
+        let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+        let content = match (uri, id) {
+            ("test://static-text", _) => {
+                ResourceContent::text(uri, "This is the content of the static text resource.")
+                    .with_mime("text/plain")
+            }
+            ("test://static-binary", _) => ResourceContent::bytes(uri, PNG).with_mime("image/png"),
+            ("test://watched-resource", _) => ResourceContent::text(uri, "So far it has not changed."),
+            (_, Some(id)) => {
+                let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+                ResourceContent::text(uri, data.to_string()).with_mime("application/json")
+            }
+            _ => return Err(Fault::not_found("there is nothing at that address")),
+        };
+        Ok(vec![content])
+    }
+
+    fn tells_updates(&self) -> bool {
+        true
+    }
+}
+
+struct Drawer;
+
+#[async_trait]
+impl Prompts for Drawer {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, Fault> {
+        let argument = |name: &str| PromptArgument::required(name).with_description("For tests");
+        Ok(Page::all([
+            Prompt::new("test_simple_prompt").with_description("Says something."),
+            Prompt::new("test_prompt_with_arguments")
+                .with_description("Says what it is told.")
+                .with_argument(argument("arg1"))
+                .with_argument(argument("arg2")),
+            Prompt::new("test_prompt_with_embedded_resource")
+                .with_description("Shows a resource.")
+                .with_argument(argument("resourceUri")),
+            Prompt::new("test_prompt_with_image").with_description("Shows an image."),
+            Prompt::new("test_input_required_result_prompt").with_description("Asks first."),
+        ]))
+    }
+
+    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, Fault> {
+        let arg = |name: &str| ask.args.get(name).cloned().unwrap_or_default();
+        let then = |reply: PromptReply, text: &str| reply.then(Role::User, Block::from(text));
+        Ok(match &*ask.name {
+            "test_simple_prompt" => PromptReply::user("This is a simple prompt for testing."),
+            "test_prompt_with_arguments" => {
+                let (arg1, arg2) = (arg("arg1"), arg("arg2"));
+                PromptReply::user(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))
+            }
+            "test_prompt_with_embedded_resource" => {
+                let text =
+                    ResourceContent::text(arg("resourceUri"), "Embedded resource content for testing.");
+                then(
+                    PromptReply::user(text.with_mime("text/plain")),
+                    "Please process the embedded resource above.",
+                )
+            }
+            "test_prompt_with_image" => then(PromptReply::user(image()), "Please analyze the image above."),
+            "test_input_required_result_prompt" => {
+                let form = field("What context should the prompt use?", "context", "string");
+                let said = ask.client.named("user_context").elicit(form).await?;
+                PromptReply::user(format!("The context is {said:?}."))
+            }
+            _ => return Err(Fault::not_found("there is no such prompt")),
+        })
+    }
+}
+
+struct Guess;
+
+#[async_trait]
+impl Completer for Guess {
+    async fn complete(&self, completing: Completing) -> Result<Completion, Fault> {
+        let known = ["paris", "park", "party", "test"];
+        Ok(Completion::new(known.into_iter().filter(|word| word.starts_with(&completing.value))))
+    }
+}

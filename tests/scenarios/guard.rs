@@ -1,0 +1,225 @@
+//! Guards through the facade, and a canary: secrets that go in at every door come out at none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use levity::agent::SecretGuard;
+use levity::core::{Journal as _, ModelError, ModelErrorKind, Post, Secrets, Stage};
+use levity::llm::{AnthropicModel, Models, OpenAiModel};
+use levity::memory::FileMemory;
+use levity::prelude::*;
+use levity::test::{RecordingTool, ScriptedModel, Turn};
+use serde_json::json;
+
+use crate::support::{assert_whole, runtime, watch};
+
+/// Secrets, by the door that they go in at. The first looks like nothing, and is known to the host.
+const KNOWN: &str = "correct horse battery";
+const PROMPT: &str = "sk-proj-canary0PROMPT1abcdefgh";
+const CALL: &str = "ghp_canary0CALL1abcdefghijklmnopqrstuvwx";
+const RESULT: &str = "AKIACANARY0RESULT123";
+const ANSWER: &str = "sk-ant-api03-canary0ANSWER1abcdef";
+const THOUGHT: &str = "gsk_canary0THOUGHT1abcdefghijkl";
+const ERROR: &str = "xoxb-canary0ERROR1-abcdefghijkl";
+const SAID: &str = "hf_canary0SAID1abcdefghijklmnopqrstuvwx";
+
+const ALL: [&str; 8] = [KNOWN, PROMPT, CALL, RESULT, ANSWER, THOUGHT, ERROR, SAID];
+
+#[track_caller]
+fn assert_clean(where_: &str, text: &str) {
+    for secret in ALL {
+        // A part of it would tell as well.
+        assert!(!text.contains(&secret[..secret.len() - 4]), "{secret} is in {where_}: {text}");
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// All bytes below a folder.
+fn bytes(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => all += &bytes(&entry.path()),
+            false => all += &String::from_utf8_lossy(&fs::read(entry.path()).unwrap()),
+        }
+    }
+    all
+}
+
+fn guard() -> SecretGuard {
+    SecretGuard::new().secrets(Secrets::new().variables([("MY_API_KEY", KNOWN)]))
+}
+
+fn tool() -> RecordingTool {
+    RecordingTool::new("look_up", |_| {
+        let text = format!("{RESULT} and {KNOWN}");
+        Ok(ToolOutput::value(json!({"text": text, "password": "canary"})))
+    })
+    .with_hints(Hints::new().read_only())
+}
+
+#[tokio::test]
+async fn no_secret_comes_out_anywhere() {
+    let folder = folder("canary");
+    let journal = FileJournal::new(folder.join("runs")).unwrap();
+    let turn = Turn::new()
+        .thinking(format!("I have {THOUGHT}"))
+        .text(format!("I use {ANSWER}"))
+        .call("look_up", json!({"key": CALL, "list": [KNOWN], CALL: 1}))
+        .pieces(5);
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .turn(turn)
+        .turn(Turn::new().text(format!("It is {ANSWER}, {RESULT} or {KNOWN}.")).pieces(7));
+    let below = Agent::builder(ScriptedModel::new()).guard(guard()).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(tool())
+        .ask_user()
+        .agent("helper", "Helps.", below)
+        .guard(guard())
+        .memory(FileMemory::new(folder.join("memory")).unwrap())
+        .runtime(Runtime::new().with_journal(journal))
+        .build()
+        .unwrap();
+    let mut run =
+        agent.run(format!("My key is {PROMPT}, and the word is {KNOWN}.")).conversation("c").start();
+    let (mut stream, mut events) = (run.events(), Vec::new());
+    while let Some(event) = stream.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            run.say(format!("and {SAID}")).await.unwrap();
+            run.answer(ask, format!("take {SAID}")).await.unwrap();
+        }
+        events.push(event);
+    }
+    let answer = run.await.unwrap();
+    assert_clean("the answer", answer.text());
+    assert!(
+        answer.text().contains("[secret: api key], [secret: api key] or [secret: known]"),
+        "{}",
+        answer.text()
+    );
+    assert_clean("the events", &serde_json::to_string(&events).unwrap());
+    assert_clean("the events in words", &format!("{events:?}"));
+    assert_clean("the answer in words", &format!("{answer:?} {:?} {:?}", answer.history(), answer.context()));
+    assert_clean("what the model was sent", &format!("{:?}", model.requests()));
+    assert_clean("the files", &bytes(&folder));
+    assert!(bytes(&folder).contains("[secret: known]"), "the files are there");
+    assert_clean("the agent in words", &format!("{agent:?} {:?} {:?}", agent.to_builder(), guard()));
+    assert_whole(answer.history());
+    let stages: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Guarded { intervention, .. } => Some(intervention.stage),
+            _ => None,
+        })
+        .collect();
+    for stage in [Stage::Input, Stage::Call, Stage::Result, Stage::Answer] {
+        assert!(stages.contains(&stage), "{stage}: {stages:?}");
+    }
+    // Without the guard they are there, so the test would tell.
+    let model = ScriptedModel::new().call("look_up", json!({"key": CALL})).reply(ANSWER);
+    let (runtime, journal) = runtime();
+    let bare = Agent::builder(model).tool(tool()).runtime(runtime).build().unwrap();
+    let answer = bare.run(PROMPT).await.unwrap();
+    let kept = serde_json::to_string(&journal.records(answer.run())).unwrap();
+    for secret in [PROMPT, CALL, RESULT, ANSWER] {
+        assert!(kept.contains(secret));
+    }
+}
+
+#[tokio::test]
+async fn no_secret_comes_out_of_errors() {
+    let chain = |error: &dyn std::error::Error| {
+        let mut told = format!("{error} {error:?}");
+        let mut next = error.source();
+        while let Some(error) = next {
+            told += &format!(" {error} {error:?}");
+            next = error.source();
+        }
+        told
+    };
+    let refused = ModelError::new(ModelErrorKind::Auth, format!("the key {ERROR} is wrong"))
+        .with_source(format!("401: {ERROR}"))
+        .with_request_id("r1");
+    let (runtime, journal) = runtime();
+    let model = ScriptedModel::new().fail_with(refused);
+    let agent = Agent::builder(model).guard(guard()).runtime(runtime).build().unwrap();
+    let (events, ended) = watch(agent.run("Go").id("r").start()).await;
+    let told = chain(&ended.unwrap_err());
+    assert_clean("the error", &told);
+    assert!(told.contains("the key [secret: api key] is wrong"), "{told}");
+    assert_clean("the events", &serde_json::to_string(&events).unwrap());
+    assert_clean("the journal", &serde_json::to_string(&journal.records(&"r".into())).unwrap());
+
+    let failing = RecordingTool::new("look_up", |_| Err(ToolError::failed(format!("{RESULT} is not known"))));
+    let model = ScriptedModel::new().call("look_up", json!({})).reply("No.");
+    let agent = Agent::builder(model.clone()).tool(failing).guard(guard()).build().unwrap();
+    agent.run("Go").await.unwrap();
+    assert_clean("a tool's error", &format!("{:?}", model.requests()));
+
+    let model = ScriptedModel::new().reply(ANSWER);
+    let agent = Agent::builder(model).guard(guard().blocking()).build().unwrap();
+    assert_clean("what was blocked", &chain(&agent.run("Go").await.unwrap_err()));
+}
+
+#[tokio::test]
+async fn no_key_is_shown_by_what_was_set_up_with_it() {
+    let models =
+        Models::new().with_variable("OPENAI_API_KEY", PROMPT).with_variable("ANTHROPIC_API_KEY", ANSWER);
+    let model = models.model("openai:gpt-4o").unwrap();
+    let openai = OpenAiModel::new(PROMPT, "gpt-4o");
+    let anthropic = AnthropicModel::new(ANSWER, "claude-sonnet-4-5");
+    let agent = Agent::builder(openai.clone()).guard(guard()).build().unwrap();
+    let told =
+        format!("{models:?} {:?} {openai:?} {anthropic:?} {agent:?} {:?}", model.card(), agent.run("x"));
+    assert_clean("what was set up", &told);
+}
+
+#[tokio::test]
+async fn words_left_for_a_run_by_others_are_looked_at() {
+    let folder = folder("post");
+    let journal = || SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let builder = Agent::builder(model.clone()).ask_user().guard(guard());
+    let agent = builder.runtime(Runtime::new().with_journal(journal())).build().unwrap();
+    let mut run = agent.run("Go").id("r").start();
+    let mut events = run.events();
+    let other = Runtime::new().with_journal(journal());
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = event.kind {
+            let decision = Decision::answer(format!("it is {SAID}"));
+            other.tell(&ask.run, Post::Decide { effect: ask.effect, decision }).await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    // What was left lies in the file until it is taken, and is gone with that.
+    let kept = serde_json::to_string(&journal().read(&"r".into()).await.unwrap()).unwrap();
+    let told = format!("{:?} {kept}", model.requests());
+    assert!(told.contains("it is [secret: api key]"), "{told}");
+    assert_clean("what was left", &told);
+}
+
+#[tokio::test]
+async fn the_guards_of_an_agent_hold_in_a_swarm() {
+    use levity::swarm::{Handoff, Swarm, Worker};
+    let first = ScriptedModel::new().call("transfer_to", json!({"to": "b", "note": format!("it is {CALL}")}));
+    let last = ScriptedModel::new().reply(format!("It is {ANSWER}."));
+    let agent = |model: ScriptedModel| Agent::builder(model).guard(guard()).build().unwrap();
+    let swarm = Swarm::builder(Handoff::starting_with("a"))
+        .worker(Worker::new("a", "Begins.", agent(first)))
+        .worker(Worker::new("b", "Ends.", agent(last)))
+        .build()
+        .unwrap();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hears = told.clone();
+    let answer =
+        swarm.run("Go").on_event(move |event| hears.lock().unwrap().push(event.clone())).await.unwrap();
+    assert_eq!(answer.text(), "It is [secret: api key].");
+    assert_clean("the events of a swarm", &serde_json::to_string(&*told.lock().unwrap()).unwrap());
+}
