@@ -81,8 +81,8 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
     };
     let code = match args.listener().await {
         Ok(Some(listener)) => {
-            note(&format!("MCP at http://{}/mcp", listener.address()));
-            until_told(listener, |listener| async move { server.listen(listener).await }).await
+            let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
+            until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
         }
         Ok(None) => by_stdio(server).await,
         Err(problem) => complain(&problem, 2),
