@@ -16,6 +16,7 @@ mod graph;
 mod guard;
 mod limits;
 mod local_model;
+mod logs;
 mod long_results;
 mod lost;
 mod order;

@@ -13,6 +13,7 @@ use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
 
+use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, Offered};
 use crate::memory;
 use crate::terminal::{chain, note, say};
@@ -52,6 +53,8 @@ pub(crate) struct Made {
     pub(crate) tools: ToolArgs,
     #[command(flatten)]
     mcp: McpArgs,
+    #[command(flatten)]
+    pub(crate) logs: LogArgs,
     /// Ask before this tool is called; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,

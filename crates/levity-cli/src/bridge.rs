@@ -15,6 +15,7 @@ use levity::serve::{Gate, Listener, Runs, Token};
 
 use crate::agent::{Made, Voice};
 use crate::drive::told_to_end;
+use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::terminal::{chain, complain, say};
 use crate::{state, store};
@@ -134,6 +135,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
     let space = args.made.tools.space().map_err(wrong)?;
     let space = space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
     let token = token(&args).map_err(wrong)?;
+    let logs = args.made.logs.open().map_err(wrong)?;
     let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
     let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
     let runs_at = journal.clone();
@@ -147,7 +149,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
     let listener = Listener::bind(&args.listen, Gate::new(token)).await;
     let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
     line(&format!("listening on ws://{}", listener.address()));
-    let done = run(&host, listener, &args, &journal, &stop).await;
+    let done = run(&host, listener, &args, (&journal, &logs), &stop).await;
     if let Some(left) = host.runs().map(Runs::under_way).filter(|left| *left > 0) {
         line(&format!("{left} tasks are under way, and go on when the host is started again"));
     }
@@ -159,15 +161,17 @@ async fn run(
     host: &BridgeHost,
     listener: Listener,
     args: &Host,
-    journal: &Path,
+    kept: (&Path, &Logs),
     stop: &CancelToken,
 ) -> Result<(), Problem> {
     let mut served = pin!(host.serve(listener));
     let mut told = pin!(told());
     let offered = tokio::select! {
-        served = &mut served => return served.map_err(|error| (chain(&error), 1)),
-        prepared = prepare(host, args, journal) => Some(prepared.map_err(wrong)?),
+        // First, so that whoever wants the process to end is heard before it says that it is ready.
+        biased;
         () = &mut told => None,
+        served = &mut served => return served.map_err(|error| (chain(&error), 1)),
+        prepared = prepare(host, args, kept) => Some(prepared.map_err(wrong)?),
     };
     if offered.is_some() {
         line("ready");
@@ -182,11 +186,13 @@ async fn run(
 }
 
 /// Makes the agent, and has it go on with what an earlier process left.
-async fn prepare(host: &BridgeHost, args: &Host, journal: &Path) -> Result<Offered, String> {
+async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
     let journal: Arc<dyn Journal> = store::open(journal).map_err(|error| chain(&error))?;
     let (agent, offered) = args.made.builder(Runtime::new().with_journal(journal), Voice::Aside).await?;
     let agent = agent.build().map_err(|error| chain(&error))?;
-    host.commander(Runs::new(agent).most(args.max_tasks)).await.map_err(|error| chain(&error))?;
+    host.commander(Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None)))
+        .await
+        .map_err(|error| chain(&error))?;
     Ok(offered)
 }
 

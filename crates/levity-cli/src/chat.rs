@@ -11,6 +11,7 @@ use levity::prelude::*;
 use crate::agent::AgentArgs;
 use crate::follow::{failed, line, watch};
 use crate::input::Input;
+use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::memory;
 use crate::terminal::{chain, complain, note, say, say_json};
@@ -44,10 +45,12 @@ pub(crate) async fn chat(args: Chat) -> ExitCode {
 struct Talk {
     agent: Agent,
     id: ConversationId,
+    logs: Logs,
 }
 
 impl Talk {
     async fn open(args: &Chat) -> Result<(Self, Offered), String> {
+        let logs = args.agent.made.logs.open()?;
         let (runtime, kept) = (Runtime::new(), args.agent.made.memory.as_deref());
         let (mut agent, offered) = args.agent.builder(runtime.clone()).await?;
         if kept.is_none() {
@@ -59,7 +62,7 @@ impl Talk {
         if kept.is_some() && args.conversation.is_none() {
             note(&format!("conversation {id}"));
         }
-        Ok((Self { agent, id }, offered))
+        Ok((Self { agent, id, logs }, offered))
     }
 
     async fn go_on(mut self, args: &AgentArgs) -> ExitCode {
@@ -85,7 +88,8 @@ impl Talk {
     /// Answers one line, and says whether there was an answer.
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
         let mut shown = Shown::default();
-        let run = self.agent.run(line).conversation(self.id.clone()).start();
+        let logged = self.logs.watcher(Some(self.id.as_str()));
+        let run = self.agent.run(line).conversation(self.id.clone()).on_event(logged).start();
         match watch(run, args, input, |event| shown.event(args, event)).await {
             Ok(answer) => {
                 shown.conclude(args, &answer);

@@ -9,6 +9,7 @@ mod drive;
 mod follow;
 mod input;
 mod limits;
+mod logs;
 mod mcp;
 mod memory;
 mod plan;
@@ -47,6 +48,8 @@ enum Command {
     Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Clean up logs of runs.
+    Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
     /// Have a plan made for a goal and carried out by a team of agents.
@@ -77,6 +80,7 @@ async fn start() -> ExitCode {
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,

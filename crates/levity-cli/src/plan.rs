@@ -23,6 +23,7 @@ use levity::prelude::*;
 
 use crate::agent::ModelArgs;
 use crate::limits::LimitArgs;
+use crate::logs::LogArgs;
 use crate::mcp::McpArgs;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -80,6 +81,8 @@ pub(crate) struct PlanArgs {
     ask_plan: bool,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    logs: LogArgs,
     /// Print the graph as well, after the answer.
     #[arg(long, value_enum, value_name = "FORM")]
     export: Option<Drawing>,
@@ -144,9 +147,9 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
 }
 
 impl PlanArgs {
-    fn told(&self, view: View) -> Arc<Told> {
+    fn told(&self, view: View) -> Result<Arc<Told>, String> {
         let screen = Screen::new(self.view, &view);
-        Told::new(view, screen)
+        Ok(Told::new(view, screen, self.logs.open()?))
     }
 }
 
@@ -202,7 +205,7 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
         note(&format!("session {run} had ended ({}); it goes on as a new session", ending.status));
         return seeded(args, team, &up_to_date(kept, &run, &told).await?);
     }
-    let told = args.told(view);
+    let told = args.told(view)?;
     let mut going_on = team.resume(run).on_event(told.watcher());
     if args.limits.limits() != Limits::new() {
         going_on = going_on.limits(args.limits.limits());
@@ -232,7 +235,7 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
 }
 
 fn begun(args: &PlanArgs, run: TeamRun) -> Result<Started, String> {
-    let told = args.told(View::new());
+    let told = args.told(View::new())?;
     let run = run.on_event(told.watcher()).start().map_err(|error| chain(&error))?;
     Ok((run, told))
 }

@@ -7,6 +7,7 @@ use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::follow::{follow, go_on};
+use crate::logs::Logs;
 use crate::memory;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -34,6 +35,10 @@ pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return complain("a run can only wait in a journal; name one with `--journal`", 2);
     }
+    let logs = match args.agent.made.logs.open() {
+        Ok(logs) => logs,
+        Err(problem) => return complain(&problem, 2),
+    };
     let built = match runtime(&args) {
         Ok(runtime) => args.agent.build(runtime).await,
         Err(problem) => Err(problem),
@@ -42,7 +47,7 @@ pub(crate) async fn run(args: Run) -> ExitCode {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
-    let run = begin(&agent, &args).await;
+    let run = begin(&agent, &args, &logs).await;
     offered.end(follow(run, &args.agent, args.journal.is_some()).await).await
 }
 
@@ -54,11 +59,11 @@ fn runtime(args: &Run) -> Result<Runtime, String> {
 }
 
 /// Begins the run, or goes on with it if the journal has it.
-async fn begin(agent: &Agent, args: &Run) -> AgentRun {
+async fn begin(agent: &Agent, args: &Run, logs: &Logs) -> AgentRun {
     if let Some(id) = &args.id {
         let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
         if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
-            let resume = agent.resume(id.as_str());
+            let resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
             let run = if args.agent.park { resume.park() } else { resume }.start();
             go_on(&run, &records).await;
             return run;
@@ -73,7 +78,9 @@ async fn begin(agent: &Agent, args: &Run) -> AgentRun {
         if args.conversation.is_none() && !args.agent.quiet {
             note(&format!("conversation {id}"));
         }
-        run = run.conversation(id);
+        run = run.on_event(logs.watcher(Some(id.as_str()))).conversation(id);
+    } else {
+        run = run.on_event(logs.watcher(None));
     }
     match &args.id {
         Some(id) => run.id(id.as_str()).start(),

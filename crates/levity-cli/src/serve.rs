@@ -1,10 +1,17 @@
 //! An agent offered to others.
 
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use levity::prelude::CancelToken;
+use levity::serve::{Listener, Runs};
+
+use crate::drive::told_to_end;
+use crate::terminal::{chain, complain, note};
 
 mod http;
+mod mcp;
 
 /// How `levity serve` is called.
 #[derive(Args)]
@@ -17,11 +24,61 @@ pub(crate) struct Serve {
 enum How {
     /// By HTTP: runs are started, followed and told what to do.
     Http(Box<http::Http>),
+    /// To MCP clients, by the tool `query`: over stdin and stdout, or by HTTP.
+    Mcp(Box<mcp::ServeMcp>),
 }
 
 /// Serves until it is told to end: 0 then, 2 for a wrong call, 1 for what failed.
 pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.how {
         How::Http(args) => http::serve(*args).await,
+        How::Mcp(args) => mcp::serve(*args).await,
     }
+}
+
+/// Serves on a listener until this process is asked to end, and says how that went. `tell` says where it is.
+async fn until_told<F>(
+    listener: Listener,
+    tell: impl FnOnce(&Listener),
+    serve: impl FnOnce(Listener) -> F,
+) -> ExitCode
+where
+    F: Future<Output = levity::serve::Result<()>>,
+{
+    let mut ended = pin!(asked_to_end());
+    // Signals are listened for before anybody can know that the server is there.
+    tokio::select! {
+        biased;
+        () = &mut ended => return ExitCode::SUCCESS,
+        () = std::future::ready(()) => tell(&listener),
+    }
+    let stop = CancelToken::new();
+    let mut serving = pin!(serve(listener.until(stop.clone())));
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = &mut ended => {
+            stop.cancel();
+            serving.await
+        }
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&chain(&error), 1),
+    }
+}
+
+/// Until Ctrl-C, or until the system wants this process to end.
+async fn asked_to_end() {
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = told_to_end() => {}
+    }
+}
+
+/// Goes on with what an earlier server left, and says what cannot be gone on with.
+async fn resume(runs: &Runs) -> Result<(), String> {
+    for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
+        note(&format!("run {run} was not gone on with: {}", chain(&error)));
+    }
+    Ok(())
 }

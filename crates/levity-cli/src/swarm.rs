@@ -20,6 +20,7 @@ use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmHandle, SwarmRun};
 use crate::agent::ModelArgs;
 use crate::drive::drive;
 use crate::limits::LimitArgs;
+use crate::logs::{LogArgs, Logs};
 use crate::mcp::{McpArgs, Offered};
 use crate::plan::demo::PAUSE;
 use crate::store;
@@ -69,6 +70,8 @@ pub(crate) struct SwarmArgs {
     ask: Vec<String>,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    logs: LogArgs,
     /// Leave the run in its journal when all it does is wait, for a person or a time.
     #[arg(long, requires = "journal")]
     park: bool,
@@ -119,7 +122,8 @@ async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
 
 async fn work(args: &SwarmArgs, swarm: &Swarm, plan: Option<Vec<Delegation>>) -> Result<ExitCode, String> {
     let told = Told::new(args.quiet, args.park);
-    let run = start(args, swarm, plan, &told).await?;
+    let logs = args.logs.open()?;
+    let run = start(args, swarm, plan, (&told, &logs)).await?;
     let (id, control) = (run.id().clone(), run.control().clone());
     let driven = drive(run, control, told, swarm.runtime()).await;
     Ok(end::conclude(args, &id, driven))
@@ -163,7 +167,7 @@ async fn start(
     args: &SwarmArgs,
     swarm: &Swarm,
     plan: Option<Vec<Delegation>>,
-    told: &Arc<Told>,
+    (told, logs): (&Arc<Told>, &Logs),
 ) -> Result<SwarmHandle, String> {
     let Some(id) = &args.resume else {
         let mut run = swarm.run(args.goal.clone().unwrap_or_default());
@@ -173,7 +177,7 @@ async fn start(
         if let Some(id) = &args.id {
             run = run.id(free(id, swarm).await?);
         }
-        return set(args, run, told);
+        return set(args, run, told, logs);
     };
     let id = RunId::new(id.as_str());
     let records = swarm.runtime().journal().read(&id).await.map_err(|error| chain(&error))?;
@@ -185,7 +189,7 @@ async fn start(
     if args.limits.limits() != Limits::new() {
         run = run.limits(args.limits.limits());
     }
-    let run = set(args, run, told)?;
+    let run = set(args, run, told, logs)?;
     if known.paused {
         // A run that could not be opened says so itself.
         let _ = run.control().resume().await;
@@ -203,8 +207,8 @@ async fn free(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     }
 }
 
-fn set(args: &SwarmArgs, run: SwarmRun, told: &Arc<Told>) -> Result<SwarmHandle, String> {
-    let run = run.on_event(told.watcher());
+fn set(args: &SwarmArgs, run: SwarmRun, told: &Arc<Told>, logs: &Logs) -> Result<SwarmHandle, String> {
+    let run = run.on_event(logs.beside(told.watcher()));
     let run = if args.park { run.park() } else { run };
     run.start().map_err(|error| chain(&error))
 }

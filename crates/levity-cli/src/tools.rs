@@ -200,11 +200,6 @@ impl ToolArgs {
         }
     }
 
-    /// The workspace that was named, if one was.
-    pub(crate) fn workspace(&self) -> Result<Option<Workspace>, String> {
-        self.workspace.as_deref().map(|folder| self.open(folder)).transpose()
-    }
-
     fn open(&self, folder: &Path) -> Result<Workspace, String> {
         let builder = Workspace::builder(folder);
         let builder = if self.read_only { builder.read_only() } else { builder };

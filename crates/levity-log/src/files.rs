@@ -38,6 +38,7 @@ struct Inner {
     queue: Arc<Queue>,
     folder: PathBuf,
     level: LevelFilter,
+    secrets: Secrets,
 }
 
 impl LogFiles {
@@ -71,7 +72,7 @@ impl LogFiles {
     /// Logs the events of runs that belong to a session: give it to `on_event`. The session is usually the conversation;
     /// its folder bears its id, or something like it where that is no name for a folder.
     pub fn session(&self, id: &str) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
-        self.watch(Some(folder::name(id)))
+        self.watch(Some(folder::name(id, &self.inner.secrets)))
     }
 
     /// Logs the events of runs that belong to no session: each has a folder with its id, and runs below it are there,
@@ -91,8 +92,8 @@ impl LogFiles {
     }
 
     /// The folder of a session.
-    pub fn session_folder(&self, id: impl AsRef<str>) -> PathBuf {
-        self.inner.folder.join(folder::name(id.as_ref()))
+    pub fn session_folder(&self, id: &str) -> PathBuf {
+        self.inner.folder.join(folder::name(id, &self.inner.secrets))
     }
 
     /// Writes what is logged by `tracing` to `general.log`: of the session whose run it is logged in, otherwise to the
@@ -199,13 +200,15 @@ impl LogFilesBuilder {
         }
         disk::make(&self.folder).map_err(|source| Error::Folder { path: self.folder.clone(), source })?;
         let (queue, waiting) = Queue::new(self.queue);
-        let style = Style { json: self.json, max_text: self.max_text, secrets: self.secrets };
+        let secrets = self.secrets.clone();
+        let style = Style { json: self.json, max_text: self.max_text, secrets };
         let level = Level::of(self.level);
         let disk = Disk::new(self.max_file, self.keep);
         let writer = Writer::new(self.folder.clone(), style, level, disk, queue.count.clone());
         let thread = std::thread::Builder::new().name("levity-log".to_owned());
         thread.spawn(move || writer.write(&waiting)).map_err(Error::Thread)?;
-        let inner = Inner { queue: Arc::new(queue), folder: self.folder, level: self.level };
+        let inner =
+            Inner { queue: Arc::new(queue), folder: self.folder, level: self.level, secrets: self.secrets };
         Ok(LogFiles { inner: Arc::new(inner) })
     }
 }

@@ -16,6 +16,10 @@ use tokio::task::JoinSet;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 
+mod stalled;
+
+use stalled::Stalled;
+
 /// An address that is listened on, and who is let in.
 ///
 /// ```
@@ -33,6 +37,7 @@ pub struct Listener {
     gate: Gate,
     connections: usize,
     header_time: Duration,
+    send_time: Duration,
     stop: CancelToken,
 }
 
@@ -41,6 +46,8 @@ impl Listener {
     pub const DEFAULT_CONNECTIONS: usize = 2048;
     /// How long a client may take to send the head of a request, and how long a connection may be idle between two: 20 seconds.
     pub const DEFAULT_HEADER_TIME: Duration = Duration::from_secs(20);
+    /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed then.
+    pub const DEFAULT_SEND_TIME: Duration = Duration::from_secs(60);
     /// How long those who are being served have to come to an end when the listener is stopped: 2 seconds.
     pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -62,6 +69,7 @@ impl Listener {
             gate,
             connections: Self::DEFAULT_CONNECTIONS,
             header_time: Self::DEFAULT_HEADER_TIME,
+            send_time: Self::DEFAULT_SEND_TIME,
             stop: CancelToken::new(),
         })
     }
@@ -77,6 +85,14 @@ impl Listener {
     #[must_use]
     pub fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
+        self
+    }
+
+    /// How long a client may take nothing of what waits to be sent to it; [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by
+    /// default.
+    #[must_use]
+    pub fn send_time(mut self, time: Duration) -> Self {
+        self.send_time = time;
         self
     }
 
@@ -118,6 +134,7 @@ impl Listener {
                 (Ok((stream, _)), Ok(permit)) => {
                     let connection = Connection {
                         header_time: self.header_time,
+                        send_time: self.send_time,
                         stop: self.stop.clone(),
                         _permit: permit,
                     };
@@ -147,6 +164,7 @@ async fn breathe(error: &io::Error) {
 
 struct Connection {
     header_time: Duration,
+    send_time: Duration,
     stop: CancelToken,
     _permit: OwnedSemaphorePermit,
 }
@@ -160,7 +178,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_time)
             .max_buf_size(64 << 10)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Stalled::new(stream, self.send_time)), service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         tokio::select! {

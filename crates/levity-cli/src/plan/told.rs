@@ -7,12 +7,14 @@ use levity::dag::View;
 use tokio::sync::Notify;
 
 use super::screen::Screen;
+use crate::logs::Logs;
 
 /// The view of a run and where it is shown. Every event is taken in when it happens: who listens to a stream of events may
 /// miss some when there are many.
 pub(super) struct Told {
     state: Mutex<State>,
     pub(super) news: Notify,
+    logs: Logs,
 }
 
 pub(super) struct State {
@@ -23,14 +25,16 @@ pub(super) struct State {
 }
 
 impl Told {
-    pub(super) fn new(view: View, screen: Screen) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { view, screen, asking: false }), news: Notify::new() })
+    pub(super) fn new(view: View, screen: Screen, logs: Logs) -> Arc<Self> {
+        let state = Mutex::new(State { view, screen, asking: false });
+        Arc::new(Self { state, news: Notify::new(), logs })
     }
 
     /// Takes in the events of a run.
     pub(super) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
-        let told = self.clone();
+        let (told, log) = (self.clone(), self.logs.watcher(None));
         move |event| {
+            log(event);
             told.lock().event(event);
             told.news.notify_one();
         }

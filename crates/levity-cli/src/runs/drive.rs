@@ -10,9 +10,10 @@ use crate::follow::{follow, go_on};
 use crate::terminal::{chain, say, say_json};
 
 pub(super) async fn resume(args: Driven) -> Done {
+    let logs = args.agent.made.logs.open()?;
     let (journal, records) = args.one.records().await?;
     let (agent, offered) = args.agent.build(Runtime::new().with_journal(journal)).await?;
-    let resume = agent.resume(args.one.id());
+    let resume = agent.resume(args.one.id()).on_event(logs.watcher(None));
     let run = if args.agent.park { resume.park() } else { resume }.start();
     go_on(&run, &records).await;
     Ok(offered.end(follow(run, &args.agent, true).await).await)
@@ -58,8 +59,9 @@ impl Fork {
     pub(super) async fn fork(self) -> Done {
         let Driven { one, agent: args } = self.driven;
         let (journal, records) = one.records().await?;
+        let logs = args.made.logs.open()?;
         let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
-        let mut fork = agent.fork(one.id());
+        let mut fork = agent.fork(one.id()).on_event(logs.watcher(None));
         if let Some(after) = self.after {
             fork = fork.after(after);
         }

@@ -8,8 +8,10 @@ use levity::prelude::*;
 use levity::serve::http::HttpApi;
 use levity::serve::{Gate, Listener, Runs};
 
+use super::{resume, until_told};
 use crate::agent::{Made, Voice};
-use crate::drive::told_to_end;
+use crate::logs::Logs;
+use crate::mcp::Offered;
 use crate::memory;
 use crate::store;
 use crate::terminal::{chain, complain, note, say};
@@ -45,38 +47,17 @@ pub(crate) struct Http {
 }
 
 pub(super) async fn serve(args: Http) -> ExitCode {
-    let begun = match args.runtime() {
-        Ok(runtime) => args.begin(runtime).await,
+    let begun = match args.agent.logs.open() {
+        Ok(logs) => args.begin(&logs).await.map(|begun| (begun, logs)),
         Err(problem) => Err(problem),
     };
-    let (listener, api, offered) = match begun {
+    // What is logged is written until the end.
+    let ((listener, api, offered), _logs) = match begun {
         Ok(begun) => begun,
         Err(problem) => return complain(&problem, 2),
     };
-    say(&format!("listening on http://{}/v1\n", listener.address()));
-    let stop = CancelToken::new();
-    let mut serving = std::pin::pin!(api.serve(listener.until(stop.clone())));
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = asked_to_end() => {
-            stop.cancel();
-            serving.await
-        }
-    };
-    offered
-        .end(match served {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&chain(&error), 1),
-        })
-        .await
-}
-
-/// Until Ctrl-C, or until the system wants this process to end.
-async fn asked_to_end() {
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = told_to_end() => {}
-    }
+    let tell = |listener: &Listener| say(&format!("listening on http://{}/v1\n", listener.address()));
+    offered.end(until_told(listener, tell, |listener| api.serve(listener)).await).await
 }
 
 impl Http {
@@ -89,16 +70,15 @@ impl Http {
     }
 
     /// The listener, what is offered on it, and the MCP servers that run beside the agent.
-    async fn begin(&self, runtime: Runtime) -> Result<(Listener, HttpApi, crate::mcp::Offered), String> {
+    async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
+        let runtime = self.runtime()?;
         let token = token("LEVITY_TOKEN", self.token_file.as_deref(), "http.token")?;
         let gate = Gate::new(token).hosts(&self.allow_host).origins(&self.allow_origin);
         let listener = Listener::bind(&self.listen, gate).await.map_err(|error| chain(&error))?;
         let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
         let agent = agent.build().map_err(|error| chain(&error))?;
-        let runs = Runs::new(agent).most(self.max_runs);
-        for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
-            note(&format!("run {run} was not gone on with: {}", chain(&error)));
-        }
+        let runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
+        resume(&runs).await?;
         let mut api = HttpApi::new(runs);
         if let Some(path) = &self.agent.memory {
             api = api.conversations(memory::conversations(memory::open(path)?, &runtime));

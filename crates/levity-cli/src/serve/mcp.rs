@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::CancelToken;
 use levity::memory::{Conversations, InMemory, Recall, Scope};
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
@@ -13,8 +12,9 @@ use levity::serve::mcp::{ClientModel, McpServer};
 use levity::serve::{AgentServer, Gate, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::{asked_to_end, resumed};
+use super::{asked_to_end, resume, until_told};
 use crate::agent::{Made, Voice};
+use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -71,12 +71,19 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 /// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when the connection fails.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
-    let (server, offered) = match args.build().await {
+    let logs = match args.made.logs.open() {
+        Ok(logs) => logs,
+        Err(problem) => return complain(&problem, 2),
+    };
+    let (server, offered) = match args.build(&logs).await {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
     let code = match args.listener().await {
-        Ok(Some(listener)) => by_http(server, listener).await,
+        Ok(Some(listener)) => {
+            let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
+            until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
+        }
         Ok(None) => by_stdio(server).await,
         Err(problem) => complain(&problem, 2),
     };
@@ -93,38 +100,21 @@ async fn by_stdio(server: McpServer) -> ExitCode {
     }
 }
 
-async fn by_http(server: McpServer, listener: Listener) -> ExitCode {
-    note(&format!("MCP at http://{}/mcp", listener.address()));
-    let stop = CancelToken::new();
-    let mut serving = std::pin::pin!(server.listen(listener.until(stop.clone())));
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = asked_to_end() => {
-            stop.cancel();
-            serving.await
-        }
-    };
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&chain(&error), 1),
-    }
-}
-
 impl ServeMcp {
-    async fn build(&self) -> Result<(McpServer, Offered), String> {
+    async fn build(&self, logs: &Logs) -> Result<(McpServer, Offered), String> {
         let runtime = Runtime::new();
         let runtime = match &self.journal {
             Some(path) => runtime.with_journal(store::open(path).map_err(|error| chain(&error))?),
             None => runtime.with_journal(MemoryJournal::new()),
         };
         let (agent, offered) = self.agent(runtime).await?;
-        let runs = Runs::new(agent.clone());
-        resumed(&runs).await?;
+        let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
+        resume(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(about) = &self.about {
             server = server.description(about);
         }
-        if let Some(workspace) = self.made.tools.workspace()? {
+        if let Some(workspace) = self.made.tools.space()? {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
@@ -147,7 +137,8 @@ impl ServeMcp {
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {
-            agent = agent.conversations(Conversations::new(InMemory::new(), runtime.world().clone()));
+            agent = agent
+                .conversations(Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone()));
         }
         Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }
@@ -164,6 +155,9 @@ impl ServeMcp {
 fn nobody() -> FunctionModel {
     use levity::core::{ModelError, ModelErrorKind};
     FunctionModel::new(|_| {
-        Err(ModelError::new(ModelErrorKind::BadRequest, "the client whose model was asked has left; ask again"))
+        Err(ModelError::new(
+            ModelErrorKind::BadRequest,
+            "the client whose model was asked has left; ask again",
+        ))
     })
 }

@@ -7,14 +7,19 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+#[cfg(unix)]
+#[allow(clippy::disallowed_methods, reason = "what other processes do is waited for")]
+mod bridge;
 mod chat;
 mod complete;
 mod context;
 mod conversations;
+mod logs;
 mod mcp;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
+mod serve;
 mod swarm;
 mod tools;
 

@@ -95,7 +95,7 @@ impl Writer {
     /// The folder of an event, remembered for the run.
     fn folder(&mut self, place: &Place, event: &Event) -> PathBuf {
         let run = top(&event.run);
-        let name = place.folder.clone().unwrap_or_else(|| folder::name(run.as_str()));
+        let name = place.folder.clone().unwrap_or_else(|| folder::name(run.as_str(), &self.style.secrets));
         let folder = self.root.join(name);
         if matches!(event.kind, EventKind::RunStarted { .. }) || !self.sessions.contains_key(&run) {
             if self.sessions.len() >= MAX_RUNS {

@@ -75,6 +75,11 @@ fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
             runs(&event);
         }
         assert!(logs.flush(PATIENCE));
+        logs.session(&format!("talk of {SHAPED}"))(&event(SHAPED, 0, EventKind::Paused));
+        runs(&event(SHAPED, 0, EventKind::Paused));
+        assert!(logs.flush(PATIENCE));
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.for_each(|name| assert_clean(name.to_str().unwrap()));
         let text = all(dir.path());
         assert_clean(&text);
         assert!(text.matches("[secret: ").count() > 40, "the entries are there: {text}");

@@ -144,7 +144,7 @@ async fn each_guard_sees_what_the_one_before_made_of_it() {
 
     assert_eq!(answer.text(), "three!");
     assert_eq!(args(&tool), [json!({"what": "three"})]);
-    let names: Vec<_> = seen.all().into_iter().map(|(name, stage, text)| (name, stage, text)).collect();
+    let names = seen.all();
     let expected = [
         ("first", Stage::Input, "Find one"),
         ("second", Stage::Input, "Find two"),
@@ -424,7 +424,7 @@ async fn a_guard_that_fails_blocks_unless_it_is_to_pass() {
         };
         match build(WhenGuardFails::Block).run("Go").await {
             Err(Error::Blocked { guard, reason: why, .. }) => {
-                assert_eq!((&*guard, &*why), ("faulty", reason))
+                assert_eq!((&*guard, &*why), ("faulty", reason));
             }
             other => panic!("{how}: {other:?}"),
         }

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinSet;
 
-use super::book::Book;
+use super::book::{Book, Note};
 use super::limits::HostLimits;
 use super::notice::Notice;
 use super::{session, tasks, wire};
@@ -72,6 +73,8 @@ pub(super) struct Inner {
     pub(super) news: broadcast::Sender<News>,
     pub(super) book: Book,
     pub(super) runs: OnceLock<Runs>,
+    /// Tasks of an earlier process for which there was no room yet.
+    pub(super) left: Mutex<VecDeque<Note>>,
     /// Tasks are begun one by one, so that an id is not used twice.
     pub(super) booking: tokio::sync::Mutex<()>,
     work: Mutex<JoinSet<()>>,
@@ -250,6 +253,7 @@ impl BridgeHostBuilder {
             news: broadcast::Sender::new(NEWS),
             book,
             runs: OnceLock::new(),
+            left: Mutex::default(),
             booking: tokio::sync::Mutex::default(),
             work: Mutex::default(),
             clients: Arc::new(Semaphore::new(self.limits.clients)),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Error as WsError;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
@@ -106,6 +107,9 @@ fn broken(error: axum::Error) -> Leave {
     match error.into_inner().downcast_ref::<WsError>() {
         Some(WsError::Capacity(_)) => Leave { code: close_code::SIZE, why: "its message is too large" },
         Some(WsError::Utf8(_)) => Leave { code: close_code::INVALID, why: "its message is no UTF-8" },
+        Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => {
+            Leave { code: close_code::NORMAL, why: "it went away" }
+        }
         Some(WsError::Protocol(_)) => {
             Leave { code: close_code::PROTOCOL, why: "it does not speak WebSocket" }
         }

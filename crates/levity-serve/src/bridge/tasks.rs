@@ -1,11 +1,11 @@
 //! What is worked on by the commander.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use levity_core::{Ending, Event, EventKind, RunId, Status};
+use levity_core::{Ending, Event, EventKind, RunId};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::book::{Note, Stage};
@@ -28,32 +28,10 @@ pub(super) struct Dispatch {
     events: Option<bool>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Which {
-    task: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Subscribe {
-    task: String,
-    after: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Cancel {
-    task: String,
-    reason: Option<String>,
-}
-
 /// How long an id is at most.
 const MAX_ID: usize = 64;
-/// How many tasks are listed.
-const LISTED: usize = 200;
 
-fn runs(host: &Inner) -> Result<&Runs> {
+pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
         let words =
             "the host is still loading its agent; files can be worked with, tasks in a moment: try again";
@@ -180,7 +158,7 @@ fn digest(prompt: &str) -> String {
     })
 }
 
-fn failed(error: crate::Error) -> Error {
+pub(super) fn failed(error: crate::Error) -> Error {
     let kind = match error.kind() {
         crate::ErrorKind::Full => ErrorKind::Full,
         crate::ErrorKind::NotFound => ErrorKind::NotFound,
@@ -210,7 +188,16 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
                 note.task
             ))),
         }
+        go_on(&host).await;
     });
+}
+
+/// Goes on with a task for which there was no room before.
+async fn go_on(host: &Arc<Inner>) {
+    let next = host.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    if let (Some(note), Some(runs)) = (next, host.runs.get()) {
+        recover(host, runs, note).await;
+    }
 }
 
 /// Makes the end of a task seen.
@@ -252,6 +239,9 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
                 host.tell(&Notice::Resumed { task });
                 return attend(host, note, run);
             }
+            Err(crate::Error::Full { .. }) => {
+                return host.left.lock().unwrap_or_else(PoisonError::into_inner).push_back(note);
+            }
             Err(error) => error,
         },
         // It was never begun, and nobody was told that it was.
@@ -275,93 +265,4 @@ pub(super) fn heard(host: &Inner, event: &Event) {
         }
         _ => {}
     }
-}
-
-fn noted(host: &Inner, task: &str) -> Result<Note> {
-    host.book.get(task).ok_or_else(|| {
-        let task: String = task.chars().take(100).collect();
-        Error::new(ErrorKind::NotFound, format!("there is no task `{task}`; `agent/list` lists them"))
-    })
-}
-
-/// How a task is.
-pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &which.task)?;
-    let id = RunId::new(note.task.as_str());
-    let mut told = brief(runs, &note);
-    let live = runs.get(&id);
-    if let Some(Outcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
-        told["state"] = "stopped".into();
-        told["error"] = cause.to_string().into();
-        return Ok(told);
-    }
-    match runs.ending(&id).await.map_err(failed)? {
-        Some(ending) => {
-            told["state"] = state(&ending.status).into();
-            told["status"] = ending.status.to_string().into();
-            told["answer"] = ending.text.clone().into();
-            told["stats"] = json!(ending.stats);
-            told["usage"] = json!(ending.usage);
-        }
-        None => {
-            let asks = match &live {
-                Some(run) => run.asks().await,
-                None => Vec::new(),
-            };
-            if !asks.is_empty() {
-                told["state"] = "waiting".into();
-                told["asks"] = json!(asks);
-            }
-        }
-    }
-    Ok(told)
-}
-
-fn state(status: &Status) -> &'static str {
-    match status {
-        status if status.is_answer() => "done",
-        Status::Cancelled { .. } => "cancelled",
-        _ => "failed",
-    }
-}
-
-/// What is known of a task without its journal.
-fn brief(runs: &Runs, note: &Note) -> Value {
-    let live = runs.get(&RunId::new(note.task.as_str())).is_some_and(|run| run.ended().is_none());
-    let (state, signal) = match &note.stage {
-        Stage::Signalled { path, good: true } => ("done", path.clone()),
-        Stage::Signalled { path, good: false } => ("failed", path.clone()),
-        _ if live => ("running", None),
-        _ => ("stopped", None),
-    };
-    json!({"task": note.task, "made": note.made.to_string(), "state": state, "signal": signal, "done": note.done})
-}
-
-/// The newest tasks.
-pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
-    let runs = runs(host)?;
-    let tasks: Vec<_> = host.book.newest(LISTED).iter().map(|note| brief(runs, note)).collect();
-    Ok(json!({"tasks": tasks}))
-}
-
-/// Has the client read a task's events, from the beginning or behind the one of this id.
-pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let reader =
-        runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await.map_err(failed)?;
-    Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
-}
-
-/// Takes a task back.
-pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let id = RunId::new(note.task.as_str());
-    let run = runs.get(&id).ok_or_else(|| failed(crate::Error::NotUnderWay(id)))?;
-    let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
-    let control = run.control().map_err(failed)?;
-    control.cancel(reason).await.map_err(|error| failed(error.into()))?;
-    Ok(json!({"task": note.task}))
 }

@@ -93,6 +93,10 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
         let message = "send JSON, and say so: `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
     }
+    // A list would do for the fields of an object, in their order; nobody means that.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(Problem::invalid("invalid", "send an object, and not a list"));
+    }
     serde_json::from_slice(bytes).map_err(|error| {
         let message = clipped(&error.to_string());
         match error.classify() {

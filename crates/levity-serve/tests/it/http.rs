@@ -3,5 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod client;
+mod crowd;
+mod hostile;
+mod kept;
 mod life;
+mod stream;
 mod support;

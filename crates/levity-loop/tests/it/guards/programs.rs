@@ -47,7 +47,7 @@ impl Machine for Calls {
                 step.want(EffectId::new(at + 2), Effect::Tool(ToolRun::approved(call(at - 2))));
             }
             Input::Finished { outcome: Outcome::Tool(result), .. } => {
-                self.results.push(result.text().into_owned())
+                self.results.push(result.text().into_owned());
             }
             Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
             other => panic!("{other:?}"),

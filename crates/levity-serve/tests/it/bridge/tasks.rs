@@ -1,10 +1,16 @@
 use std::fs;
+use std::time::Duration;
 
-use levity_serve::bridge::{ErrorKind, HostLimits};
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_sandbox::Workspace;
+use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind, HostLimits};
+use levity_serve::{Gate, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use serde_json::json;
+use tokio::task::JoinSet;
 
-use super::{Stage, within};
+use super::{Stage, TOKEN, within};
 
 #[tokio::test]
 async fn a_task_is_dispatched_and_its_end_is_seen() {
@@ -126,7 +132,7 @@ async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
     assert_eq!(client.request("host/info", json!({})).await.unwrap()["ready"], false);
     client.request("fs/write", json!({"path": "a", "content": ""})).await.unwrap();
     assert_eq!(stage.raw().await.refusal("agent/dispatch", json!({"prompt": "p"})).await, "not_ready");
-    let impatient = client.clone().patience(std::time::Duration::ZERO);
+    let impatient = client.clone().patience(Duration::ZERO);
     let error = impatient.dispatch("p", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady);
     assert!(error.to_string().contains("still loading"), "{error}");
@@ -138,4 +144,55 @@ async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
     })
     .await;
     assert_eq!(begun.unwrap()["known"], false);
+}
+
+/// What an earlier host left is gone on with as there is room, and what had ended is signalled.
+#[tokio::test]
+async fn tasks_of_an_earlier_host_are_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
+    fs::create_dir(&work).unwrap();
+    let journal = MemoryJournal::new();
+    let build = || BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build();
+    let runs = |model: ScriptedModel, most: usize| {
+        let runtime = Runtime::new().with_journal(journal.clone());
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
+    };
+    let first = build().unwrap();
+    first.commander(runs(ScriptedModel::new().hang().hang().hang(), 3)).await.unwrap();
+    let (address, served) = serve(&first).await;
+    let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+    for task in ["a", "b", "c"] {
+        client.request("agent/dispatch", json!({"prompt": "p", "task": task})).await.unwrap();
+    }
+    let full = client.request("agent/dispatch", json!({"prompt": "p"})).await.unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Full);
+    assert!(build().is_err(), "two hosts do not share tasks");
+    drop((served, first, client));
+    let second = within(async {
+        loop {
+            match build() {
+                Ok(host) => return host,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    second.commander(runs(ScriptedModel::new().reply("x").reply("y").reply("z"), 1)).await.unwrap();
+    let (address, _served) = serve(&second).await;
+    let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+    for task in ["a", "b", "c"] {
+        let path = format!("DONE_{task}");
+        let found = client.request("fs/wait", json!({"path": path, "timeout": 30})).await.unwrap();
+        assert_eq!(found["timed_out"], false, "{task}");
+    }
+}
+
+async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {
+    let gate = Gate::new(Token::new(TOKEN).unwrap());
+    let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
+    let (address, host) = (format!("ws://{}", listener.address()), host.clone());
+    let mut served = JoinSet::new();
+    served.spawn(async move { host.serve(listener).await.unwrap() });
+    (address, served)
 }

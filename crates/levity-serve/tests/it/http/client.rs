@@ -164,6 +164,14 @@ impl Events {
         panic!("the stream ended before `{name}`: {found:?}");
     }
 
+    /// Whether a sign of life comes next.
+    pub(crate) async fn comment(&mut self) -> bool {
+        while !self.text.contains("\n\n") {
+            assert!(self.chunk().await);
+        }
+        self.text.starts_with(":\n\n")
+    }
+
     /// All that is still to come.
     pub(crate) async fn rest(&mut self) -> Vec<Sse> {
         let mut found = Vec::new();

@@ -1,0 +1,476 @@
+//! The bridge as its users meet it: a host and a bridge, each a process of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity::core::{Progress, Report, Tool as _, ToolCx, ToolSource as _};
+use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::runtime::SystemWorld;
+use levity::serve::Token;
+use levity::serve::bridge::{BridgeClient, ErrorKind};
+use serde_json::{Value, json};
+
+use super::{check, command, levity};
+
+/// A folder of this test's own, with a workspace in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bridge-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("work")).unwrap();
+        Self(folder)
+    }
+
+    fn work(&self, name: &str) -> PathBuf {
+        self.0.join("work").join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.work(name)).unwrap()
+    }
+
+    fn script(&self, steps: &Value) -> String {
+        let path = self.0.join("script.json");
+        fs::write(&path, steps.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(args);
+        command.env("HOME", &self.0).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a host, and waits until it is ready.
+    fn host(&self, args: &[&str]) -> Host {
+        let work = self.work("");
+        let mut all = vec!["bridge", "host", "--workspace", work.to_str().unwrap()];
+        if !args.contains(&"--listen") {
+            all.extend(["--listen", "127.0.0.1:0"]);
+        }
+        all.extend(args);
+        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (mut url, mut said) = (String::new(), Vec::new());
+        for line in lines.by_ref() {
+            if let Some(at) = line.strip_prefix("listening on ") {
+                at.clone_into(&mut url);
+            }
+            let ready = line == "ready";
+            said.push(line);
+            if ready {
+                break;
+            }
+        }
+        assert!(!url.is_empty(), "{said:?}");
+        let said = Arc::new(Mutex::new(said));
+        let saying = said.clone();
+        std::thread::spawn(move || lines.for_each(|line| saying.lock().unwrap().push(line)));
+        Host { child, url, said }
+    }
+
+    fn token(&self) -> Token {
+        Token::from_file(self.0.join(".local/state/levity/bridge/token")).unwrap()
+    }
+
+    fn client(&self, host: &Host) -> BridgeClient {
+        BridgeClient::new(&host.url, self.token()).unwrap()
+    }
+
+    /// The bridge, as an MCP client starts it.
+    async fn bridge(&self, url: &str, env: &[(&str, &str)]) -> Servers {
+        let mut config = ServerConfig::stdio("bridge", env!("CARGO_BIN_EXE_levity"))
+            .args(["bridge", "stdio", "--url", url])
+            .env("HOME", self.0.to_str().unwrap());
+        for (name, value) in env {
+            config = config.env(*name, *value);
+        }
+        let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+        for status in servers.wait(Wait::All).await {
+            assert!(status.state.is_ready(), "{status:?}");
+        }
+        servers
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Host {
+    child: Child,
+    url: String,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+impl Host {
+    /// As by `kill -9`.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// As by the system, or whoever ends it in order; says how it ended.
+    fn end(mut self) -> Option<i32> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
+    fn said(&self, part: &str) -> bool {
+        self.said.lock().unwrap().iter().any(|line| line.contains(part))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Calls a tool of the bridge: its text, or what it says is wrong.
+async fn call(bridge: &Servers, name: &str, args: Value, cx: &ToolCx) -> Result<String, String> {
+    let tools = bridge.tools();
+    let tool = tools.iter().find(|tool| tool.spec().name.ends_with(name)).unwrap();
+    let called = tool.call(args, cx).await;
+    called.map(|output| output.as_text().into_owned()).map_err(|error| error.to_string())
+}
+
+async fn ask(bridge: &Servers, name: &str, args: Value) -> Result<String, String> {
+    call(bridge, name, args, &ToolCx::detached()).await
+}
+
+fn plan() -> Value {
+    json!([
+        {"call": {"name": "write_file", "args": {"path": "ARCHITECTURE.md", "content": "# Two parts\n"}}},
+        {"reply": "It is planned."},
+    ])
+}
+
+#[tokio::test]
+async fn an_mcp_client_works_with_a_host() {
+    let place = Place::new("whole");
+    let host = place.host(&["--script", &place.script(&plan()), "--read-limit", "200"]);
+    let bridge = place.bridge(&host.url, &[]).await;
+    assert_eq!(bridge.tools().len(), 6);
+    let written =
+        ask(&bridge, "write_file", json!({"path": "src/a.rs", "content": "fn a() {}\n"})).await.unwrap();
+    assert!(written.contains("`src/a.rs` was made (10 bytes)"), "{written}");
+    assert_eq!(ask(&bridge, "read_file", json!({"path": "src/a.rs"})).await.unwrap(), "fn a() {}\n");
+    let listed = ask(&bridge, "list_files", json!({"recursive": true})).await.unwrap();
+    assert!(listed.contains("src/a.rs (10)"), "{listed}");
+    let begun = ask(&bridge, "dispatch_agent_task", json!({"prompt": "Plan it.", "done": "DONE_PLANning"}))
+        .await
+        .unwrap();
+    assert!(begun.contains("`DONE_PLANning` appears"), "{begun}");
+    let found = ask(&bridge, "wait_for_file", json!({"glob": "{DONE_PLANning,FAILED_*}", "timeout": 40}))
+        .await
+        .unwrap();
+    assert!(found.contains("`DONE_PLANning`"), "{found}");
+    assert_eq!(place.read("ARCHITECTURE.md"), "# Two parts\n");
+    let task = begun.split(' ').nth(1).unwrap();
+    let status = ask(&bridge, "task_status", json!({"task": task})).await.unwrap();
+    assert!(status.contains("done") && status.contains("It is planned."), "{status}");
+    // What is refused says what to do.
+    fs::write(place.work("long"), "x".repeat(201)).unwrap();
+    for (args, words) in [
+        (json!({"path": "../secret"}), "leads out of the workspace"),
+        (json!({"path": "long"}), "--read-limit"),
+        (json!({"path": "nothing"}), "list the folder"),
+        (json!({"path": ".env"}), "kept from tools"),
+    ] {
+        let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
+        assert!(refusal.contains(words), "{refusal}");
+    }
+    assert!(host.said("made src/a.rs (10 bytes)") && host.said(&format!("dispatched task {task}: Plan it.")));
+    bridge.stop().await;
+    assert_eq!(host.end(), Some(0));
+}
+
+#[tokio::test]
+async fn a_bridge_starts_without_a_host_and_finds_it_later() {
+    let place = Place::new("late");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let bridge = place.bridge(&format!("ws://{free}"), &[]).await;
+    let refusal = ask(&bridge, "list_files", json!({})).await.unwrap_err();
+    assert!(refusal.contains("token") && refusal.contains("start the host"), "{refusal}");
+    let token = "a-token-that-was-agreed-upon";
+    let wrong = place.bridge(&format!("ws://{free}"), &[("LEVITY_BRIDGE_TOKEN", token)]).await;
+    let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
+    assert!(refusal.contains("levity bridge host --workspace DIR"), "{refusal}");
+
+    let host = place.host(&["--listen", &free.to_string()]);
+    assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
+    let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
+    assert!(refusal.contains("does not accept the token") && !refusal.contains(token), "{refusal}");
+    // A host that was started anew is found again, in the middle of a wait, too.
+    let reports = Arc::new(AtomicUsize::new(0));
+    let (counted, mut cx) = (reports.clone(), ToolCx::detached());
+    cx.progress = Progress::listen(move |report| {
+        if matches!(report, Report::Text(_)) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let waiting = call(&bridge, "wait_for_file", json!({"path": "late", "timeout": 50}), &cx);
+    let (found, again) = tokio::join!(waiting, async {
+        while reports.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        host.kill();
+        let again = place.host(&["--listen", &free.to_string()]);
+        fs::write(place.work("late"), "").unwrap();
+        again
+    });
+    assert!(found.unwrap().contains("`late`"));
+    assert_eq!(again.end(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    check(&levity(&["bridge", "host"]), 2, "--workspace DIR");
+    check(&levity(&["bridge", "host", "--workspace", "."]), 2, "XDG_STATE_HOME");
+    check(
+        &levity(&["bridge", "stdio", "--url", "ws://10.0.0.1:8888", "--token-file", "x"]),
+        2,
+        "another machine",
+    );
+    check(&levity(&["bridge", "stdio", "--url", "wss://127.0.0.1", "--token-file", "x"]), 2, "TLS");
+    let place = Place::new("wrong");
+    let host = place.host(&[]);
+    let at = host.url.strip_prefix("ws://").unwrap();
+    let work = place.work("");
+    let second = ["bridge", "host", "--workspace", work.to_str().unwrap(), "--listen"];
+    let two = |at: &str, journal: &str| {
+        let mut command = place.command(&[&second[..], &[at, "--journal", journal]].concat());
+        command.output().unwrap()
+    };
+    check(&two(at, place.0.join("other.db").to_str().unwrap()), 1, "cannot be listened on");
+    let mut same = place.command(&[&second[..], &["127.0.0.1:0"]].concat());
+    check(&same.output().unwrap(), 1, "another host works with these tasks");
+    let short =
+        place.command(&[&second[..], &["127.0.0.1:0"]].concat()).env("LEVITY_BRIDGE_TOKEN", "short").output();
+    check(&short.unwrap(), 2, "too short");
+}
+
+#[test]
+fn a_token_is_printed_once_and_kept_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new("token");
+    let host = place.host(&[]);
+    let token = place.token();
+    assert!(host.said(&format!(": {}", token.reveal())));
+    let file = place.0.join(".local/state/levity/bridge/token");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(host.end(), Some(0));
+    let host = place.host(&[]);
+    assert!(!host.said(token.reveal()) && host.said("the token is in"));
+    assert!(place.token().matches(token.reveal()));
+}
+
+/// A task that asks says so at the host, and is answered from another terminal.
+#[tokio::test]
+async fn a_task_that_asks_is_answered_by_a_person() {
+    let place = Place::new("asks");
+    let script = place.script(&json!([
+        {"call": {"name": "ask_user", "args": {"question": "Which colour?"}}},
+        {"reply": "It is green."},
+    ]));
+    let host = place.host(&["--script", &script]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    let line = loop {
+        let said = host.said.lock().unwrap().clone();
+        if let Some(line) = said.iter().find(|line| line.contains("levity runs approve t")) {
+            break line.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(host.said("task t waits for a decision: `ask_user`"));
+    let status = client.request("agent/status", json!({"task": "t"})).await.unwrap();
+    assert_eq!(
+        (&status["state"], &status["asks"][0]["call"]["name"]),
+        (&json!("waiting"), &json!("ask_user"))
+    );
+    let journal = line.split_whitespace().nth(5).unwrap();
+    let answered =
+        place.command(&["runs", "answer", "t", "--text", "green", "--journal", journal]).output().unwrap();
+    check(&answered, 0, "");
+    let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    assert_eq!(found["timed_out"], false);
+}
+
+/// A step that was done is not done again, and the task goes on where it was.
+#[tokio::test]
+async fn a_task_outlives_a_host_that_is_killed() {
+    let place = Place::new("killed");
+    let script = place.script(&json!([
+        {"call": {"name": "write_file", "args": {"path": "one", "content": "1"}}},
+        {"call": {"name": "wait", "args": {"seconds": 3}}},
+        {"call": {"name": "write_file", "args": {"path": "two", "content": "2"}}},
+        {"reply": "Both are there."},
+    ]));
+    for journal in ["files", "sqlite.db"] {
+        let journal = place.0.join(journal);
+        let args = ["--script", &script, "--journal", journal.to_str().unwrap()];
+        let host = place.host(&args);
+        let client = place.client(&host);
+        let begun = client.dispatch("Write one and two.", Some("BOTH")).await.unwrap();
+        client.request("fs/wait", json!({"path": "one", "timeout": 40})).await.unwrap();
+        host.kill();
+        assert!(!place.work("two").exists() && !place.work("BOTH").exists(), "it was killed too late");
+        fs::write(place.work("one"), "changed since").unwrap();
+
+        let host = place.host(&args);
+        assert!(host.said(&format!("task {} goes on", begun["task"].as_str().unwrap())));
+        let client = place.client(&host);
+        let found = client.request("fs/wait", json!({"path": "BOTH", "timeout": 40})).await.unwrap();
+        assert_eq!(found["timed_out"], false);
+        assert_eq!((place.read("one"), place.read("two")), ("changed since".to_owned(), "2".to_owned()));
+        let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
+        assert_eq!((&status["state"], &status["stats"]["tool_calls"]), (&json!("done"), &json!(3)));
+        host.kill();
+
+        // Whoever waited takes the signal away; it does not come back, and the task is still known.
+        fs::remove_file(place.work("BOTH")).unwrap();
+        let host = place.host(&args);
+        let client = place.client(&host);
+        let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
+        assert_eq!((&status["state"], &status["signal"]), (&json!("done"), &json!("BOTH")));
+        assert!(!place.work("BOTH").exists());
+        assert_eq!(host.end(), Some(0));
+        for name in ["one", "two"] {
+            fs::remove_file(place.work(name)).unwrap();
+        }
+    }
+}
+
+/// Killed again and again, at whatever moment: each task is signalled once, by a file that is whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signals_come_once_however_often_the_host_is_killed() {
+    const TASKS: usize = 12;
+    let place = Place::new("storm");
+    let script = place.script(&plan());
+    let stop = Arc::new(AtomicBool::new(false));
+    let (ended, folder) = (stop.clone(), place.work(""));
+    // Takes each signal away as soon as it is there, and counts.
+    let taker = std::thread::spawn(move || {
+        let mut taken = std::collections::BTreeMap::<String, usize>::new();
+        loop {
+            let last = ended.load(Ordering::SeqCst);
+            take(&folder, &mut taken);
+            if last {
+                return taken;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    for at in 0..TASKS {
+        let host = place.host(&["--script", &script]);
+        let client = place.client(&host).patience(Duration::ZERO);
+        let order = json!({"prompt": "p", "task": format!("t{at}")});
+        client.request("agent/dispatch", order).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(at as u64 * 3)).await;
+        host.kill();
+    }
+    let host = place.host(&["--script", &script]);
+    let client = place.client(&host);
+    loop {
+        let listed = client.request("agent/list", json!({})).await.unwrap();
+        let tasks = listed["tasks"].as_array().unwrap();
+        assert_eq!(tasks.len(), TASKS);
+        if tasks.iter().all(|task| task["state"] == "done") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    let taken = taker.join().unwrap();
+    assert_eq!(taken.len(), TASKS, "{taken:?}");
+    assert!(taken.values().all(|times| *times == 1), "{taken:?}");
+    assert_eq!(host.end(), Some(0));
+}
+
+fn take(folder: &Path, taken: &mut std::collections::BTreeMap<String, usize>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.starts_with("DONE_") || name.starts_with("FAILED_") {
+            let signal: Value =
+                serde_json::from_str(&fs::read_to_string(folder.join(&name)).unwrap()).unwrap();
+            assert_eq!(signal["status"], "complete");
+            fs::remove_file(folder.join(&name)).unwrap();
+            *taken.entry(name).or_default() += 1;
+        }
+    }
+}
+
+/// The library that most MCP clients in Python are made with, where it is installed.
+#[test]
+fn a_client_in_python_works_with_a_host() {
+    let Some(python) = std::env::var_os("LEVITY_TEST_MCP_PYTHON") else {
+        eprintln!("SKIPPED: `LEVITY_TEST_MCP_PYTHON` is not set, so no client in Python is started");
+        return;
+    };
+    let place = Place::new("python");
+    let host = place.host(&["--script", &place.script(&plan())]);
+    let client = place.0.join("client.py");
+    fs::write(&client, PYTHON).unwrap();
+    let mut command = Command::new(python);
+    command.arg(client).args([env!("CARGO_BIN_EXE_levity"), &host.url]).env("HOME", &place.0);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert!(child.wait().unwrap().success(), "{err}");
+    assert_eq!(
+        out, "6 tools\nfn a() {}\nwas dispatched\n`DONE_py`\n# Two parts\nrefused: leads out\n",
+        "{err}"
+    );
+}
+
+const PYTHON: &str = r##"
+import asyncio, os, sys
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+async def main():
+    server = StdioServerParameters(command=sys.argv[1], args=["bridge", "stdio", "--url", sys.argv[2]],
+                                   env={"HOME": os.environ["HOME"]})
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        async def call(name, **arguments):
+            result = await session.call_tool(name, arguments)
+            failed = getattr(result, "isError", None) or getattr(result, "is_error", None)
+            return failed, result.content[0].text
+        print(len((await session.list_tools()).tools), "tools")
+        await call("write_file", path="a.rs", content="fn a() {}")
+        print((await call("read_file", path="a.rs"))[1])
+        begun = (await call("dispatch_agent_task", prompt="Plan it.", done="DONE_py"))[1]
+        print("was dispatched" if "was dispatched" in begun else begun)
+        print("`DONE_py`" if "`DONE_py`" in (await call("wait_for_file", path="DONE_py"))[1] else "not found")
+        print((await call("read_file", path="ARCHITECTURE.md"))[1], end="")
+        failed, words = await call("read_file", path="../x")
+        print("refused:" if failed else "read:", "leads out" if "leads out" in words else words)
+
+asyncio.run(main())
+"##;
+
+/// The kinds of refusal are those that are documented.
+#[test]
+fn every_refusal_is_in_the_docs() {
+    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bridge.md")).unwrap();
+    for kind in ErrorKind::ALL {
+        let row = format!("| `{}` | {} |", kind.name(), kind.code());
+        assert!(docs.contains(&row), "{row}");
+    }
+}

@@ -1,0 +1,223 @@
+//! `levity serve http`, as a process of its own that is killed.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
+
+use serde_json::{Value, json};
+
+use super::{check, command, file, levity};
+
+const TOKEN: &str = "0123456789abcdef-of-a-test";
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A server that is killed with this value.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut all = vec!["serve", "http", "--listen", "127.0.0.1:0"];
+        all.extend(args);
+        let mut command = command(&all);
+        command.env("LEVITY_TOKEN", TOKEN);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap();
+        Self { address: address.to_owned(), child }
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (address, length) = (&self.address, body.len());
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut answer = String::new();
+        self.send(method, path, "", &body).read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    /// The events behind the last one of `told`, until `stop` says so or the stream ends.
+    fn follow(
+        &self,
+        run: &str,
+        told: &mut Vec<(String, Value)>,
+        stop: impl Fn(&[(String, Value)]) -> bool,
+    ) -> bool {
+        let last = told.last().map(|(id, _)| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        let stream = self.send("GET", &format!("/v1/runs/{run}/events?fleeting=0"), &last, "");
+        let mut id = String::new();
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return false };
+            if line == "event: end" {
+                return true;
+            }
+            assert_ne!(line, "event: reset");
+            if let Some(next) = line.strip_prefix("id: ") {
+                next.clone_into(&mut id);
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                told.push((id.clone(), serde_json::from_str(data).unwrap()));
+                if stop(told) {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Kills it as nobody can prepare for.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn named(event: &Value, name: &str) -> bool {
+    event["kind"].get(name).is_some()
+}
+
+fn script(name: &str, calls: usize) -> PathBuf {
+    let call = |n: usize| json!({"call": {"name": "add", "args": {"a": n, "b": 1}}});
+    let mut steps: Vec<Value> = (0..calls).map(call).collect();
+    steps.push(json!({"reply": "Done."}));
+    file(name, &Value::from(steps).to_string())
+}
+
+/// Kills the server again and again while it works on a run; the run goes on, and so does whoever follows it.
+fn survives(journal: &Path, script: &Path) {
+    let (journal, script) = (journal.to_str().unwrap(), script.to_str().unwrap());
+    let args = ["--journal", journal, "--script", script, "--max-turns", "200"];
+    let mut server = Server::start(&args);
+    assert_eq!(server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"})).0, 201);
+    let mut told = Vec::new();
+    let mut lives = 1;
+    loop {
+        let enough = told.len() + 60;
+        if server.follow("r", &mut told, |told| told.len() >= enough) {
+            break;
+        }
+        server.kill();
+        server = Server::start(&args);
+        lives += 1;
+        // A request that is sent again after the crash starts nothing anew.
+        assert_eq!(server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"})).0, 200);
+    }
+    assert!(lives > 3, "{lives}");
+    let mut whole = Vec::new();
+    assert!(server.follow("r", &mut whole, |_| false));
+    assert_eq!(told, whole);
+    assert_eq!(whole.iter().filter(|(_, event)| named(event, "run_ended")).count(), 1);
+    let (status, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
+    assert_eq!(
+        (status, &run["ending"]["text"], &run["stats"]["tool_calls"]),
+        (200, &json!("Done."), &json!(60))
+    );
+}
+
+#[test]
+fn a_run_and_its_stream_go_on_after_every_kill() {
+    let folder = folder("killed-files");
+    survives(&folder, &script("killed-files.json", 60));
+}
+
+#[test]
+fn a_run_and_its_stream_go_on_after_every_kill_with_sqlite() {
+    let folder = folder("killed-sqlite");
+    survives(&folder.join("runs.db"), &script("killed-sqlite.json", 60));
+}
+
+#[test]
+fn a_question_outlives_the_server() {
+    let folder = folder("asked");
+    let args = ["--journal", folder.to_str().unwrap(), "--ask", "add"];
+    let server = Server::start(&args);
+    server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}));
+    let mut told = Vec::new();
+    server.follow("r", &mut told, |told| told.last().is_some_and(|(_, event)| named(event, "asked")));
+    server.kill();
+    let server = Server::start(&args);
+    let asks = server.ask("GET", "/v1/runs/r/asks", &Value::Null).1;
+    let path = format!("/v1/runs/r/asks/{}", asks["asks"][0]["id"].as_str().unwrap());
+    assert_eq!(
+        server.ask("POST", &path, &json!({"decision": "allow"})),
+        (200, json!({"id": "r", "told": "heard"}))
+    );
+    assert!(server.follow("r", &mut told, |_| false));
+    let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
+    assert_eq!((&run["state"], &run["asks"]), (&json!("answered"), &json!([])));
+}
+
+#[cfg(unix)]
+#[test]
+fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = folder("token");
+    let path = folder.join("below/token");
+    let start = || {
+        let args = ["serve", "http", "--listen", "127.0.0.1:0", "--token-file", path.to_str().unwrap()];
+        let mut command = command(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        child
+    };
+    let end = |mut child: Child, signal| -> io::Result<String> {
+        kill_process(Pid::from_child(&child), signal)?;
+        let mut said = String::new();
+        child.stderr.as_mut().unwrap().read_to_string(&mut said)?;
+        assert_eq!(child.wait()?.code(), Some(0), "{said}");
+        Ok(said)
+    };
+    let said = end(start(), Signal::TERM).unwrap();
+    let token = fs::read_to_string(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(said.contains(token.trim()) && said.contains("not printed again"), "{said}");
+    let said = end(start(), Signal::INT).unwrap();
+    assert!(!said.contains(token.trim()) && said.contains("clients show the token in"), "{said}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), token);
+}
+
+#[test]
+fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
+    check(&levity(&["serve"]), 2, "http");
+    check(&levity(&["serve", "http"]), 2, "set `LEVITY_TOKEN`, or name a file with `--token-file`");
+    let short = command(&["serve", "http"]).env("LEVITY_TOKEN", "short").output().unwrap();
+    check(&short, 2, "the token is too short");
+    let place =
+        command(&["serve", "http", "--listen", "nowhere"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+    check(&place, 2, "`nowhere` cannot be listened on");
+}

@@ -1,0 +1,132 @@
+//! Many who follow one run, and one who does not read.
+
+use std::fs;
+
+use levity_core::RunId;
+use levity_runtime::MemoryJournal;
+use levity_serve::Runs;
+use levity_test::ScriptedModel;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+use super::client::{Client, TOKEN};
+use super::support::{Held, Server, agent};
+
+const READERS: usize = 500;
+
+/// The memory that the system holds for this process, in KiB.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Asks for events, and never reads any.
+async fn deaf(client: Client, path: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(client.0).await.unwrap();
+    let host = client.0;
+    let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// A run that holds still at first, and then calls tools many times with results of some size.
+fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaphore>) {
+    let (held, permits) = Held::new();
+    let hold = ScriptedModel::new().call("hold", json!({}));
+    let look =
+        |model: ScriptedModel, n: usize| model.call("look", json!({"n": n, "path": "x".repeat(bytes)}));
+    let model = (0..calls).fold(hold, look).reply("Done.");
+    let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    (Runs::new(agent), permits)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nobody_up() {
+    let calls = 130;
+    let (runs, permits) = runs(calls, 100);
+    let server = Server::new(runs).await;
+    let client = server.client;
+    client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+    let path = "/v1/runs/r/events?fleeting=0";
+    let _deaf = deaf(client, path).await;
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let mut events = client.events(path, None).await;
+        // Everybody is there before the run goes on.
+        assert_eq!(events.next().await.unwrap().name, "run_started");
+        readers.spawn(async move {
+            let (mut next, mut last) = (2, String::new());
+            while let Some(event) = events.next().await {
+                if let Some(id) = event.id {
+                    assert_eq!(id, next.to_string());
+                    next += 1;
+                }
+                last = event.name;
+            }
+            (next - 1, last)
+        });
+    }
+    let before = resident();
+    permits.add_permits(1);
+    let run = server.runs.get(&RunId::from("r")).unwrap();
+    run.outcome().await;
+    let whole = run.standing();
+    assert_eq!(whole.stats.tool_calls as usize, calls + 1);
+    let told = readers.join_all().await;
+    let events = told[0].0;
+    assert!(events > 1000, "{events}");
+    assert!(told.iter().all(|(count, last)| *count == events && last == "end"));
+    // All that waits for readers is there once; each of them has a buffer of its own.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160 << 10, "{grown} KiB");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
+    let mut polls = Vec::new();
+    for deaf_readers in [0, 20] {
+        let (runs, permits) = runs(60, 60_000);
+        let server = Server::new(runs).await;
+        server.client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+        let mut deaf_ones = Vec::new();
+        for _ in 0..deaf_readers {
+            deaf_ones.push(deaf(server.client, "/v1/runs/r/events").await);
+        }
+        permits.add_permits(1);
+        let run = server.runs.get(&RunId::from("r")).unwrap();
+        // What those who do not read leave unread is far more than any buffer holds, and the run has ended all the same.
+        run.outcome().await;
+        let mut standing = run.standing();
+        (standing.opened, standing.updated) = (None, None);
+        polls.push(standing);
+        server.stop().await;
+    }
+    assert_eq!(polls[0], polls[1]);
+}
+
+#[tokio::test]
+async fn who_takes_nothing_is_closed_in_the_end() {
+    use levity_core::CancelToken;
+    use levity_serve::{Gate, Listener, Token};
+
+    let (runs, permits) = runs(100, 60_000);
+    let stop = CancelToken::new();
+    let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::new(TOKEN).unwrap())).await.unwrap();
+    let listener = listener.send_time(std::time::Duration::from_millis(100)).until(stop.clone());
+    let server = Server::on(listener, stop, runs, |api| api.readers(1));
+    let client = server.client;
+    client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+    let _deaf = deaf(client, "/v1/runs/r/events").await;
+    while client.get("/v1/runs/r/events").await.status != 503 {}
+    permits.add_permits(1);
+    server.runs.get(&RunId::from("r")).unwrap().outcome().await;
+    // Its place is free again once it is closed.
+    while client.ask("HEAD", "/v1/runs/r/events", &[], None).await.status == 503 {}
+    server.stop().await;
+}
