@@ -263,6 +263,7 @@ async fn an_answer_belongs_to_one_question() {
     let nothing = json!({"name": "who", "arguments": {}, "requestState": state, "inputResponses": {"x": {}}});
     let (key, next) = asked(&peer.ask("tools/call", nothing).await);
     assert_ne!(state, next, "it is asked again");
+    refused(&peer.ask("tools/call", again("who", json!({}), &key, &state)).await, "used before");
     let answer = peer.ask("tools/call", again("who", json!({}), &key, &next)).await;
     assert_eq!(text(&answer), "\"Ada\" is 30");
     for used in [&state, &next] {
