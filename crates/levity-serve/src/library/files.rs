@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use levity_context::WorkspaceFiles;
-use levity_core::text::clipped;
+use levity_core::text::{clipped, head};
 use levity_sandbox::{PathError, Workspace};
 use serde_json::json;
 
@@ -179,7 +179,7 @@ fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
 /// What stands around a place. Lower case may be longer or shorter, so the place is only about right there.
 fn around(lower: &str, text: &str, at: usize) -> String {
     let source = if lower.len() == text.len() { text } else { lower };
-    let start = source[..source.floor_char_boundary(at)].rfind('\n').map_or(0, |end| end + 1);
+    let start = head(source, at).rfind('\n').map_or(0, |end| end + 1);
     clipped(source[start..].trim(), SHOWN).into_owned()
 }
 
