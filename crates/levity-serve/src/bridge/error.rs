@@ -172,6 +172,26 @@ impl From<PathError> for Error {
     }
 }
 
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        let kind = match error.kind() {
+            crate::ErrorKind::Full => ErrorKind::Full,
+            crate::ErrorKind::NotFound => ErrorKind::NotFound,
+            crate::ErrorKind::State => ErrorKind::Ended,
+            crate::ErrorKind::Config => ErrorKind::Invalid,
+            _ => ErrorKind::Failed,
+        };
+        let mut words = error.to_string();
+        let mut next = std::error::Error::source(&error);
+        while let Some(cause) = next {
+            words.push_str(": ");
+            words.push_str(&cause.to_string());
+            next = cause.source();
+        }
+        Self::new(kind, words)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use super::book::{Note, Stage};
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::methods::Done;
-use super::tasks::{failed, runs};
+use super::tasks::runs;
 use crate::runs::{Outcome, Runs};
 
 /// How many tasks are listed.
@@ -55,7 +55,7 @@ pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
         told["error"] = cause.to_string().into();
         return Ok(told);
     }
-    match runs.ending(&id).await.map_err(failed)? {
+    match runs.ending(&id).await? {
         Some(ending) => {
             told["state"] = state(&ending.status).into();
             told["status"] = ending.status.to_string().into();
@@ -108,8 +108,7 @@ pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
 pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
     let runs = runs(host)?;
     let note = noted(host, &wanted.task)?;
-    let reader =
-        runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await.map_err(failed)?;
+    let reader = runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await?;
     Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
 }
 
@@ -118,9 +117,9 @@ pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
     let runs = runs(host)?;
     let note = noted(host, &wanted.task)?;
     let id = RunId::new(note.task.as_str());
-    let run = runs.get(&id).ok_or_else(|| failed(crate::Error::NotUnderWay(id)))?;
+    let run = runs.get(&id).ok_or_else(|| crate::Error::NotUnderWay(id))?;
     let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
-    let control = run.control().map_err(failed)?;
-    control.cancel(reason).await.map_err(|error| failed(error.into()))?;
+    let control = run.control()?;
+    control.cancel(reason).await.map_err(crate::Error::from)?;
     Ok(json!({"task": note.task}))
 }

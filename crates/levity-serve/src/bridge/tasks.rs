@@ -77,11 +77,11 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     {
         drop(booking);
         if let Some(run) = &run {
-            run.opened().await.map_err(failed)?;
+            run.opened().await?;
         }
         return Ok((note, run, true));
     }
-    runs.room().map_err(failed)?;
+    runs.room()?;
     let note = book(host, runs, task, wanted.done, &wanted.prompt).await?;
     let started = runs.start(Order::new(wanted.prompt.as_str()).id(id));
     drop(booking);
@@ -91,7 +91,7 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     };
     let run = run.map_err(|error| {
         host.book.forget(&note.task);
-        failed(error)
+        Error::from(error)
     })?;
     let prompt = wanted.prompt.chars().take(80).collect();
     host.tell(&Notice::Dispatched { client, task: note.task.clone(), prompt });
@@ -122,7 +122,7 @@ async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Opt
     match runs.ending(id).await {
         Ok(_) => Ok(Some(None)),
         Err(crate::Error::NoRun(_)) => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -156,23 +156,6 @@ fn digest(prompt: &str) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-pub(super) fn failed(error: crate::Error) -> Error {
-    let kind = match error.kind() {
-        crate::ErrorKind::Full => ErrorKind::Full,
-        crate::ErrorKind::NotFound => ErrorKind::NotFound,
-        crate::ErrorKind::State => ErrorKind::Ended,
-        crate::ErrorKind::Config => ErrorKind::Invalid,
-        _ => ErrorKind::Failed,
-    };
-    let mut words = error.to_string();
-    let mut next = std::error::Error::source(&error);
-    while let Some(cause) = next {
-        let _ = write!(words, ": {cause}");
-        next = cause.source();
-    }
-    Error::new(kind, words)
 }
 
 /// Makes the end of a run seen when it comes.
@@ -248,7 +231,7 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         Err(crate::Error::NoRun(_)) => return host.book.forget(&task),
         Err(error) => error,
     };
-    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", failed(problem))));
+    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", Error::from(problem))));
 }
 
 /// Passes on what clients, and whoever sits at the host, should know of what happens in a run.

@@ -88,7 +88,7 @@ impl Tool for BridgeTool {
             }
             What::Wait => wait(client, &args, cx).await,
         };
-        done.map_err(refused)
+        done.map_err(|error| refused(&error))
     }
 }
 
@@ -188,7 +188,7 @@ async fn wait(client: &BridgeClient, args: &Value, cx: &ToolCx) -> Result<ToolOu
             Ok(found) if found["timed_out"] == json!(false) => return Ok(found_words(found)),
             Ok(_) => {}
             Err(error) if error.is_retryable() && left > 0.0 => {
-                SystemWorld.sleep(Duration::from_millis(250)).await
+                SystemWorld.sleep(Duration::from_millis(250)).await;
             }
             Err(error) => return Err(error),
         }
@@ -211,7 +211,7 @@ fn found_words(found: Value) -> ToolOutput {
 }
 
 /// What whoever called is told: each refusal has words of its own that say what to do.
-fn refused(error: Error) -> ToolError {
+fn refused(error: &Error) -> ToolError {
     let kind = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Request => ToolErrorKind::InvalidArgs,
         ErrorKind::Outside | ErrorKind::Denied | ErrorKind::Unauthorized | ErrorKind::ReadOnly => {
