@@ -45,7 +45,9 @@ fn runtime() -> tokio::runtime::Runtime {
 
 fn report(quick: bool) {
     let (rounds, events) = if quick { (1, 100) } else { (3, 5_000) };
-    println!("1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} in turns.\n");
+    println!(
+        "1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} in turns.\n"
+    );
     println!("{:34} {:>10} {:>10} {:>10}", "", "median µs", "99 % µs", "most µs");
     let (mut bare, mut levity) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -77,7 +79,8 @@ fn follow(server: &Server, count: usize) -> Vec<f64> {
     for line in BufReader::new(stream).lines() {
         let line = line.expect("the stream goes on");
         let Some((_, rest)) = line.split_once("\"text\":\"") else { continue };
-        let sent: u64 = rest.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the moment it was sent");
+        let sent: u64 =
+            rest.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the moment it was sent");
         micros.push((now().saturating_sub(sent)) as f64 / 1e3);
         if micros.len() == count {
             break;
@@ -107,7 +110,9 @@ impl Server {
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
         let mut child = command.arg(which).stdout(Stdio::piped()).spawn().expect("the server starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("it says where it is");
+        BufReader::new(child.stdout.as_mut().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("it says where it is");
         Self { child, address: line.trim().to_owned() }
     }
 
@@ -196,7 +201,8 @@ impl Tool for Talker {
 }
 
 async fn levity_server() {
-    let tool = |name: &str, talks| Talker(ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()), talks);
+    let tool =
+        |name: &str, talks| Talker(ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()), talks);
     let model = ScriptedModel::new().call("talk", json!({})).call("wait", json!({}));
     let hour = Duration::from_secs(3_600);
     let agent = Agent::builder(model).tool(tool("talk", true)).tool(tool("wait", false)).tool_timeout(hour);
