@@ -168,7 +168,11 @@ impl LibraryError {
 
 impl From<LibraryError> for ToolError {
     fn from(error: LibraryError) -> Self {
-        Self::failed(error.message.clone()).with_source(error)
+        let failed = Self::failed(error.message);
+        match error.cause {
+            Some(cause) => failed.with_source(cause),
+            None => failed,
+        }
     }
 }
 

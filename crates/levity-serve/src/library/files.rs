@@ -189,7 +189,8 @@ fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
 /// What stands around a place. Lower case may be longer or shorter, so the place is only about right there.
 fn around(lower: &str, text: &str, at: usize) -> String {
     let source = if lower.len() == text.len() { text } else { lower };
-    let start = source[..source.floor_char_boundary(at)].rfind('\n').map_or(0, |end| end + 1);
+    let at = (0..=at).rev().find(|at| source.is_char_boundary(*at)).unwrap_or_default();
+    let start = source[..at].rfind('\n').map_or(0, |end| end + 1);
     clipped(source[start..].trim(), SHOWN).into_owned()
 }
 

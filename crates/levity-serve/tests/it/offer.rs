@@ -13,7 +13,7 @@ use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
 use levity_sandbox::Workspace;
 use levity_serve::mcp::{ClientModel, McpServer};
-use levity_serve::{AgentServer, Runs};
+use levity_serve::{AgentServer, Order, Runs};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -189,8 +189,8 @@ async fn documents_are_searched_and_fetched() {
     assert_eq!((&document["title"], &document["url"]), (&json!("tides.md"), &json!("workspace:///tides.md")));
     for id in ["file:../outside", "file:/etc/passwd", "file:none", "fact:1", "file:image.bin", "", "file:\0"]
     {
-        let error = client.call("fetch", json!({"id": id})).await.unwrap_err();
-        assert!(!error.to_string().is_empty(), "{id}");
+        let error = client.call("fetch", json!({"id": id})).await.unwrap_err().to_string();
+        assert!(!error.is_empty() && error.matches("cannot be given").count() < 2, "{id}: {error}");
     }
     let nothing = client.value("search", json!({"query": "?!"})).await;
     assert_eq!(nothing["results"], json!([]));
@@ -244,6 +244,15 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     let filled = server.prompt("delegate", json!({"task": "Sweep the deck"})).await.unwrap();
     assert!(filled.messages[0].text().contains("Sweep the deck"));
     assert!(server.prompt("delegate", json!({})).await.is_err());
+}
+
+#[tokio::test]
+async fn a_query_for_which_there_is_no_room_says_so_once() {
+    let runs = runs(ScriptedModel::new().hang()).most(1);
+    let _first = runs.start(Order::new("Wait")).unwrap();
+    let client = plainly(offered(runs.clone())).await;
+    let error = client.call("query", json!({"prompt": "Go"})).await.unwrap_err().to_string();
+    assert_eq!(error.matches("under way").count(), 1, "{error}");
 }
 
 #[tokio::test]
