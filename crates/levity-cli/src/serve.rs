@@ -1,5 +1,6 @@
 //! An agent offered to others.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -36,16 +37,27 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     }
 }
 
-/// Serves on a listener until this process is asked to end, and says how that went.
-async fn until_told<F>(listener: Listener, serve: impl FnOnce(Listener) -> F) -> ExitCode
+/// Says where it listens, serves until this process is asked to end, and says how that went.
+async fn until_told<F>(
+    listener: Listener,
+    say: impl FnOnce(SocketAddr),
+    serve: impl FnOnce(Listener) -> F,
+) -> ExitCode
 where
     F: Future<Output = levity::serve::Result<()>>,
 {
-    let stop = CancelToken::new();
+    let (stop, address) = (CancelToken::new(), listener.address());
+    let mut told = pin!(asked_to_end());
+    tokio::select! {
+        // First, so that whoever is told where it listens can also ask it to end.
+        biased;
+        () = &mut told => return ExitCode::SUCCESS,
+        () = async { say(address) } => {}
+    }
     let mut serving = pin!(serve(listener.until(stop.clone())));
     let served = tokio::select! {
         served = &mut serving => served,
-        () = asked_to_end() => {
+        () = told => {
             stop.cancel();
             serving.await
         }
@@ -57,7 +69,7 @@ where
 }
 
 /// Until Ctrl-C, or until the system wants this process to end.
-async fn asked_to_end() {
+pub(crate) async fn asked_to_end() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = told_to_end() => {}

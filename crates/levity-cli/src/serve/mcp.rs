@@ -26,7 +26,8 @@ pub(crate) struct ServeMcp {
     /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin and stdout.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// The file with the token that clients must show; it is made if it is not there. `LEVITY_TOKEN` comes first.
+    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
+    /// `levity/mcp.token` in the user's state folder.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
     /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
@@ -81,8 +82,8 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
     };
     let code = match args.listener().await {
         Ok(Some(listener)) => {
-            note(&format!("MCP at http://{}/mcp", listener.address()));
-            until_told(listener, |listener| async move { server.listen(listener).await }).await
+            let ready = |address| note(&format!("MCP at http://{address}/mcp"));
+            until_told(listener, ready, |listener| async move { server.listen(listener).await }).await
         }
         Ok(None) => by_stdio(server).await,
         Err(problem) => complain(&problem, 2),
