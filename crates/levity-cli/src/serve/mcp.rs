@@ -27,7 +27,8 @@ pub(crate) struct ServeMcp {
     /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin and stdout.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// The file with the token that clients must show; it is made if it is not there. `LEVITY_TOKEN` comes first.
+    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
+    /// `levity/mcp.token` in the user's state folder.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
     /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
@@ -80,9 +81,19 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
+<<<<<<< HEAD
     let code = tokio::select! {
         code = args.by(built.server) => code,
         never = cleaned(built.passing.as_ref()) => match never {},
+=======
+    let code = match args.listener().await {
+        Ok(Some(listener)) => {
+            let ready = |address| note(&format!("MCP at http://{address}/mcp"));
+            until_told(listener, ready, |listener| async move { server.listen(listener).await }).await
+        }
+        Ok(None) => by_stdio(server).await,
+        Err(problem) => complain(&problem, 2),
+>>>>>>> 044eefb7cc190e8a7416a1ba9a39655006eb4ca4
     };
     built.offered.end(code).await
 }
