@@ -37,23 +37,15 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     }
 }
 
-<<<<<<< HEAD
 /// Serves on a listener until this process is asked to end, and says how that went. `tell` says where it is.
 async fn until_told<F>(
     listener: Listener,
     tell: impl FnOnce(&Listener),
-=======
-/// Says where it listens, serves until this process is asked to end, and says how that went.
-async fn until_told<F>(
-    listener: Listener,
-    say: impl FnOnce(SocketAddr),
->>>>>>> 044eefb7cc190e8a7416a1ba9a39655006eb4ca4
     serve: impl FnOnce(Listener) -> F,
 ) -> ExitCode
 where
     F: Future<Output = levity::serve::Result<()>>,
 {
-<<<<<<< HEAD
     let mut ended = pin!(asked_to_end());
     // Signals are listened for before anybody can know that the server is there.
     tokio::select! {
@@ -66,20 +58,6 @@ where
     let served = tokio::select! {
         served = &mut serving => served,
         () = &mut ended => {
-=======
-    let (stop, address) = (CancelToken::new(), listener.address());
-    let mut told = pin!(asked_to_end());
-    tokio::select! {
-        // First, so that whoever is told where it listens can also ask it to end.
-        biased;
-        () = &mut told => return ExitCode::SUCCESS,
-        () = async { say(address) } => {}
-    }
-    let mut serving = pin!(serve(listener.until(stop.clone())));
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = told => {
->>>>>>> 044eefb7cc190e8a7416a1ba9a39655006eb4ca4
             stop.cancel();
             serving.await
         }

@@ -81,19 +81,9 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
-<<<<<<< HEAD
     let code = tokio::select! {
         code = args.by(built.server) => code,
         never = cleaned(built.passing.as_ref()) => match never {},
-=======
-    let code = match args.listener().await {
-        Ok(Some(listener)) => {
-            let ready = |address| note(&format!("MCP at http://{address}/mcp"));
-            until_told(listener, ready, |listener| async move { server.listen(listener).await }).await
-        }
-        Ok(None) => by_stdio(server).await,
-        Err(problem) => complain(&problem, 2),
->>>>>>> 044eefb7cc190e8a7416a1ba9a39655006eb4ca4
     };
     built.offered.end(code).await
 }

@@ -286,7 +286,6 @@ fn a_token_is_printed_once_and_kept_for_its_owner() {
     assert!(place.token().matches(token.reveal()));
 }
 
-<<<<<<< HEAD
 /// A task that asks says so at the host, and is answered from another terminal.
 #[tokio::test]
 async fn a_task_that_asks_is_answered_by_a_person() {
@@ -317,7 +316,8 @@ async fn a_task_that_asks_is_answered_by_a_person() {
     check(&answered, 0, "");
     let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
     assert_eq!(found["timed_out"], false);
-=======
+}
+
 /// A file that is named comes before the environment, for a host and for a bridge.
 #[tokio::test]
 async fn a_token_file_that_is_named_comes_first() {
@@ -339,7 +339,6 @@ async fn a_token_file_that_is_named_comes_first() {
     bridge.wait(Wait::All).await;
     assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
     assert_eq!(host.end(), Some(0));
->>>>>>> 044eefb7cc190e8a7416a1ba9a39655006eb4ca4
 }
 
 /// A step that was done is not done again, and the task goes on where it was.
