@@ -1,6 +1,5 @@
 //! An agent offered to others.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
 
