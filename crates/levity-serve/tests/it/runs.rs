@@ -143,7 +143,7 @@ async fn what_an_earlier_process_left_goes_on() {
 
     let after = Runs::new(agent(script(), runtime()));
     // The tasks of the first are gone once they have been dropped.
-    while after.resume_all().await.unwrap().len() > 0 || after.get(&"asks".into()).is_none() {
+    while !after.resume_all().await.unwrap().is_empty() || after.get(&"asks".into()).is_none() {
         tokio::task::yield_now().await;
     }
     let asks = after.get(&"asks".into()).unwrap();
