@@ -1,6 +1,5 @@
 //! An agent offered to others.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -37,27 +36,27 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     }
 }
 
-/// Says where it listens, serves until this process is asked to end, and says how that went.
+/// Serves on a listener until this process is asked to end, and says how that went. `tell` says where it is.
 async fn until_told<F>(
     listener: Listener,
-    say: impl FnOnce(SocketAddr),
+    tell: impl FnOnce(&Listener),
     serve: impl FnOnce(Listener) -> F,
 ) -> ExitCode
 where
     F: Future<Output = levity::serve::Result<()>>,
 {
-    let (stop, address) = (CancelToken::new(), listener.address());
-    let mut told = pin!(asked_to_end());
+    let mut ended = pin!(asked_to_end());
+    // Signals are listened for before anybody can know that the server is there.
     tokio::select! {
-        // First, so that whoever is told where it listens can also ask it to end.
         biased;
-        () = &mut told => return ExitCode::SUCCESS,
-        () = async { say(address) } => {}
+        () = &mut ended => return ExitCode::SUCCESS,
+        () = std::future::ready(()) => tell(&listener),
     }
+    let stop = CancelToken::new();
     let mut serving = pin!(serve(listener.until(stop.clone())));
     let served = tokio::select! {
         served = &mut serving => served,
-        () = told => {
+        () = &mut ended => {
             stop.cancel();
             serving.await
         }

@@ -309,6 +309,38 @@ async fn a_token_file_that_is_named_comes_first() {
     assert_eq!(host.end(), Some(0));
 }
 
+/// A task that asks says so at the host, and is answered from another terminal.
+#[tokio::test]
+async fn a_task_that_asks_is_answered_by_a_person() {
+    let place = Place::new("asks");
+    let script = place.script(&json!([
+        {"call": {"name": "ask_user", "args": {"question": "Which colour?"}}},
+        {"reply": "It is green."},
+    ]));
+    let host = place.host(&["--script", &script]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    let line = loop {
+        let said = host.said.lock().unwrap().clone();
+        if let Some(line) = said.iter().find(|line| line.contains("levity runs approve t")) {
+            break line.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(host.said("task t waits for a decision: `ask_user`"));
+    let status = client.request("agent/status", json!({"task": "t"})).await.unwrap();
+    assert_eq!(
+        (&status["state"], &status["asks"][0]["call"]["name"]),
+        (&json!("waiting"), &json!("ask_user"))
+    );
+    let journal = line.split_whitespace().nth(5).unwrap();
+    let answered =
+        place.command(&["runs", "answer", "t", "--text", "green", "--journal", journal]).output().unwrap();
+    check(&answered, 0, "");
+    let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    assert_eq!(found["timed_out"], false);
+}
+
 /// A step that was done is not done again, and the task goes on where it was.
 #[tokio::test]
 async fn a_task_outlives_a_host_that_is_killed() {

@@ -69,7 +69,7 @@ pub struct BridgeHost {
 pub(super) struct Inner {
     pub(super) space: Workspace,
     pub(super) limits: HostLimits,
-    tell: Option<Arc<dyn Fn(&Notice) + Send + Sync>>,
+    tell: Option<Arc<Tell>>,
     pub(super) news: broadcast::Sender<News>,
     pub(super) book: Book,
     pub(super) runs: OnceLock<Runs>,
@@ -84,6 +84,8 @@ pub(super) struct Inner {
     pub(super) waits: Semaphore,
     next: AtomicU64,
 }
+
+type Tell = dyn Fn(&Notice) + Send + Sync;
 
 /// What all clients are told but the one that did it.
 #[derive(Clone)]
@@ -219,7 +221,7 @@ impl fmt::Debug for BridgeHost {
 pub struct BridgeHostBuilder {
     space: Workspace,
     limits: HostLimits,
-    tell: Option<Arc<dyn Fn(&Notice) + Send + Sync>>,
+    tell: Option<Arc<Tell>>,
     tasks: Option<PathBuf>,
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
-use levity_core::{Ending, Event, EventKind, RunId, Status, Timestamp};
+use levity_core::{Ending, Event, EventKind, RunId, Timestamp};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::book::{Note, Stage};
@@ -14,7 +14,6 @@ use super::host::Inner;
 use super::methods::Done;
 use super::notice::Notice;
 use super::{files, signal};
-use crate::http::runtime_error;
 use crate::runs::{LiveRun, Order, Outcome, Runs, Standing};
 
 #[derive(Deserialize)]
@@ -29,32 +28,10 @@ pub(super) struct Dispatch {
     events: Option<bool>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Which {
-    task: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Subscribe {
-    task: String,
-    after: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Cancel {
-    task: String,
-    reason: Option<String>,
-}
-
 /// How long an id is at most.
 const MAX_ID: usize = 64;
-/// How many tasks are listed.
-const LISTED: usize = 200;
 
-fn runs(host: &Inner) -> Result<&Runs> {
+pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
         let words =
             "the host is still loading its agent; files can be worked with, tasks in a moment: try again";
@@ -100,11 +77,11 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     {
         drop(booking);
         if let Some(run) = &run {
-            run.opened().await.map_err(failed)?;
+            run.opened().await?;
         }
         return Ok((note, run, true));
     }
-    runs.room().map_err(failed)?;
+    runs.room()?;
     let note = book(host, runs, task, wanted.done, &wanted.prompt).await?;
     let started = runs.start(Order::new(wanted.prompt.as_str()).id(id));
     drop(booking);
@@ -114,7 +91,7 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     };
     let run = run.map_err(|error| {
         host.book.forget(&note.task);
-        failed(error)
+        Error::from(error)
     })?;
     let prompt = wanted.prompt.chars().take(80).collect();
     host.tell(&Notice::Dispatched { client, task: note.task.clone(), prompt });
@@ -145,7 +122,7 @@ async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Opt
     match runs.ending(id).await {
         Ok(_) => Ok(Some(None)),
         Err(crate::Error::NoRun(_)) => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -186,30 +163,6 @@ fn digest(prompt: &str) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
-}
-
-fn failed(error: crate::Error) -> Error {
-    let kind = match error.kind() {
-        crate::ErrorKind::Full => ErrorKind::Full,
-        crate::ErrorKind::NotFound => ErrorKind::NotFound,
-        crate::ErrorKind::State => ErrorKind::Ended,
-        crate::ErrorKind::Config => ErrorKind::Invalid,
-        _ if is_taken(&error) => ErrorKind::Exists,
-        _ => ErrorKind::Failed,
-    };
-    let mut words = error.to_string();
-    let mut next = std::error::Error::source(&error);
-    while let Some(cause) = next {
-        let _ = write!(words, ": {cause}");
-        next = cause.source();
-    }
-    Error::new(kind, words)
-}
-
-/// Whether the journal has a run of the task's id, of which there is no note.
-fn is_taken(error: &crate::Error) -> bool {
-    let crate::Error::Run { cause, .. } = error else { return false };
-    matches!(runtime_error(cause), Some(levity_runtime::Error::Exists(_)))
 }
 
 /// Makes the end of a run seen when it comes.
@@ -290,7 +243,7 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         Err(crate::Error::NoRun(_)) => return host.book.forget(&task),
         Err(error) => error,
     };
-    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", failed(problem))));
+    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", Error::from(problem))));
 }
 
 /// Passes on what clients, and whoever sits at the host, should know of what happens in a run.
@@ -307,93 +260,4 @@ pub(super) fn heard(host: &Inner, event: &Event) {
         }
         _ => {}
     }
-}
-
-fn noted(host: &Inner, task: &str) -> Result<Note> {
-    host.book.get(task).ok_or_else(|| {
-        let task: String = task.chars().take(100).collect();
-        Error::new(ErrorKind::NotFound, format!("there is no task `{task}`; `agent/list` lists them"))
-    })
-}
-
-/// How a task is.
-pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &which.task)?;
-    let id = RunId::new(note.task.as_str());
-    let mut told = brief(runs, &note);
-    let live = runs.get(&id);
-    if let Some(Outcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
-        told["state"] = "stopped".into();
-        told["error"] = cause.to_string().into();
-        return Ok(told);
-    }
-    match runs.ending(&id).await.map_err(failed)? {
-        Some(ending) => {
-            told["state"] = state(&ending.status).into();
-            told["status"] = ending.status.to_string().into();
-            told["answer"] = ending.text.clone().into();
-            told["stats"] = json!(ending.stats);
-            told["usage"] = json!(ending.usage);
-        }
-        None => {
-            let asks = match &live {
-                Some(run) => run.asks().await,
-                None => Vec::new(),
-            };
-            if !asks.is_empty() {
-                told["state"] = "waiting".into();
-                told["asks"] = json!(asks);
-            }
-        }
-    }
-    Ok(told)
-}
-
-fn state(status: &Status) -> &'static str {
-    match status {
-        status if status.is_answer() => "done",
-        Status::Cancelled { .. } => "cancelled",
-        _ => "failed",
-    }
-}
-
-/// What is known of a task without its journal.
-fn brief(runs: &Runs, note: &Note) -> Value {
-    let live = runs.get(&RunId::new(note.task.as_str())).is_some_and(|run| run.ended().is_none());
-    let (state, signal) = match &note.stage {
-        Stage::Signalled { path, good: true } => ("done", path.clone()),
-        Stage::Signalled { path, good: false } => ("failed", path.clone()),
-        _ if live => ("running", None),
-        _ => ("stopped", None),
-    };
-    json!({"task": note.task, "made": note.made.to_string(), "state": state, "signal": signal, "done": note.done})
-}
-
-/// The newest tasks.
-pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
-    let runs = runs(host)?;
-    let tasks: Vec<_> = host.book.newest(LISTED).iter().map(|note| brief(runs, note)).collect();
-    Ok(json!({"tasks": tasks}))
-}
-
-/// Has the client read a task's events, from the beginning or behind the one of this id.
-pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let reader =
-        runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await.map_err(failed)?;
-    Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
-}
-
-/// Takes a task back.
-pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let id = RunId::new(note.task.as_str());
-    let run = runs.get(&id).ok_or_else(|| failed(crate::Error::NotUnderWay(id)))?;
-    let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
-    let control = run.control().map_err(failed)?;
-    control.cancel(reason).await.map_err(|error| failed(error.into()))?;
-    Ok(json!({"task": note.task}))
 }
