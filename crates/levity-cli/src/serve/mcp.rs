@@ -55,7 +55,7 @@ pub(crate) struct ServeMcp {
     /// Have the model of each client answer, in place of one of ours.
     #[arg(long, conflicts_with_all = ["model", "script"])]
     client_model: bool,
-    /// Keep the runs in this folder or SQLite file (`*.db`), and go on with those that an earlier server left.
+    /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are ended.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     #[command(flatten)]
@@ -104,6 +104,18 @@ struct Built {
     passing: Option<Conversations>,
 }
 
+/// Ends what an earlier server left: whoever asked for it has left, too, and nobody is there to be asked what it asks.
+async fn end_left(runs: &Runs) -> Result<(), String> {
+    resume(runs).await?;
+    for run in runs.here() {
+        if let Ok(control) = run.control() {
+            // One that another server drives is not ours to end.
+            let _ = control.cancel("the server was started anew, and whoever asked for it has left").await;
+        }
+    }
+    Ok(())
+}
+
 async fn by_stdio(server: McpServer) -> ExitCode {
     tokio::select! {
         ended = server.stdio() => match ended {
@@ -136,7 +148,7 @@ impl ServeMcp {
         let (agent, offered) = self.agent(runtime).await?;
         let passing = agent.conversations().cloned();
         let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
-        resume(&runs).await?;
+        end_left(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(about) = &self.about {
             server = server.description(about);
