@@ -24,8 +24,12 @@ async fn delete(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(a scripted model stands in for a real one)\n");
-    let model = ScriptedModel::new().call("delete", json!({"path": "draft.txt"})).reply("The draft is deleted.");
-    let agent = Agent::builder(model).tool(delete).runtime(Runtime::new().with_journal(MemoryJournal::new())).build()?;
+    let model =
+        ScriptedModel::new().call("delete", json!({"path": "draft.txt"})).reply("The draft is deleted.");
+    let agent = Agent::builder(model)
+        .tool(delete)
+        .runtime(Runtime::new().with_journal(MemoryJournal::new()))
+        .build()?;
 
     // These three lines serve any agent, swarm or team.
     let token = Token::generate()?;

@@ -142,6 +142,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         }
         EventKind::Decided { decision, .. } => format!("  hears  {}\n", heard(decision)),
         EventKind::Denied { reason, .. } => format!("  denied {reason}\n"),
+        EventKind::Guarded { intervention, .. } => format!("  guard  {intervention}\n"),
         EventKind::Progress { text, .. } => format!("  says   {}\n", text.trim_end()),
         EventKind::FileChanged { change, .. } => format!("  {:<6} {}\n", change.kind, change.path),
         EventKind::Note { text } => format!("  note   {text}\n"),

@@ -36,16 +36,27 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     }
 }
 
-/// Serves on a listener until this process is asked to end, and says how that went.
-async fn until_told<F>(listener: Listener, serve: impl FnOnce(Listener) -> F) -> ExitCode
+/// Serves on a listener until this process is asked to end, and says how that went. `tell` says where it is.
+async fn until_told<F>(
+    listener: Listener,
+    tell: impl FnOnce(&Listener),
+    serve: impl FnOnce(Listener) -> F,
+) -> ExitCode
 where
     F: Future<Output = levity::serve::Result<()>>,
 {
+    let mut ended = pin!(asked_to_end());
+    // Signals are listened for before anybody can know that the server is there.
+    tokio::select! {
+        biased;
+        () = &mut ended => return ExitCode::SUCCESS,
+        () = std::future::ready(()) => tell(&listener),
+    }
     let stop = CancelToken::new();
     let mut serving = pin!(serve(listener.until(stop.clone())));
     let served = tokio::select! {
         served = &mut serving => served,
-        () = asked_to_end() => {
+        () = &mut ended => {
             stop.cancel();
             serving.await
         }
@@ -57,7 +68,7 @@ where
 }
 
 /// Until Ctrl-C, or until the system wants this process to end.
-async fn asked_to_end() {
+pub(crate) async fn asked_to_end() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = told_to_end() => {}

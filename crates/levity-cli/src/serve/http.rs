@@ -56,8 +56,8 @@ pub(super) async fn serve(args: Http) -> ExitCode {
         Ok(begun) => begun,
         Err(problem) => return complain(&problem, 2),
     };
-    say(&format!("listening on http://{}/v1\n", listener.address()));
-    offered.end(until_told(listener, |listener| api.serve(listener)).await).await
+    let tell = |listener: &Listener| say(&format!("listening on http://{}/v1\n", listener.address()));
+    offered.end(until_told(listener, tell, |listener| api.serve(listener)).await).await
 }
 
 impl Http {

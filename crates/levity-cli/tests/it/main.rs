@@ -20,6 +20,7 @@ mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
 mod serve;
+mod serve_mcp;
 mod swarm;
 mod tools;
 

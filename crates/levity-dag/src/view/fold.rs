@@ -90,6 +90,7 @@ impl View {
             EventKind::Paused => "paused".to_owned(),
             EventKind::Resumed => "goes on".to_owned(),
             EventKind::LimitLow(limit) => format!("little is left of the limit on {limit}"),
+            EventKind::Guarded { intervention, .. } => intervention.to_string(),
             EventKind::LimitNear(limit) => format!("the limit on {limit} is near"),
             EventKind::LimitPassed(limit) => format!("the limit on {limit} was passed"),
             EventKind::Lagged { missed } => format!("{missed} events were missed"),

@@ -95,6 +95,7 @@ impl Story {
             Kind::Said { message } => new(Info, "host said").with("text", message.text().into_owned()),
             Kind::Paused => new(Info, "paused"),
             Kind::Resumed => new(Info, "resumed"),
+            Kind::Guarded { intervention, .. } => new(Warn, "guard").with("what", intervention.to_string()),
             Kind::LimitNear(limit) => new(Warn, "limit near").with("limit", limit.to_string()),
             Kind::LimitLow(limit) => new(Warn, "limit low").with("limit", limit.to_string()),
             Kind::LimitPassed(limit) => new(Warn, "limit passed").with("limit", limit.to_string()),

@@ -179,6 +179,7 @@ impl From<crate::Error> for Error {
             crate::ErrorKind::NotFound => ErrorKind::NotFound,
             crate::ErrorKind::State => ErrorKind::Ended,
             crate::ErrorKind::Config => ErrorKind::Invalid,
+            _ if is_taken(&error) => ErrorKind::Exists,
             _ => ErrorKind::Failed,
         };
         let mut words = error.to_string();
@@ -190,6 +191,12 @@ impl From<crate::Error> for Error {
         }
         Self::new(kind, words)
     }
+}
+
+/// Whether the journal has a run of the task's id, of which there is no note.
+fn is_taken(error: &crate::Error) -> bool {
+    let crate::Error::Run { cause, .. } = error else { return false };
+    matches!(crate::http::runtime_error(cause), Some(levity_runtime::Error::Exists(_)))
 }
 
 #[cfg(test)]

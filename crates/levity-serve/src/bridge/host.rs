@@ -120,11 +120,20 @@ impl BridgeHost {
                 tasks::heard(&host, event);
             }
         });
+        // A second one waits, and touches nothing of what the first has.
+        let booking = self.inner.booking.lock().await;
+        let twice = || Error::setting("commander", "is there already; make another host for another one");
+        if self.inner.runs.get().is_some() {
+            return Err(twice());
+        }
         for note in self.inner.book.open_ones() {
             tasks::recover(&self.inner, &runs, note).await;
         }
-        let twice = |_| Error::setting("commander", "is there already; make another host for another one");
-        self.inner.runs.set(runs).map_err(twice)
+        self.inner.runs.set(runs).map_err(|_| twice())?;
+        drop(booking);
+        // Some may have ended meanwhile and made room.
+        tasks::go_on(&self.inner).await;
+        Ok(())
     }
 
     /// The runs of its tasks, once there is a commander.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
-use levity_core::{Ending, Event, EventKind, RunId};
+use levity_core::{Ending, Event, EventKind, RunId, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -14,7 +14,7 @@ use super::host::Inner;
 use super::methods::Done;
 use super::notice::Notice;
 use super::{files, signal};
-use crate::runs::{LiveRun, Order, Outcome, Runs};
+use crate::runs::{LiveRun, Order, Outcome, Runs, Standing};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,8 +140,15 @@ async fn book(
     files::work(host, move |space| {
         let done = match done {
             Some(done) => signal::checked(space, &done)?,
-            None => own,
+            None => own.clone(),
         };
+        signal::free(space, &own)?;
+        signal::free(space, &failed)?;
+        // Whoever waits for this task must not take the file of another one for its own, or a failure for the end.
+        if done == failed || noting.book.promises(&task, &[&done, &own, &failed]) {
+            let words = format!("`{done}` is what another signal file is to be called; name another `done`");
+            return Err(Error::new(ErrorKind::Exists, words));
+        }
         let note = Note { task, prompt, made, done, failed, stage: Stage::Open };
         let failed = |error| Error::failed(format!("the task cannot be noted: {error}"));
         noting.book.keep(&note).map_err(failed)?;
@@ -165,7 +172,7 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
         let outcome = run.outcome().await;
         let Some(host) = weak.upgrade() else { return };
         match outcome {
-            Outcome::Ended(ending) => end(&host, note, ending).await,
+            Outcome::Ended(ending) => end(&host, note, ending, run.standing().updated).await,
             Outcome::Stopped(cause) => host.tell(&Notice::Problem(format!(
                 "task {} stopped and goes on when the host is started again: {cause}",
                 note.task
@@ -175,20 +182,25 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
     });
 }
 
-/// Goes on with a task for which there was no room before.
-async fn go_on(host: &Arc<Inner>) {
-    let next = host.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    if let (Some(note), Some(runs)) = (next, host.runs.get()) {
+/// Goes on with tasks for which there was no room before, as far as there is some now.
+pub(super) async fn go_on(host: &Arc<Inner>) {
+    // While they are still being looked through, whoever does that comes here at the end.
+    let Some(runs) = host.runs.get() else { return };
+    let left = || host.left.lock().unwrap_or_else(PoisonError::into_inner);
+    let most = left().len();
+    for _ in 0..most {
+        let next = if runs.room().is_ok() { left().pop_front() } else { None };
+        let Some(note) = next else { return };
         recover(host, runs, note).await;
     }
 }
 
 /// Makes the end of a task seen.
-async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>) {
+async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>, at: Option<Timestamp>) {
     let (noting, ended, task) = (host.clone(), ending.clone(), note.task.clone());
-    let now = host.runs.get().map(|runs| runs.runtime().world().now()).unwrap_or_default();
+    let at = at.unwrap_or_default();
     let signalled =
-        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, now)).await;
+        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, at)).await;
     told(host, task, ending.status.to_string(), signalled);
 }
 
@@ -215,9 +227,9 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         let named = files::work(host, move |space| signal::name(space, &noting.book, note)).await;
         return told(host, task, (if good { "complete" } else { "failed" }).to_owned(), named);
     }
-    let problem = match runs.ending(&id).await {
-        Ok(Some(ending)) => return end(host, note, Arc::from(ending)).await,
-        Ok(None) => match runs.resume(&id).await {
+    let problem = match runs.standing(&id).await {
+        Ok(Standing { ending: Some(ending), updated, .. }) => return end(host, note, ending, updated).await,
+        Ok(_) => match runs.resume(&id).await {
             Ok(run) => {
                 host.tell(&Notice::Resumed { task });
                 return attend(host, note, run);

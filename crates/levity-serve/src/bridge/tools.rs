@@ -77,7 +77,7 @@ impl Tool for BridgeTool {
     async fn call(&self, args: Value, cx: &ToolCx) -> std::result::Result<ToolOutput, ToolError> {
         let client = &self.client;
         let done = match self.what {
-            What::Read => client.request("fs/read", args).await.map(|read| text(&read["content"])),
+            What::Read => client.request("fs/read", args).await.map(|read| text(&read)),
             What::Write => {
                 client.request("fs/write", args).await.map(|written| said(wrote(&written), written))
             }
@@ -92,8 +92,26 @@ impl Tool for BridgeTool {
     }
 }
 
-fn text(content: &Value) -> ToolOutput {
-    ToolOutput::text(content.as_str().unwrap_or_default())
+/// What was read; where that is not all of the file, which part it is.
+fn text(read: &Value) -> ToolOutput {
+    let mut text = word(&read["content"]).to_owned();
+    let line = |name: &str| read[name].as_u64();
+    if read["complete"] == json!(false)
+        && let (Some(first), Some(last), Some(total)) =
+            (line("first_line"), line("last_line"), line("total_lines"))
+    {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&match last < total {
+            true => {
+                let next = last + 1;
+                format!("[lines {first}-{last} of {total}; read on with start_line {next}]")
+            }
+            false => format!("[lines {first}-{last} of {total}]"),
+        });
+    }
+    ToolOutput::text(text)
 }
 
 fn said(words: String, value: Value) -> ToolOutput {

@@ -92,7 +92,8 @@ async fn look(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
     .await
 }
 
-/// Files that match: all but ignored ones, and those of the workspace's own folder in any case, as signals often are ignored.
+/// Files that match: all but ignored ones, and those of the workspace's own folder, and those that are named in full, in any case,
+/// as signals often are ignored.
 fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
     let listing = |recursive: bool| {
         let mut args =
@@ -100,7 +101,9 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
         args["ignored"] = (!recursive).into();
         run(&ListFiles::new(space.clone()), args)
     };
-    let mut found = Vec::new();
+    let is_file = |path: &&str| space.metadata(path).is_ok_and(|meta| meta.kind() == Kind::File);
+    let mut found: Vec<String> =
+        named(glob).into_iter().filter(|path| is_file(path)).map(str::to_owned).collect();
     for listed in [listing(true)?, listing(false)?] {
         let entries = listed["entries"].as_array().cloned().unwrap_or_default();
         let files = entries.iter().filter(|entry| entry["kind"] == "file");
@@ -111,4 +114,15 @@ fn matching(space: &Workspace, glob: &str) -> Result<Vec<String>> {
     found.sort_unstable();
     found.dedup();
     Ok(found)
+}
+
+/// What a glob such as `{signals/plan,FAILED_*}` names in full.
+fn named(glob: &str) -> Vec<&str> {
+    let within = glob.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let each = match within.filter(|within| !within.contains(['{', '}'])) {
+        Some(within) => within.split(',').collect(),
+        None => vec![glob],
+    };
+    let plain = |name: &&str| !name.is_empty() && !name.contains(['*', '?', '[', ']', '{', '}', '!', '\\']);
+    each.into_iter().filter(plain).collect()
 }

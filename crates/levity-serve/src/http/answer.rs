@@ -109,6 +109,8 @@ impl Problem {
         }
         match cause.as_error().downcast_ref() {
             Some(levity_loop::Error::Setting { .. }) => Self::invalid("invalid", cause.to_string()),
+            // Its conversation is busy, too long, or kept by nobody.
+            Some(levity_loop::Error::Memory { source, .. }) => Self::from(source.clone()),
             _ => Self::failed("run_failed", chain(error)),
         }
     }
@@ -126,7 +128,7 @@ impl Problem {
 }
 
 /// The error of the runtime that something came from.
-pub(super) fn runtime_error(cause: &Cause) -> Option<&levity_runtime::Error> {
+pub(crate) fn runtime_error(cause: &Cause) -> Option<&levity_runtime::Error> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {
         match error.downcast_ref() {
@@ -167,6 +169,7 @@ impl From<MemoryError> for Problem {
     fn from(error: MemoryError) -> Self {
         match error.kind() {
             MemoryErrorKind::Busy => Self::conflict("session_busy", error.to_string()).later(1),
+            MemoryErrorKind::Refused => Self::invalid("refused", error.to_string()),
             _ if error.is_retryable() => Self::unavailable("memory_failed", chain(&error)),
             _ => Self::failed("memory_failed", chain(&error)),
         }

@@ -11,16 +11,16 @@ use super::ask::{AskError, AskErrorKind, Root};
 
 pub(super) fn form(form: &ElicitForm) -> Result<InputRequest, AskError> {
     let params = json!({"mode": "form", "message": form.message, "requestedSchema": form.schema});
-    request("elicitation/create", params)
+    request("elicitation/create", &params)
 }
 
 pub(super) fn url(url: &ElicitUrl) -> Result<InputRequest, AskError> {
     let params = json!({"mode": "url", "message": url.message, "url": url.url, "elicitationId": url.id});
-    request("elicitation/create", params)
+    request("elicitation/create", &params)
 }
 
 pub(super) fn roots() -> Result<InputRequest, AskError> {
-    request("roots/list", json!({}))
+    request("roots/list", &json!({}))
 }
 
 pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
@@ -41,10 +41,10 @@ pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
         params.insert("tools".into(), ask.tools.iter().map(|tool| offered(tool)).collect());
         params.insert("toolChoice".into(), choice(&ask.tool_choice));
     }
-    request("sampling/createMessage", Value::Object(params))
+    request("sampling/createMessage", &Value::Object(params))
 }
 
-fn request(method: &str, params: Value) -> Result<InputRequest, AskError> {
+fn request(method: &str, params: &Value) -> Result<InputRequest, AskError> {
     serde_json::from_value(json!({"method": method, "params": params})).map_err(|_| {
         let message =
             format!("`{method}` cannot be asked like this: the protocol has no such form or content");

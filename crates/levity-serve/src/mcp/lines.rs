@@ -36,6 +36,15 @@ enum Read {
     End,
 }
 
+/// What stands in a line.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+enum Parsed {
+    Message(ClientJsonRpcMessage),
+    /// What its client is told instead of an answer.
+    Refused(ErrorData, Option<RequestId>),
+    Nothing,
+}
+
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
     pub(super) fn new(reader: R, writer: W, most: usize) -> Self {
         Self {
@@ -83,26 +92,30 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
         }
     }
 
-    /// The message in the line, or what its client is told instead.
-    fn parse(&self) -> Option<Result<ClientJsonRpcMessage, (ErrorData, Option<RequestId>)>> {
+    /// What stands in the line.
+    fn parse(&self) -> Parsed {
         let line = self.line.trim_ascii();
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         if line.is_empty() {
-            return None;
+            return Parsed::Nothing;
         }
         let error = match serde_json::from_slice(line) {
-            Ok(message) => return Some(Ok(message)),
+            Ok(message) => return Parsed::Message(message),
             Err(error) => error,
         };
         if !error.is_data() {
-            return Some(Err((ErrorData::parse_error("this line is no JSON", None), None)));
+            return Parsed::Refused(ErrorData::parse_error("this line is no JSON", None), None);
         }
         let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
         // An answer to an answer, or to a notice, could go on for ever.
         let asks = value.get("method").is_some_and(serde_json::Value::is_string) || !value.is_object();
         let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
-        (asks && (id.is_some() || !value.is_object()))
-            .then(|| Err((ErrorData::invalid_request("this is no request of the protocol", None), id)))
+        match asks && (id.is_some() || !value.is_object()) {
+            true => {
+                Parsed::Refused(ErrorData::invalid_request("this is no request of the protocol", None), id)
+            }
+            false => Parsed::Nothing,
+        }
     }
 }
 
@@ -130,26 +143,19 @@ where
         loop {
             // Nothing is taken in while the answers to what came before are not taken.
             drop(self.room.acquire().await.ok()?);
-            let refused = match self.read().await {
+            let parsed = match self.read().await {
                 Read::End => return None,
+                Read::Line => self.parse(),
                 Read::TooLong(id) => {
                     let text = format!("the message is longer than {} bytes", self.most);
-                    Some((ErrorData::invalid_request(text, None), id))
+                    Parsed::Refused(ErrorData::invalid_request(text, None), id)
                 }
-                Read::Line => match self.parse() {
-                    Some(Ok(message)) => {
-                        self.clear();
-                        return Some(message);
-                    }
-                    Some(Err(refused)) => Some(refused),
-                    None => None,
-                },
             };
             self.clear();
-            if let Some((error, id)) = refused {
-                let sent = self.send(ServerJsonRpcMessage::error(error, id));
-                self.refusals.spawn(async move { drop(sent.await) });
-                while self.refusals.try_join_next().is_some() {}
+            match parsed {
+                Parsed::Message(message) => return Some(message),
+                Parsed::Refused(error, id) => self.refuse(error, id),
+                Parsed::Nothing => {}
             }
         }
     }
@@ -160,7 +166,17 @@ where
     }
 }
 
-impl<R, W> Lines<R, W> {
+impl<R, W> Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
+        let sent = self.send(ServerJsonRpcMessage::error(error, id));
+        self.refusals.spawn(async move { drop(sent.await) });
+        while self.refusals.try_join_next().is_some() {}
+    }
+
     /// Makes room for the next line; one that was large does not keep its memory.
     fn clear(&mut self) {
         self.line.clear();

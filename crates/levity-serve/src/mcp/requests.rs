@@ -263,10 +263,8 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
         Dispatched::Done(result) => match result.is_error() {
             true => Err(ToolError::new(ToolErrorKind::Failed, result.text()).into()),
             false => {
-                let mut reply = Reply::default();
-                reply.content = result.content.into_iter().map(Into::into).collect();
-                reply.value = result.value;
-                Ok(Product::Tool(reply))
+                let content = result.content.into_iter().map(Into::into).collect();
+                Ok(Product::Tool(Reply { content, value: result.value }))
             }
         },
         Dispatched::NeedsApproval { reason } | Dispatched::Unknown { reason } => {

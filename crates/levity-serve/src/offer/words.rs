@@ -44,6 +44,7 @@ pub(super) fn words(kind: &EventKind) -> Option<String> {
         EventKind::Asked(ask) => format!("asks about `{}`", ask.call.name),
         EventKind::Decided { .. } => "goes on".to_owned(),
         EventKind::Compacted(_) => "sums up what was said".to_owned(),
+        EventKind::Guarded { intervention, .. } => format!("guard {intervention}"),
         EventKind::LimitNear(limit) => format!("the limit on {limit} is near"),
         _ => return None,
     };

@@ -5,6 +5,7 @@
 mod client;
 mod crowd;
 mod hostile;
+mod kept;
 mod life;
 mod stream;
 mod support;

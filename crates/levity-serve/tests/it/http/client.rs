@@ -152,6 +152,18 @@ impl Events {
         }
     }
 
+    /// The next line, for those who do not look into events; what is between the pieces of the stream is among them.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        if let Some((line, rest)) = self.text.split_once('\n') {
+            let line = line.to_owned();
+            self.text = rest.to_owned();
+            return Some(line);
+        }
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line).await.unwrap_or(0);
+        (read > 0 && line != "0\r\n").then(|| line.trim_end().to_owned())
+    }
+
     /// Until an event of this name, which is in the list, too.
     pub(crate) async fn until(&mut self, name: &str) -> Vec<Sse> {
         let mut found = Vec::new();

@@ -61,12 +61,14 @@ async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nob
         assert_eq!(events.next().await.unwrap().name, "run_started");
         readers.spawn(async move {
             let (mut next, mut last) = (2, String::new());
-            while let Some(event) = events.next().await {
-                if let Some(id) = event.id {
+            while let Some(line) = events.line().await {
+                if let Some(id) = line.strip_prefix("id: ") {
                     assert_eq!(id, next.to_string());
                     next += 1;
                 }
-                last = event.name;
+                if let Some(name) = line.strip_prefix("event: ") {
+                    name.clone_into(&mut last);
+                }
             }
             (next - 1, last)
         });
@@ -103,6 +105,7 @@ async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
         // What those who do not read leave unread is far more than any buffer holds, and the run has ended all the same.
         run.outcome().await;
         let mut standing = run.standing();
+        assert_eq!(standing.stats.tool_calls, 61, "{standing:?}");
         (standing.opened, standing.updated) = (None, None);
         polls.push(standing);
         server.stop().await;
@@ -125,7 +128,9 @@ async fn who_takes_nothing_is_closed_in_the_end() {
     let _deaf = deaf(client, "/v1/runs/r/events").await;
     while client.get("/v1/runs/r/events").await.status != 503 {}
     permits.add_permits(1);
-    server.runs.get(&RunId::from("r")).unwrap().outcome().await;
+    let run = server.runs.get(&RunId::from("r")).unwrap();
+    run.outcome().await;
+    assert_eq!(run.standing().stats.tool_calls, 101);
     // Its place is free again once it is closed.
     while client.ask("HEAD", "/v1/runs/r/events", &[], None).await.status == 503 {}
     server.stop().await;

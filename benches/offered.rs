@@ -1,0 +1,241 @@
+//! How soon events reach somebody who follows a run by HTTP, beside a bare axum server that sends the same bytes; and what readers who only
+//! wait cost.
+//!
+//! `cargo bench --bench serve`; `-- --quick` to see that it runs. The servers are processes of their own; the clock is one for all of them.
+
+use std::convert::Infallible;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use axum::serve::ListenerExt as _;
+use levity::agent::Agent;
+use levity::core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity::serve::http::HttpApi;
+use levity::serve::{Gate, Listener, Order, Runs};
+use levity::test::ScriptedModel;
+use serde_json::{Value, json};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How long an event may take at most, of 99 in 100.
+const GOAL_MILLIS: f64 = 5.0;
+/// What so many who wait may cost in all.
+const IDLE: usize = 1_000;
+const GOAL_MIB: f64 = 64.0;
+/// How many bytes of words an event has.
+const WORDS: usize = 200;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    match args.next().as_deref() {
+        Some("serve-levity") => runtime().block_on(levity_server()),
+        Some("serve-bare") => runtime().block_on(bare_server()),
+        _ => report(std::env::args().any(|arg| arg == "--quick")),
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn report(quick: bool) {
+    let (rounds, events) = if quick { (1, 100) } else { (3, 5_000) };
+    println!(
+        "1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} in turns.\n"
+    );
+    println!("{:34} {:>10} {:>10} {:>10}", "", "median µs", "99 % µs", "most µs");
+    let (mut bare, mut levity) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        bare.extend(follow(&Server::start("serve-bare"), events));
+        levity.extend(follow(&Server::start("serve-levity"), events));
+    }
+    show("a bare axum stream", &mut bare);
+    let late = show("levity's events by HTTP", &mut levity);
+    println!("  99 % within {:.2} ms, {}\n", late / 1e3, verdict(late / 1e3 <= GOAL_MILLIS));
+    idle(if quick { 50 } else { IDLE });
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "MISSED" }
+}
+
+/// Prints percentiles, and gives the 99th.
+fn show(name: &str, micros: &mut [f64]) -> f64 {
+    micros.sort_by(f64::total_cmp);
+    let at = |share: f64| micros[((micros.len() - 1) as f64 * share) as usize];
+    println!("{name:34} {:>10.0} {:>10.0} {:>10.0}", at(0.5), at(0.99), at(1.0));
+    at(0.99)
+}
+
+/// Reads so many events, and says how many microseconds each was under way.
+fn follow(server: &Server, count: usize) -> Vec<f64> {
+    let stream = server.open();
+    let mut micros = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line.expect("the stream goes on");
+        let Some((_, rest)) = line.split_once("\"text\":\"") else { continue };
+        let sent: u64 =
+            rest.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the moment it was sent");
+        micros.push((now().saturating_sub(sent)) as f64 / 1e3);
+        if micros.len() == count {
+            break;
+        }
+    }
+    micros
+}
+
+/// What so many cost who follow a run that tells nothing.
+fn idle(count: usize) {
+    let server = Server::start("serve-levity");
+    let first = server.open();
+    let before = server.resident();
+    let others: Vec<TcpStream> = (0..count).map(|_| server.quiet()).collect();
+    let grown = server.resident().saturating_sub(before) as f64 / (1 << 20) as f64;
+    println!("{count} who follow and wait: {grown:.1} MiB, {}", verdict(grown <= GOAL_MIB));
+    drop((first, others));
+}
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(which: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        let mut child = command.arg(which).stdout(Stdio::piped()).spawn().expect("the server starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("it says where it is");
+        Self { child, address: line.trim().to_owned() }
+    }
+
+    /// Follows the run that tells something.
+    fn open(&self) -> TcpStream {
+        self.ask("/v1/runs/busy/events")
+    }
+
+    /// Follows the run that waits, until it is known to be followed.
+    fn quiet(&self) -> TcpStream {
+        let mut stream = self.ask("/v1/runs/idle/events?after=1");
+        let mut head = [0; 16];
+        stream.read_exact(&mut head).expect("it answers");
+        stream
+    }
+
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("the server is there");
+        stream.set_nodelay(true).expect("it can be set");
+        let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        stream.write_all(text.as_bytes()).expect("it is asked");
+        stream
+    }
+
+    /// The memory that the system holds for it.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Nanoseconds of the clock that all processes share.
+fn now() -> u64 {
+    #[repr(C)]
+    struct Timespec {
+        seconds: i64,
+        nanos: i64,
+    }
+    unsafe extern "C" {
+        fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
+    }
+    const MONOTONIC: i32 = 1;
+    let mut time = Timespec { seconds: 0, nanos: 0 };
+    // SAFETY: the struct has the layout of 64-bit Linux, and lives through the call.
+    let status = unsafe { clock_gettime(MONOTONIC, &raw mut time) };
+    assert_eq!(status, 0, "the clock is there");
+    time.seconds as u64 * 1_000_000_000 + time.nanos as u64
+}
+
+fn words() -> String {
+    format!("{:<WORDS$}", now())
+}
+
+/// A thousand times a second.
+fn ticks() -> Interval {
+    let mut ticks = interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    ticks
+}
+
+/// Tells how far it is, for ever; or waits for ever.
+struct Talker(ToolSpec, bool);
+
+#[async_trait]
+impl Tool for Talker {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if !self.1 {
+            return std::future::pending().await;
+        }
+        let mut ticks = ticks();
+        loop {
+            ticks.tick().await;
+            cx.progress.report(words());
+        }
+    }
+}
+
+async fn levity_server() {
+    let tool =
+        |name: &str, talks| Talker(ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()), talks);
+    let model = ScriptedModel::new().call("talk", json!({})).call("wait", json!({}));
+    let hour = Duration::from_secs(3_600);
+    let agent = Agent::builder(model).tool(tool("talk", true)).tool(tool("wait", false)).tool_timeout(hour);
+    let runs = Runs::new(agent.build().expect("an agent"));
+    for id in ["busy", "idle"] {
+        let run = runs.start(Order::new("Work.").id(id)).expect("a run");
+        // The script is given out in the order of the calls.
+        run.opened().await.expect("it begins");
+        while run.standing().stats.tool_calls == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let listener = Listener::bind("127.0.0.1:0", Gate::open()).await.expect("an address");
+    println!("{}", listener.address());
+    HttpApi::new(runs).serve(listener).await.expect("it serves");
+}
+
+async fn bare_server() {
+    let stream = || async {
+        let pieces = futures_util::stream::unfold(ticks(), |mut ticks| async {
+            ticks.tick().await;
+            let data = json!({"run": "busy", "seq": 5, "at": now() / 1_000_000, "kind": {"progress": {
+                "effect": 1, "call": "call_0", "text": words(),
+            }}});
+            Some((Ok::<_, Infallible>(format!("event: progress\ndata: {data}\n\n")), ticks))
+        });
+        ([("content-type", "text/event-stream")], Body::from_stream(pieces))
+    };
+    let router = Router::new().route("/v1/runs/busy/events", get(stream));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("an address");
+    println!("{}", listener.local_addr().expect("an address"));
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router).await.expect("it serves");
+}

@@ -1,0 +1,198 @@
+//! What is kept: conversations, plans, and runs that other processes drive.
+
+use levity_core::{Change, ConversationId, Message, RunId, Timestamp};
+use levity_loop::Agent;
+use levity_memory::{Conversations, InMemory};
+use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
+use levity_serve::Runs;
+use levity_test::ScriptedModel;
+use serde_json::{Value, json};
+
+use super::support::{Held, Server, agent};
+
+#[tokio::test]
+async fn conversations_are_listed_read_and_forgotten() {
+    let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+    let journal = MemoryJournal::new();
+    let agent = agent(ScriptedModel::new().reply("Hello.").reply("Again."), &journal);
+    let agent = agent.to_builder().conversations(conversations.clone()).build().unwrap();
+    let server = Server::with(Runs::new(agent), |api| api.conversations(conversations.clone())).await;
+    let client = server.client;
+    for goal in ["Good morning", "Good evening"] {
+        let run = client.post("/v1/runs", json!({"goal": goal, "conversation": "a/b c"})).await.is(201);
+        server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+    }
+    for n in 0..5 {
+        let change = Change::at(0).with_messages([Message::user("x")]).when(Timestamp::from_millis(n));
+        conversations.store().save(&ConversationId::new(format!("c{n}")), &change).await.unwrap();
+    }
+    let (mut found, mut path) = (Vec::new(), "/v1/sessions?limit=2".to_owned());
+    loop {
+        let page = client.get(&path).await.is(200);
+        found.extend(page["sessions"].as_array().unwrap().iter().map(|one| one["id"].clone()));
+        let Value::String(next) = &page["next"] else { break };
+        path = format!(
+            "/v1/sessions?limit=2&cursor={}",
+            next.replace('~', "%7E").replace(' ', "%20").replace('/', "%2F")
+        );
+    }
+    assert_eq!(found, ["a/b c", "c4", "c3", "c2", "c1", "c0"]);
+    let shown = client.get("/v1/sessions/a%2Fb%20c").await.is(200);
+    let texts: Vec<String> =
+        shown["messages"].as_array().unwrap().iter().map(|one| one["message"].to_string()).collect();
+    assert_eq!((texts.len(), &shown["end"]), (4, &json!(4)));
+    assert!(texts[0].contains("Good morning") && texts[3].contains("Again."), "{texts:?}");
+    let part = client.get("/v1/sessions/a%2Fb%20c?from=1&limit=1").await.is(200);
+    assert_eq!(part["messages"][0]["at"], 1);
+    client.get("/v1/sessions/nobody").await.refused(404, "no_session");
+    client.get("/v1/sessions/x?kind=odd").await.refused(400, "bad_query");
+
+    let open = conversations.open(&ConversationId::new("c1"), 1).await.unwrap();
+    client.delete("/v1/sessions/c1").await.refused(409, "session_busy");
+    drop(open);
+    client.delete("/v1/sessions/c1").await.is(204);
+    client.delete("/v1/sessions/c1").await.refused(404, "no_session");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_nobody_keeps_is_refused() {
+    let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()))).await;
+    let answer = server.client.post("/v1/runs", json!({"goal": "x", "conversation": "c"})).await;
+    answer.refused(422, "refused");
+    server.stop().await;
+}
+
+#[cfg(feature = "dag")]
+#[tokio::test]
+async fn plans_that_were_kept_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let day = folder.path().join("2025/01/02");
+    std::fs::create_dir_all(&day).unwrap();
+    let plan = r#"{"directed": true, "multigraph": false,
+        "graph": {"session_id": "s1", "original_query": "tides", "created_at": "2025-01-02T03:04:05", "status": "running"},
+        "nodes": [{"id": "ROOT"},
+            {"id": "a", "agent": "Retriever", "writes": ["page"], "status": "completed", "output": {"page": "full moon"}},
+            {"id": "b", "agent": "Summarizer", "reads": ["page"], "status": "pending"}],
+        "links": [{"source": "ROOT", "target": "a"}, {"source": "a", "target": "b"}]}"#;
+    std::fs::write(day.join("session_s1.json"), plan).unwrap();
+    let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
+    let plans = levity_dag::Sessions::open(folder.path());
+    let server = Server::with(runs, |api| api.plans(plans)).await;
+    let list = server.client.get("/v1/sessions?kind=plan").await.is(200);
+    assert_eq!((&list["sessions"][0]["id"], &list["sessions"][0]["goal"]), (&json!("s1"), &json!("tides")));
+    let shown = server.client.get("/v1/sessions/s1?kind=plan").await.is(200);
+    assert_eq!((&shown["steps"][0]["status"], &shown["steps"][1]["id"]), (&json!("completed"), &json!("b")));
+    server.client.get("/v1/sessions/s2?kind=plan").await.refused(404, "no_session");
+    server.client.get("/v1/sessions/..%2fx?kind=plan").await.refused(400, "bad_id");
+    server.client.get("/v1/sessions").await.refused(404, "no_sessions");
+    server.stop().await;
+}
+
+/// A run that waits for a decision in the journal, and nobody drives it.
+async fn left(journal: &MemoryJournal) {
+    let model = ScriptedModel::new().call("delete", json!({"path": "a"})).reply("Done.");
+    let runs = Runs::new(agent(model, journal));
+    let run = runs.start(levity_serve::Order::new("Tidy up.").id("r")).unwrap();
+    let mut events = run.events(None);
+    while let Some(levity_serve::Item::Event { json, .. }) = events.next().await {
+        if json.windows(7).any(|part| part == b"\"asked\"") {
+            break;
+        }
+    }
+    drop((run, runs));
+    while levity_core::Journal::open(journal, &RunId::from("r")).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn script() -> ScriptedModel {
+    ScriptedModel::new().call("delete", json!({"path": "a"})).reply("Done.")
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_drives_is_told_by_its_journal_and_revived() {
+    let journal = MemoryJournal::new();
+    left(&journal).await;
+    let server = Server::new(Runs::new(agent(script(), &journal))).await;
+    let client = server.client;
+    let run = client.get("/v1/runs/r").await.is(200);
+    assert_eq!((&run["state"], &run["here"]), (&json!("waiting"), &json!(false)));
+    let ask = run["asks"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(client.get("/v1/runs?state=waiting").await.is(200)["runs"][0]["id"], "r");
+    assert_eq!(client.post("/v1/runs/r/pause", json!({})).await.is(202)["told"], "written");
+    assert_eq!(client.get("/v1/runs/r").await.is(200)["paused"], true);
+    let decided = client.post(&format!("/v1/runs/r/asks/{ask}"), json!({"decision": "allow"})).await;
+    assert_eq!(decided.is(202)["told"], "written");
+    assert_eq!(client.post("/v1/runs/r/resume", json!({})).await.is(200)["told"], "heard");
+    let told = client.events("/v1/runs/r/events", None).await.rest().await;
+    assert_eq!(told.last().unwrap().data["state"], "answered");
+    client.post("/v1/runs/r/resume", json!({})).await.refused(409, "not_running");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_was_left_is_revived_by_the_request_that_began_it() {
+    let journal = MemoryJournal::new();
+    left(&journal).await;
+    let server = Server::new(Runs::new(agent(script(), &journal))).await;
+    let run = server.client.post("/v1/runs", json!({"goal": "Tidy up.", "id": "r"})).await.is(200);
+    assert_eq!((&run["here"], &run["state"]), (&json!(true), &json!("waiting")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_of_another_process_is_seen_and_left_to_it() {
+    let journal = MemoryJournal::new();
+    let (held, _permits) = Held::new();
+    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
+    let there = agent(model.clone(), &journal).to_builder().tool(held).build().unwrap();
+    let there = Runs::new(there);
+    let run = there.start(levity_serve::Order::new("Hold.").id("r")).unwrap();
+    run.opened().await.unwrap();
+    let (held, _other) = Held::new();
+    let here = agent(model, &journal).to_builder().tool(held).build().unwrap();
+    let server = Server::new(Runs::new(here)).await;
+    let client = server.client;
+    let shown = client.get("/v1/runs/r").await.is(200);
+    assert_eq!((&shown["here"], &shown["goal"]), (&json!(false), &json!("Hold.")));
+    // This journal takes no word for others; SQLite does.
+    for command in ["pause", "resume", "cancel"] {
+        client.post(&format!("/v1/runs/r/{command}"), json!({})).await.refused(409, "driven_elsewhere");
+    }
+    client.delete("/v1/runs/r").await.refused(409, "not_ended");
+    // Trying to go on with it leaves no trace of a failure.
+    server.runs.resume_all().await.unwrap();
+    while server.runs.under_way() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.get("/v1/runs/r").await.is(200).get("stopped"), None);
+    drop(run);
+    server.stop().await;
+}
+
+/// A store that is shared by two servers.
+fn sqlite(path: &std::path::Path, held: Held) -> Agent {
+    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.").by_history();
+    let runtime = Runtime::new().with_journal(levity_runtime::SqliteJournal::new(path).unwrap());
+    Agent::builder(model).tool(held).runtime(runtime).build().unwrap()
+}
+
+#[tokio::test]
+async fn word_is_left_for_the_process_that_drives_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let (held, _permits) = Held::new();
+    let there = Runs::new(sqlite(&path, held));
+    let run = there.start(levity_serve::Order::new("Hold.").id("r")).unwrap();
+    run.opened().await.unwrap();
+    let (held, _other) = Held::new();
+    let server = Server::new(Runs::new(sqlite(&path, held))).await;
+    let told = server.client.post("/v1/runs/r/cancel", json!({"reason": "enough"})).await.is(202);
+    assert_eq!(told["told"], "posted");
+    let ending = run.outcome().await;
+    assert_eq!(ending.ending().unwrap().status.to_string(), "cancelled: enough");
+    let shown = server.client.get("/v1/runs/r").await.is(200);
+    assert_eq!(shown["ending"]["why"], "cancelled: enough");
+    server.stop().await;
+}
