@@ -90,6 +90,8 @@ impl Stage {
 /// A client that sends whatever it is told to.
 pub struct Raw {
     pub socket: WebSocketStream<TcpStream>,
+    /// What it was told while it waited for an answer.
+    pub told: Vec<Value>,
     next: u64,
 }
 
@@ -106,7 +108,7 @@ impl Raw {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
         match tokio_tungstenite::client_async(request, stream).await {
-            Ok((socket, _)) => Ok(Self { socket, next: 0 }),
+            Ok((socket, _)) => Ok(Self { socket, told: Vec::new(), next: 0 }),
             Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
             Err(error) => panic!("{error}"),
         }
@@ -118,8 +120,12 @@ impl Raw {
 
     /// The next message of the host; `Err` is the code it closed with.
     pub async fn next(&mut self) -> Result<Value, u16> {
+        within(self.message()).await
+    }
+
+    async fn message(&mut self) -> Result<Value, u16> {
         loop {
-            match within(self.socket.next()).await {
+            match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
                 Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1005, |frame| frame.code.into())),
                 Some(Ok(_)) => {}
@@ -140,6 +146,7 @@ impl Raw {
                     None => Ok(answer["result"].take()),
                 };
             }
+            self.told.push(answer);
         }
     }
 
