@@ -191,12 +191,14 @@ impl Tool for Talker {
     }
 
     async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        if !self.1 {
+            return std::future::pending().await;
+        }
         let mut ticks = ticks();
-        while self.1 {
+        loop {
             ticks.tick().await;
             cx.progress.report(words());
         }
-        std::future::pending().await
     }
 }
 

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .turn(
             Turn::new()
                 .thinking("I cannot know the weather.\nA tool does.")
-                .call("weather", json!({"city": "Brest", "password": "hunter2"}))
+                .call("weather", json!({"city": "Brest"}))
                 .usage(120, 30),
         )
         .turn(Turn::new().text("It is sunny in Brest.").usage(170, 8));
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let folder = std::env::temp_dir().join(format!("levity-logs-{}", std::process::id()));
     let logs = LogFiles::builder(&folder).secrets(Secrets::new().known("hunter2")).open()?;
-    let run = agent.run("What is the weather in Brest?").conversation("brest");
+    let run = agent.run("I am hunter2. What is the weather in Brest?").conversation("brest");
     println!("{}\n", run.on_event(logs.session("brest")).await?);
 
     // A run never waits for its log; whoever reads it at once does.

@@ -9,7 +9,8 @@ use std::env;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity::core::{Media, Role, ToolError, ToolSpec};
+use levity::core::{Media, Role, ToolError, ToolSpec, World as _};
+use levity::runtime::SystemWorld;
 use levity::serve::mcp::{
     Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level,
     McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
@@ -227,7 +228,7 @@ fn image() -> Media {
 async fn log(call: &Call) -> Result<Reply, Fault> {
     for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         call.client.log(Level::Info, text);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        SystemWorld.sleep(Duration::from_millis(50)).await;
     }
     Ok(Reply::text("All of it was told."))
 }
@@ -235,7 +236,7 @@ async fn log(call: &Call) -> Result<Reply, Fault> {
 async fn progress(call: &Call) -> Result<Reply, Fault> {
     for done in [0.0, 50.0, 100.0] {
         call.client.progress(done, Some(100.0), None);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        SystemWorld.sleep(Duration::from_millis(50)).await;
     }
     Ok(Reply::text("It is done."))
 }

@@ -14,14 +14,15 @@ use levity::serve::mcp::McpServer;
 use levity::serve::{Gate, Listener, Runs, Token};
 
 use crate::agent::{Made, Voice};
-use crate::drive::told_to_end;
 use crate::logs::Logs;
 use crate::mcp::Offered;
+use crate::serve::asked_to_end;
 use crate::terminal::{chain, complain, say};
+use crate::token::{Source, source, token};
 use crate::{state, store};
 
-/// The variable that holds the token.
-const TOKEN: &str = "LEVITY_BRIDGE_TOKEN";
+/// The variable that holds the token, and its file in the user's state folder.
+const TOKEN: (&str, &str) = ("LEVITY_BRIDGE_TOKEN", "bridge/token");
 
 /// How `levity bridge` is called.
 #[derive(Args)]
@@ -44,7 +45,8 @@ struct Host {
     /// Where to listen.
     #[arg(long, value_name = "ADDR", default_value = BridgeHost::DEFAULT_ADDRESS)]
     listen: String,
-    /// The file with the token that clients must show; made if it is not there. `LEVITY_BRIDGE_TOKEN` comes before it.
+    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_BRIDGE_TOKEN`, or
+    /// `levity/bridge/token` in the user's state folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The longest file that clients read whole, in bytes.
@@ -69,7 +71,7 @@ struct Stdio {
     /// Where the host is.
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8888")]
     url: String,
-    /// The file with the host's token. `LEVITY_BRIDGE_TOKEN` comes before it; without both, where hosts of this user keep it.
+    /// The file with the host's token. By default `LEVITY_BRIDGE_TOKEN`, or the file where hosts of this user keep it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The host may be on another machine, although nothing on the way is encrypted.
@@ -97,19 +99,18 @@ fn wrong(problem: impl Into<String>) -> Problem {
 
 async fn pass_on(args: Stdio) -> Result<(), Problem> {
     let failed = |error: &dyn std::error::Error| wrong(chain(error));
-    let known = Token::from_env(TOKEN).map_err(|error| failed(&error))?;
-    // Where the file is the token, this one is never shown to anybody.
-    let token = match &known {
-        Some(token) => token.clone(),
-        None => Token::generate().map_err(|error| failed(&error))?,
+    let (token, file) = match source(TOKEN.0, args.token_file.as_deref(), TOKEN.1).map_err(wrong)? {
+        Source::Given(token) => (token, None),
+        // It is read when there is a host to show it to; this one is never shown to anybody.
+        Source::File(file) => (Token::generate().map_err(|error| failed(&error))?, Some(file)),
     };
     let client = match args.allow_remote {
         true => BridgeClient::remote(&args.url, token),
         false => BridgeClient::new(&args.url, token),
     };
     let mut client = client.map_err(|error| failed(&error))?;
-    if known.is_none() {
-        client = client.token_file(token_file(args.token_file).map_err(wrong)?);
+    if let Some(file) = file {
+        client = client.token_file(file);
     }
     let server = McpServer::builder("levity-bridge", env!("CARGO_PKG_VERSION"))
         .title("levity bridge")
@@ -123,18 +124,10 @@ async fn pass_on(args: Stdio) -> Result<(), Problem> {
     server.stdio().await.map_err(|error| (chain(&error), 1))
 }
 
-/// The token's file, where none is named.
-fn token_file(named: Option<PathBuf>) -> Result<PathBuf, String> {
-    match named {
-        Some(file) => Ok(file),
-        None => Ok(state::folder()?.join("bridge").join("token")),
-    }
-}
-
 async fn serve(args: Host) -> Result<(), Problem> {
     let space = args.made.tools.space().map_err(wrong)?;
     let space = space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
-    let token = token(&args).map_err(wrong)?;
+    let token = token(TOKEN.0, args.token_file.as_deref(), TOKEN.1).map_err(wrong)?;
     let logs = args.made.logs.open().map_err(wrong)?;
     let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
     let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
@@ -165,7 +158,7 @@ async fn run(
     stop: &CancelToken,
 ) -> Result<(), Problem> {
     let mut served = pin!(host.serve(listener));
-    let mut told = pin!(told());
+    let mut told = pin!(asked_to_end());
     let offered = tokio::select! {
         // First, so that whoever wants the process to end is heard before it says that it is ready.
         biased;
@@ -196,35 +189,14 @@ async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)
     Ok(offered)
 }
 
-async fn told() {
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = told_to_end() => {}
-    }
-}
-
-fn token(args: &Host) -> Result<Token, String> {
-    if let Some(token) = Token::from_env(TOKEN).map_err(|error| chain(&error))? {
-        return Ok(token);
-    }
-    let file = token_file(args.token_file.clone())?;
-    if let Some(folder) = file.parent().filter(|_| args.token_file.is_none()) {
-        state::make(folder)?;
-    }
-    let (token, new) = Token::from_file_or_new(&file).map_err(|error| chain(&error))?;
-    match new {
-        true => line(&format!("a new token, kept in {}: {}", file.display(), token.reveal())),
-        false => line(&format!("the token is in {}", file.display())),
-    }
-    Ok(token)
-}
-
 /// The journal, and the notes of tasks beside it.
 fn kept(args: &Host, space: &Workspace) -> Result<(PathBuf, PathBuf), String> {
     let journal = match &args.journal {
         Some(path) => path.clone(),
         None => {
-            let folder = state::folder()?.join("bridge").join(state::name_of(space.root()));
+            let nowhere = |problem| format!("{problem}; name a journal with `--journal`");
+            let folder = state::folder().map_err(nowhere)?;
+            let folder = folder.join("bridge").join(state::name_of(space.root()));
             state::make(&folder)?;
             folder.join("runs.db")
         }

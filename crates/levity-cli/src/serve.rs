@@ -68,7 +68,7 @@ where
 }
 
 /// Until Ctrl-C, or until the system wants this process to end.
-async fn asked_to_end() {
+pub(crate) async fn asked_to_end() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = told_to_end() => {}

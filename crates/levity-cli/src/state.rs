@@ -5,12 +5,13 @@ use std::{env, fs};
 
 use levity::core::Digest;
 
-/// The folder for this user's state, below `XDG_STATE_HOME` or `~/.local/state`.
+/// The folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows, or `~/.local/state`.
 pub(crate) fn folder() -> Result<PathBuf, String> {
     let named = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let above = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
-    let above =
-        above.ok_or("neither `XDG_STATE_HOME` nor `HOME` says where state is kept; name files by options")?;
+    let above = named("XDG_STATE_HOME")
+        .or_else(|| named("LOCALAPPDATA"))
+        .or_else(|| named("HOME").map(|home| home.join(".local/state")));
+    let above = above.ok_or("neither `XDG_STATE_HOME` nor `HOME` says where state is kept")?;
     Ok(above.join("levity"))
 }
 

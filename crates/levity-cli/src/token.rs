@@ -1,25 +1,46 @@
 //! What clients of a server must show, and where it is kept.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use levity::serve::Token;
 
+use crate::state;
 use crate::terminal::{chain, note};
 
-/// The token that clients must show: the one in `file`, if a file is named; the one in the variable `env`, if that is set; else the
-/// one in the file `name` in the user's state folder. A file that is not there is made, with a new token, which is printed this once.
-pub(crate) fn token(env: &str, file: Option<&Path>, name: &str) -> Result<Token, String> {
-    if file.is_none()
-        && let Some(token) = Token::from_env(env).map_err(|error| chain(&error))?
-    {
-        note(&format!("clients show the token in `{env}`"));
-        return Ok(token);
+/// Where a token is from.
+pub(crate) enum Source {
+    /// The environment.
+    Given(Token),
+    /// This file.
+    File(PathBuf),
+}
+
+/// Where the token is from: the file `named`, if one is; else the variable `env`, if that is set; else the file `name` in the user's
+/// state folder.
+pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Source, String> {
+    if let Some(file) = named {
+        return Ok(Source::File(file.to_owned()));
     }
-    let path = match file {
-        Some(file) => file.to_owned(),
-        None => state_folder().ok_or_else(|| nowhere(env))?.join("levity").join(name),
+    if let Some(token) = Token::from_env(env).map_err(|error| chain(&error))? {
+        return Ok(Source::Given(token));
+    }
+    let nowhere = |problem| format!("{problem}; set `{env}`, or name a file with `--token-file`");
+    Ok(Source::File(state::folder().map_err(nowhere)?.join(name)))
+}
+
+/// The token that clients must show, from its [`source`]. A file that is not there is made, with a new token, which is printed this
+/// once.
+pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token, String> {
+    let path = match source(env, named, name)? {
+        Source::Given(token) => {
+            note(&format!("clients show the token in `{env}`"));
+            return Ok(token);
+        }
+        Source::File(path) => path,
     };
+    if let Some(folder) = path.parent().filter(|_| named.is_none()) {
+        state::make(folder)?;
+    }
     let (token, new) = Token::from_file_or_new(&path).map_err(|error| chain(&error))?;
     match new {
         true => note(&format!(
@@ -30,16 +51,4 @@ pub(crate) fn token(env: &str, file: Option<&Path>, name: &str) -> Result<Token,
         false => note(&format!("clients show the token in `{}`", path.display())),
     }
     Ok(token)
-}
-
-fn nowhere(env: &str) -> String {
-    format!("there is no folder to keep a token in; set `{env}`, or name a file with `--token-file`")
-}
-
-/// Where programs keep what is not to be lost and is not worth moving to another machine.
-fn state_folder() -> Option<PathBuf> {
-    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    folder("XDG_STATE_HOME")
-        .or_else(|| folder("LOCALAPPDATA"))
-        .or_else(|| folder("HOME").map(|home| home.join(".local/state")))
 }

@@ -31,8 +31,10 @@ mod notice;
 mod outbox;
 mod session;
 mod signal;
+mod status;
 mod tasks;
 mod tools;
+mod wait;
 mod wire;
 
 pub use client::{BridgeClient, Notifications};

@@ -49,8 +49,15 @@ pub(crate) struct Told {
 /// What a reader within this crate gets: an event with what is known about it without reading it.
 #[derive(Debug)]
 pub(crate) enum Given {
-    Event { id: Option<String>, told: Told },
-    Missed(u64),
+    Event {
+        id: Option<String>,
+        told: Told,
+    },
+    /// So many events, and so many among them that last.
+    Missed {
+        count: u64,
+        lasting: u64,
+    },
     Reset,
 }
 
@@ -129,15 +136,16 @@ impl Feed {
     /// Reads on behind an id, or from the beginning.
     pub(crate) fn reader(self: &Arc<Self>, after: Option<&str>) -> Reader {
         let newest = self.newest.subscribe();
-        let (next, reset) = match after {
-            None => (0, false),
-            Some(id) => self.place(id).map_or((0, true), |next| (next, false)),
+        let began = self.state().next;
+        let ((next, seen), reset) = match after {
+            None => ((0, 0), false),
+            Some(id) => self.place(id).map_or(((0, 0), true), |place| (place, false)),
         };
-        Reader { feed: self.clone(), newest, next, reset }
+        Reader { feed: self.clone(), newest, next, seen, began, reset }
     }
 
-    /// The number of the event behind the one of this id.
-    fn place(&self, id: &str) -> Option<u64> {
+    /// The number of the event behind the one of this id, and how many that last are before it.
+    fn place(&self, id: &str) -> Option<(u64, u64)> {
         let (number, boot) = match id.split_once('~') {
             Some((number, boot)) => (number, Some(boot)),
             None => (id, None),
@@ -159,7 +167,7 @@ impl Feed {
         if number < first {
             return None;
         }
-        Some(state.waiting.iter().find(is_behind).map_or(state.next, |told| told.ordinal))
+        Some((state.waiting.iter().find(is_behind).map_or(state.next, |told| told.ordinal), number))
     }
 
     fn id(&self, told: &Told) -> Option<String> {
@@ -203,6 +211,10 @@ pub struct Reader {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,
     next: u64,
+    /// How many events that last are before the next one.
+    seen: u64,
+    /// The number of the first event that was told since it reads. What was fleeting before, it was never to get.
+    began: u64,
     reset: bool,
 }
 
@@ -211,7 +223,7 @@ impl Reader {
     pub async fn next(&mut self) -> Option<Item> {
         Some(match self.given().await? {
             Given::Event { id, told } => Item::Event { id, json: told.json },
-            Given::Missed(count) => Item::Missed(count),
+            Given::Missed { count, .. } => Item::Missed(count),
             Given::Reset => Item::Reset,
         })
     }
@@ -245,12 +257,14 @@ impl Reader {
             return if state.closed { Step::End } else { Step::Wait };
         };
         drop(state);
-        let missed = told.ordinal - self.next;
-        self.next = told.ordinal;
-        if missed > 0 {
-            return Step::Given(Given::Missed(missed));
+        let before = told.number - u64::from(told.lasting);
+        let lasting = before.saturating_sub(self.seen);
+        let count = told.ordinal.saturating_sub(self.next.max(self.began)).max(lasting);
+        (self.next, self.seen) = (told.ordinal, before);
+        if count > 0 {
+            return Step::Given(Given::Missed { count, lasting });
         }
-        self.next += 1;
+        (self.next, self.seen) = (told.ordinal + 1, told.number);
         let id = self.feed.id(&told);
         Step::Given(Given::Event { id, told })
     }

@@ -43,6 +43,7 @@ mod shown;
 mod start;
 mod tell;
 
+pub(crate) use answer::runtime_error;
 pub use openapi::openapi;
 
 /// Runs by HTTP.

@@ -18,6 +18,35 @@ pub(crate) use shelf::Shelf;
 /// What addresses of files of a workspace begin with.
 pub(crate) const FILES_URL: &str = "workspace:///";
 
+/// The address of a file of a workspace: what may not stand in an address as it is is written as `%20` and the like.
+pub(crate) fn file_url(path: &str) -> String {
+    let mut url = FILES_URL.to_owned();
+    for byte in path.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
+            true => url.push(char::from(byte)),
+            false => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+/// The file that an address is about. Clients write addresses anew, so what need not be encoded may be.
+pub(crate) fn file_path(url: &str) -> Option<String> {
+    let path = url.strip_prefix(FILES_URL)?;
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digit = |at: usize| behind.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        let code = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &behind[2..] } else { behind };
+    }
+    Some(String::from_utf8(bytes).unwrap_or_else(|_| path.to_owned()))
+}
+
 /// Documents that can be searched for and fetched: what the tools `search` and `fetch` are made of.
 ///
 /// # Contract
@@ -139,6 +168,36 @@ impl LibraryError {
 
 impl From<LibraryError> for ToolError {
     fn from(error: LibraryError) -> Self {
-        Self::failed(error.message.clone()).with_source(error)
+        let failed = Self::failed(error.message);
+        match error.cause {
+            Some(cause) => failed.with_source(cause),
+            None => failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_files_lead_back_to_them() {
+        for (path, url) in [
+            ("a/b-1.md", "a/b-1.md"),
+            ("my notes.md", "my%20notes.md"),
+            ("100%.md", "100%25.md"),
+            ("%41", "%2541"),
+            ("a?b#c", "a%3Fb%23c"),
+            ("\u{fc}.md", "%C3%BC.md"),
+        ] {
+            assert_eq!(file_url(path), format!("{FILES_URL}{url}"));
+            assert_eq!(file_path(&file_url(path)).as_deref(), Some(path));
+        }
+        for (said, path) in
+            [("my notes.md", "my notes.md"), ("%61", "a"), ("%", "%"), ("%zz%4", "%zz%4"), ("%FF", "%FF")]
+        {
+            assert_eq!(file_path(&format!("{FILES_URL}{said}")).as_deref(), Some(path));
+        }
+        assert_eq!(file_path("file:///a"), None);
     }
 }

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytes::Bytes;
 use levity_core::{
     Ask, Cause, ConversationId, Ending, Event, EventKind, JournalErrorKind, RunId, RunQuery, RunState,
     RunSummary, World,
@@ -11,7 +12,7 @@ use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
-use crate::feed::{Feed, Reader};
+use crate::feed::{Feed, Given, Reader};
 use crate::runner::{Runner, Setup, Started};
 
 mod live;
@@ -180,16 +181,11 @@ impl Runs {
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
-        let run = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
-        let watcher = self.watcher(&run, order.watcher);
-        let setup = Setup::new(id.clone(), watcher).with_conversation(order.conversation);
-        match runner.start(&order.goal, setup) {
-            Ok(started) => Ok(self.attend(run, started)),
-            Err(error) => {
-                self.known().live.remove(&id);
-                Err(error)
-            }
-        }
+        let place = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
+        let watcher = self.watcher(&place.run, order.watcher);
+        let setup = Setup::new(id, watcher).with_conversation(order.conversation);
+        let started = runner.start(&order.goal, setup)?;
+        Ok(self.attend(place, started))
     }
 
     /// Goes on with a run of the journal.
@@ -207,15 +203,14 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let run = self.admit(id, feed, Standing::of(id, &told))?;
-        run.open();
-        match self.inner.runner.resume(id, self.watcher(&run, None)).await {
-            Ok(started) => Ok(self.attend(run, started)),
-            Err(error) => {
-                self.known().live.remove(id);
-                Err(error)
-            }
-        }
+        let place = match self.admit(id, feed, Standing::of(id, &told)) {
+            Ok(place) => place,
+            // Somebody else was faster.
+            Err(error) => return self.live(id).ok_or(error),
+        };
+        place.run.open();
+        let started = self.inner.runner.resume(id, self.watcher(&place.run, None)).await?;
+        Ok(self.attend(place, started))
     }
 
     /// Goes on with all runs that an earlier process left, oldest first, as far as there is room. Says which could not
@@ -270,12 +265,27 @@ impl Runs {
         self.known().live.len()
     }
 
-    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there are.
+    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there are, and these are listed.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>> {
-        Ok(self.runtime().journal().list(query).await?)
+        match self.runtime().journal().keeps() {
+            true => Ok(self.runtime().journal().list(query).await?),
+            false => Ok(query.select(self.here().iter().map(|run| run.summary()))),
+        }
+    }
+
+    /// What a run has told by now, but for what was fleeting, each event as JSON: all that is known of it here or in the journal.
+    pub(crate) async fn told(&self, id: &RunId) -> Result<Vec<Bytes>> {
+        let mut reader = self.events(id, None).await?;
+        let mut told = Vec::new();
+        while let Some(given) = reader.given_by_now() {
+            if let Given::Event { id: Some(_), told: event } = given {
+                told.push(event.json);
+            }
+        }
+        Ok(told)
     }
 
     /// What a run has told by now, but for what was fleeting.
@@ -318,7 +328,7 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
-        if let Some(run) = self.get(id) {
+        if let Some(run) = self.get(id).filter(|run| !self.is_left(run)) {
             return Ok(run.ended().and_then(|outcome| outcome.ending().cloned().map(Box::new)));
         }
         let ends = self.history(id).await?.into_iter().filter(|event| event.run == *id);
@@ -334,7 +344,7 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<Reader> {
-        if let Some(run) = self.get(id) {
+        if let Some(run) = self.get(id).filter(|run| !self.is_left(run)) {
             return Ok(run.events(after));
         }
         Ok(Arc::new(Feed::kept(id.clone(), &self.history(id).await?)).reader(after))
@@ -350,7 +360,7 @@ impl Runs {
     }
 
     /// Takes a run in, if there is room.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing) -> Result<Arc<LiveRun>> {
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing) -> Result<Place> {
         let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
         let mut known = self.known();
         if known.live.len() >= self.inner.settings.most {
@@ -360,7 +370,7 @@ impl Runs {
             return Err(Error::run(id, levity_runtime::Error::Exists(id.clone())));
         }
         known.live.insert(id.clone(), run.clone());
-        Ok(run)
+        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false })
     }
 
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
@@ -373,17 +383,15 @@ impl Runs {
     }
 
     /// Drives a run on a task that is ended with these runs.
-    fn attend(&self, run: Arc<LiveRun>, started: Started) -> Arc<LiveRun> {
+    fn attend(&self, mut place: Place, started: Started) -> Arc<LiveRun> {
+        let run = place.run.clone();
         run.connect(started.control);
-        let (attended, inner) = (run.clone(), Arc::downgrade(&self.inner));
+        place.driven = true;
         let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let stopped: Option<Cause> = started.ended.await;
-            attended.finish(stopped);
-            if let Some(inner) = inner.upgrade() {
-                Self { inner }.retire(attended);
-            }
+            place.run.finish(stopped);
         });
         drop(tasks);
         run
@@ -404,16 +412,34 @@ impl Runs {
         self.inner.runner.talks()
     }
 
-    fn retire(&self, run: Arc<LiveRun>) {
+    fn retire(&self, place: &Place) {
+        let run = &place.run;
         let mut known = self.known();
         known.live.remove(run.id());
-        if run.ended().is_some_and(|outcome| outcome.is_elsewhere()) {
+        if !place.driven || run.ended().is_some_and(|outcome| outcome.is_elsewhere()) {
             return;
         }
-        known.ended.push_back(run);
+        known.ended.push_back(run.clone());
         let mut bytes: usize = known.ended.iter().map(|run| run.bytes()).sum();
         while known.ended.len() > Self::ENDED || (bytes > Self::ENDED_BYTES && known.ended.len() > 1) {
             bytes -= known.ended.pop_front().map_or(0, |run| run.bytes());
+        }
+    }
+}
+
+/// A run's place among those under way. It is given back however the run comes to its end, and who waits for that is told.
+struct Place {
+    run: Arc<LiveRun>,
+    inner: Weak<Inner>,
+    driven: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // This counts only where nothing was said of its end: it is driven no more.
+        self.run.finish(Some(Cause::new(Error::NotUnderWay(self.run.id().clone()))));
+        if let Some(inner) = self.inner.upgrade() {
+            Runs { inner }.retire(self);
         }
     }
 }

@@ -122,11 +122,29 @@ fn named(place: &str, error: &Error) -> Error {
     refused(format!("{place}: {error}"))
 }
 
-/// Makes the file in one go, so that two processes that begin at once do not have two tokens.
+/// Makes the file in one go, so that two processes that begin at once do not have two tokens, and none finds half of one.
 fn keep(path: &Path, token: &Token) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
+    if path.try_exists()? {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let mut salt = [0; 8];
+    getrandom::fill(&mut salt).map_err(io::Error::other)?;
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{:016x}.part", u64::from_ne_bytes(salt)));
+    let part = Path::new(&part);
+    write(part, token)?;
+    let kept = match fs::hard_link(part, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(path, token), // Where files have one name.
+        linked => linked,
+    };
+    let _ = fs::remove_file(part);
+    kept
+}
+
+fn write(path: &Path, token: &Token) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -167,6 +185,27 @@ mod tests {
         assert!(!new);
         assert!(first.matches(second.reveal()));
         assert_eq!(format!("{first:?}"), "Token(..)");
+        assert_eq!(fs::read_dir(folder.path().join("below")).unwrap().count(), 1);
+    }
+
+    /// Whoever comes while another one makes the token waits for nothing and finds all of it.
+    #[test]
+    fn those_who_begin_at_once_have_one_token() {
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("token");
+            let begin = std::sync::Barrier::new(4);
+            let tokens: Vec<_> = std::thread::scope(|scope| {
+                let make = || {
+                    begin.wait();
+                    Token::from_file_or_new(&path).unwrap()
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(tokens.iter().filter(|(_, new)| *new).count(), 1);
+            assert!(tokens.iter().all(|(token, _)| token.matches(tokens[0].0.reveal())));
+        }
     }
 
     #[cfg(unix)]

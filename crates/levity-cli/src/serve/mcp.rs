@@ -1,5 +1,6 @@
 //! `levity serve mcp`: the agent as an MCP server.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ pub(crate) struct ServeMcp {
     /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin and stdout.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// The file with the token that clients must show; it is made if it is not there. `LEVITY_TOKEN` comes first.
+    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
+    /// `levity/mcp.token` in the user's state folder.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
     /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
@@ -75,19 +77,31 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
         Ok(logs) => logs,
         Err(problem) => return complain(&problem, 2),
     };
-    let (server, offered) = match args.build(&logs).await {
+    let built = match args.build(&logs).await {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
-    let code = match args.listener().await {
-        Ok(Some(listener)) => {
-            let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
-            until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
-        }
-        Ok(None) => by_stdio(server).await,
-        Err(problem) => complain(&problem, 2),
+    let code = tokio::select! {
+        code = args.by(built.server) => code,
+        never = cleaned(built.passing.as_ref()) => match never {},
     };
-    offered.end(code).await
+    built.offered.end(code).await
+}
+
+/// Removes conversations that have expired, for as long as it is polled: each query without a session begins one.
+async fn cleaned(passing: Option<&Conversations>) -> Infallible {
+    match passing {
+        Some(conversations) => conversations.keep_clean(Conversations::CLEAN_EVERY).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is served.
+struct Built {
+    server: McpServer,
+    offered: Offered,
+    /// The conversations, some of which expire.
+    passing: Option<Conversations>,
 }
 
 async fn by_stdio(server: McpServer) -> ExitCode {
@@ -101,13 +115,26 @@ async fn by_stdio(server: McpServer) -> ExitCode {
 }
 
 impl ServeMcp {
-    async fn build(&self, logs: &Logs) -> Result<(McpServer, Offered), String> {
+    async fn by(&self, server: McpServer) -> ExitCode {
+        match self.listener().await {
+            Ok(Some(listener)) => {
+                let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
+                until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
+            }
+            Ok(None) => by_stdio(server).await,
+            Err(problem) => complain(&problem, 2),
+        }
+    }
+
+    async fn build(&self, logs: &Logs) -> Result<Built, String> {
         let runtime = Runtime::new();
         let runtime = match &self.journal {
             Some(path) => runtime.with_journal(store::open(path).map_err(|error| chain(&error))?),
-            None => runtime.with_journal(MemoryJournal::new()),
+            // What has ended of late is kept in any case, and nothing else: a server may live for months.
+            None => runtime,
         };
         let (agent, offered) = self.agent(runtime).await?;
+        let passing = agent.conversations().cloned();
         let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
         resume(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
@@ -127,7 +154,7 @@ impl ServeMcp {
         if self.client_model {
             server = server.client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
         }
-        Ok((server.build().map_err(|error| chain(&error))?, offered))
+        Ok(Built { server: server.build().map_err(|error| chain(&error))?, offered, passing })
     }
 
     /// The agent; without a memory of its own, conversations last as long as this server does, and expire.

@@ -57,7 +57,8 @@ impl Place {
             all.extend(["--listen", "127.0.0.1:0"]);
         }
         all.extend(args);
-        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let noted = fs::File::create(self.0.join("noted")).unwrap();
+        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(noted).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let (mut url, mut said) = (String::new(), Vec::new());
         for line in lines.by_ref() {
@@ -75,6 +76,11 @@ impl Place {
         let saying = said.clone();
         std::thread::spawn(move || lines.for_each(|line| saying.lock().unwrap().push(line)));
         Host { child, url, said }
+    }
+
+    /// What the last host said beside what it tells.
+    fn noted(&self) -> String {
+        fs::read_to_string(self.0.join("noted")).unwrap()
     }
 
     fn token(&self) -> Token {
@@ -269,13 +275,70 @@ fn a_token_is_printed_once_and_kept_for_its_owner() {
     let place = Place::new("token");
     let host = place.host(&[]);
     let token = place.token();
-    assert!(host.said(&format!(": {}", token.reveal())));
+    assert!(place.noted().contains(&format!(": {}", token.reveal())));
+    assert!(!host.said(token.reveal()));
     let file = place.0.join(".local/state/levity/bridge/token");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(host.end(), Some(0));
-    let host = place.host(&[]);
-    assert!(!host.said(token.reveal()) && host.said("the token is in"));
+    let _host = place.host(&[]);
+    let noted = place.noted();
+    assert!(!noted.contains(token.reveal()) && noted.contains("clients show the token in"), "{noted}");
     assert!(place.token().matches(token.reveal()));
+}
+
+/// A task that asks says so at the host, and is answered from another terminal.
+#[tokio::test]
+async fn a_task_that_asks_is_answered_by_a_person() {
+    let place = Place::new("asks");
+    let script = place.script(&json!([
+        {"call": {"name": "ask_user", "args": {"question": "Which colour?"}}},
+        {"reply": "It is green."},
+    ]));
+    let host = place.host(&["--script", &script]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    let line = loop {
+        let said = host.said.lock().unwrap().clone();
+        if let Some(line) = said.iter().find(|line| line.contains("levity runs approve t")) {
+            break line.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(host.said("task t waits for a decision: `ask_user`"));
+    let status = client.request("agent/status", json!({"task": "t"})).await.unwrap();
+    assert_eq!(
+        (&status["state"], &status["asks"][0]["call"]["name"]),
+        (&json!("waiting"), &json!("ask_user"))
+    );
+    let journal = line.split_whitespace().nth(5).unwrap();
+    let answered =
+        place.command(&["runs", "answer", "t", "--text", "green", "--journal", journal]).output().unwrap();
+    check(&answered, 0, "");
+    let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    assert_eq!(found["timed_out"], false);
+}
+
+/// A file that is named comes before the environment, for a host and for a bridge.
+#[tokio::test]
+async fn a_token_file_that_is_named_comes_first() {
+    let place = Place::new("named");
+    let (file, env) = (place.0.join("own"), ("LEVITY_BRIDGE_TOKEN", "a-token-that-is-not-meant"));
+    let mut command = place.command(&["bridge", "host", "--listen", "127.0.0.1:0", "--token-file"]);
+    command.arg(&file).args(["--workspace", place.work("").to_str().unwrap()]).env(env.0, env.1);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
+    let host = Host { child, url, said: Arc::default() };
+    std::thread::spawn(move || lines.for_each(drop));
+    let asked = BridgeClient::new(&host.url, Token::from_file(&file).unwrap()).unwrap();
+    asked.request("ping", json!({})).await.unwrap();
+    let config = ServerConfig::stdio("bridge", env!("CARGO_BIN_EXE_levity"))
+        .args(["bridge", "stdio", "--url", &host.url, "--token-file", file.to_str().unwrap()])
+        .env(env.0, env.1);
+    let bridge = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+    bridge.wait(Wait::All).await;
+    assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
+    assert_eq!(host.end(), Some(0));
 }
 
 /// A step that was done is not done again, and the task goes on where it was.

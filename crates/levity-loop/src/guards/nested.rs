@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Digest, Effect, EffectCx, Ending, Executor, Heard, Message, Outcome, Permit,
-    Prepared, Resolution, RunId, ToolError, Worst,
+    Ask, Child, ChildRun, Digest, Effect, EffectCx, Ending, Executor, Heard, Message, ModelCard, Outcome,
+    Permit, Prepared, Resolution, RunId, ToolError, Worst,
 };
 use serde_json::Value;
 
@@ -27,6 +27,10 @@ impl Executor for Nested {
 
     fn worst(&self, effect: &Effect) -> Option<Worst> {
         self.0.worst(effect)
+    }
+
+    fn card(&self, slot: &str) -> Option<&ModelCard> {
+        self.0.card(slot)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {

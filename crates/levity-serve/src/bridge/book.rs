@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use levity_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::signal::own_name;
+
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Note {
@@ -107,6 +109,16 @@ impl Book {
         let mut notes: Vec<_> = self.notes().values().filter(|note| !note.is_over()).cloned().collect();
         notes.sort_by_key(|note| note.made);
         notes
+    }
+
+    /// Whether another task, whose end was not signalled yet, may make a file of one of these names.
+    pub(super) fn promises(&self, task: &str, names: &[&str]) -> bool {
+        let notes = self.notes();
+        let mut others = notes.values().filter(|note| note.task != task && !note.is_over());
+        others.any(|note| {
+            let own = own_name(&note.task, true);
+            names.iter().any(|name| *name == note.done || *name == note.failed || *name == own)
+        })
     }
 
     /// Keeps a note, in place of an older one of the task. It is on the disk when this returns.

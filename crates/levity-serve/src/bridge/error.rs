@@ -172,6 +172,33 @@ impl From<PathError> for Error {
     }
 }
 
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        let kind = match error.kind() {
+            crate::ErrorKind::Full => ErrorKind::Full,
+            crate::ErrorKind::NotFound => ErrorKind::NotFound,
+            crate::ErrorKind::State => ErrorKind::Ended,
+            crate::ErrorKind::Config => ErrorKind::Invalid,
+            _ if is_taken(&error) => ErrorKind::Exists,
+            _ => ErrorKind::Failed,
+        };
+        let mut words = error.to_string();
+        let mut next = std::error::Error::source(&error);
+        while let Some(cause) = next {
+            words.push_str(": ");
+            words.push_str(&cause.to_string());
+            next = cause.source();
+        }
+        Self::new(kind, words)
+    }
+}
+
+/// Whether the journal has a run of the task's id, of which there is no note.
+fn is_taken(error: &crate::Error) -> bool {
+    let crate::Error::Run { cause, .. } = error else { return false };
+    matches!(crate::http::runtime_error(cause), Some(levity_runtime::Error::Exists(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -69,7 +69,7 @@ pub struct BridgeHost {
 pub(super) struct Inner {
     pub(super) space: Workspace,
     pub(super) limits: HostLimits,
-    tell: Option<Arc<dyn Fn(&Notice) + Send + Sync>>,
+    tell: Option<Arc<Tell>>,
     pub(super) news: broadcast::Sender<News>,
     pub(super) book: Book,
     pub(super) runs: OnceLock<Runs>,
@@ -84,6 +84,8 @@ pub(super) struct Inner {
     pub(super) waits: Semaphore,
     next: AtomicU64,
 }
+
+type Tell = dyn Fn(&Notice) + Send + Sync;
 
 /// What all clients are told but the one that did it.
 #[derive(Clone)]
@@ -118,11 +120,20 @@ impl BridgeHost {
                 tasks::heard(&host, event);
             }
         });
+        // A second one waits, and touches nothing of what the first has.
+        let booking = self.inner.booking.lock().await;
+        let twice = || Error::setting("commander", "is there already; make another host for another one");
+        if self.inner.runs.get().is_some() {
+            return Err(twice());
+        }
         for note in self.inner.book.open_ones() {
             tasks::recover(&self.inner, &runs, note).await;
         }
-        let twice = |_| Error::setting("commander", "is there already; make another host for another one");
-        self.inner.runs.set(runs).map_err(twice)
+        self.inner.runs.set(runs).map_err(|_| twice())?;
+        drop(booking);
+        // Some may have ended meanwhile and made room.
+        tasks::go_on(&self.inner).await;
+        Ok(())
     }
 
     /// The runs of its tasks, once there is a commander.
@@ -210,7 +221,7 @@ impl fmt::Debug for BridgeHost {
 pub struct BridgeHostBuilder {
     space: Workspace,
     limits: HostLimits,
-    tell: Option<Arc<dyn Fn(&Notice) + Send + Sync>>,
+    tell: Option<Arc<Tell>>,
     tasks: Option<PathBuf>,
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::wire::params;
-use super::{files, tasks};
+use super::{files, status, tasks, wait};
 use crate::feed::Reader;
 
 /// The answer to a request, and the events that the client reads from then on.
@@ -43,12 +43,12 @@ pub(super) async fn call(host: &Arc<Inner>, client: u64, method: &str, given: Va
         "fs/read" => files::read(host, params(method, given)?).await?.into(),
         "fs/write" => files::write(host, client, params(method, given)?).await?.into(),
         "fs/list" => files::list(host, params(method, given)?).await?.into(),
-        "fs/wait" => files::wait(host, params(method, given)?).await?.into(),
+        "fs/wait" => wait::wait(host, params(method, given)?).await?.into(),
         "agent/dispatch" => tasks::dispatch(host, client, params(method, given)?).await?,
-        "agent/status" => tasks::status(host, params(method, given)?).await?.into(),
-        "agent/list" => tasks::list(host)?.into(),
-        "agent/subscribe" => tasks::subscribe(host, params(method, given)?).await?,
-        "agent/cancel" => tasks::cancel(host, params(method, given)?).await?.into(),
+        "agent/status" => status::status(host, params(method, given)?).await?.into(),
+        "agent/list" => status::list(host)?.into(),
+        "agent/subscribe" => status::subscribe(host, params(method, given)?).await?,
+        "agent/cancel" => status::cancel(host, params(method, given)?).await?.into(),
         other => {
             let known = METHODS.map(|method| format!("`{method}`")).join(", ");
             let other: String = other.chars().take(100).collect();

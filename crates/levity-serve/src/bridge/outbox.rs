@@ -100,7 +100,7 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
     stream::unfold(follow, |mut follow| async move {
         let task = &follow.task;
         let text = match follow.reader.next().await? {
-            Item::Event { id, json } => event(task, id, &json),
+            Item::Event { id, json } => event(task, id.as_deref(), &json),
             Item::Missed(count) => wire::notification("agent/missed", &json!({"task": task, "count": count})),
             Item::Reset => wire::notification("agent/reset", &json!({"task": task})),
         };
@@ -109,7 +109,7 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
 }
 
 /// The event is put in as it was written down once.
-fn event(task: &str, id: Option<String>, json: &[u8]) -> String {
+fn event(task: &str, id: Option<&str>, json: &[u8]) -> String {
     let head = wire::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
     let event = String::from_utf8_lossy(json);
     let cut = head.len() - "null}}".len();
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn an_event_is_put_into_its_notification() {
-        let text = event("null}}", Some("1".into()), br#"{"a":1}"#);
+        let text = event("null}}", Some("1"), br#"{"a":1}"#);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["params"], json!({"task": "null}}", "id": "1", "event": {"a": 1}}));
         assert_eq!(value["method"], "agent/event");

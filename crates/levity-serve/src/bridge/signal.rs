@@ -14,9 +14,11 @@ const MAX_ANSWER: usize = 32 << 10;
 ///
 /// It is a plain relative path that means the same on every system, and nothing has that name yet.
 pub(super) fn checked(space: &Workspace, done: &str) -> Result<String> {
-    let odd =
-        |char: char| char.is_control() || matches!(char, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|');
-    let plain = |name: &str| !matches!(name, "" | "." | "..") && !name.ends_with(['.', ' ']);
+    // Nor has it what means something in a glob, by which it is waited for.
+    let odd = |char: char| char.is_control() || "\\:*?\"<>|[]{},!".contains(char);
+    let plain = |name: &str| {
+        !matches!(name, "" | "." | "..") && !name.ends_with(['.', ' ']) && !name.starts_with(".levity-")
+    };
     if done.starts_with('/') || done.split('/').any(|name| name == "..") {
         return Err(PathError::Outside(done.to_owned()).into());
     }
@@ -24,8 +26,14 @@ pub(super) fn checked(space: &Workspace, done: &str) -> Result<String> {
         let words = "`done` must be a plain relative path, such as `DONE_plan` or `signals/plan`";
         return Err(Error::invalid(words));
     }
+    free(space, done)?;
+    Ok(done.to_owned())
+}
+
+/// Says so when something has the name of a signal file already.
+pub(super) fn free(space: &Workspace, done: &str) -> Result<()> {
     match space.metadata(done) {
-        Err(PathError::NotFound(_)) => Ok(done.to_owned()),
+        Err(PathError::NotFound(_)) => Ok(()),
         Err(PathError::NotADirectory(_)) => Err(Error::new(
             ErrorKind::NotAFile,
             format!("`{done}` leads through a file; name another `done`"),
@@ -33,7 +41,9 @@ pub(super) fn checked(space: &Workspace, done: &str) -> Result<String> {
         Err(error) => Err(error.into()),
         Ok(_) => Err(Error::new(
             ErrorKind::Exists,
-            format!("`{done}` is there already and would say nothing; remove it, or name another `done`"),
+            format!(
+                "`{done}` is there already and would say nothing; remove it, or name another `done` or `task`"
+            ),
         )),
     }
 }
@@ -47,7 +57,7 @@ pub(super) fn signal(
     book: &Book,
     mut note: Note,
     ending: &Ending,
-    now: Timestamp,
+    at: Timestamp,
 ) -> Result<Note> {
     let good = ending.status.is_answer();
     if space.is_read_only() {
@@ -55,7 +65,7 @@ pub(super) fn signal(
     }
     if note.stage == Stage::Open {
         let wished = if good { note.done.clone() } else { note.failed.clone() };
-        let content = content(&note, ending, now);
+        let content = content(&note, ending, at);
         let write = |path: String| {
             let from = beside(&path, &note.task);
             space.write_with(&from, content.as_bytes(), WriteOptions::new().parents().synced())?;
@@ -122,7 +132,7 @@ fn is_same(space: &Workspace, one: &str, other: &str) -> bool {
     read(one).is_some_and(|bytes| read(other) == Some(bytes))
 }
 
-fn content(note: &Note, ending: &Ending, now: Timestamp) -> String {
+fn content(note: &Note, ending: &Ending, at: Timestamp) -> String {
     let starts = ending.text.char_indices().map(|(at, _)| at).chain([ending.text.len()]);
     let end = starts.take_while(|&at| at <= MAX_ANSWER).last().unwrap_or(0);
     let content = json!({
@@ -130,7 +140,7 @@ fn content(note: &Note, ending: &Ending, now: Timestamp) -> String {
         "status": ending.status.to_string(),
         "answer": &ending.text[..end],
         "complete": end == ending.text.len(),
-        "ended": now.to_string(),
+        "ended": at.to_string(),
         "stats": ending.stats,
         "usage": ending.usage,
     });

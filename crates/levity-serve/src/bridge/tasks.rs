@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
-use levity_core::{Ending, Event, EventKind, RunId, Status};
+use levity_core::{Ending, Event, EventKind, RunId, Timestamp};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::book::{Note, Stage};
@@ -14,7 +14,7 @@ use super::host::Inner;
 use super::methods::Done;
 use super::notice::Notice;
 use super::{files, signal};
-use crate::runs::{LiveRun, Order, Outcome, Runs};
+use crate::runs::{LiveRun, Order, Outcome, Runs, Standing};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,32 +28,10 @@ pub(super) struct Dispatch {
     events: Option<bool>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Which {
-    task: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Subscribe {
-    task: String,
-    after: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Cancel {
-    task: String,
-    reason: Option<String>,
-}
-
 /// How long an id is at most.
 const MAX_ID: usize = 64;
-/// How many tasks are listed.
-const LISTED: usize = 200;
 
-fn runs(host: &Inner) -> Result<&Runs> {
+pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
         let words =
             "the host is still loading its agent; files can be worked with, tasks in a moment: try again";
@@ -99,11 +77,11 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     {
         drop(booking);
         if let Some(run) = &run {
-            run.opened().await.map_err(failed)?;
+            run.opened().await?;
         }
         return Ok((note, run, true));
     }
-    runs.room().map_err(failed)?;
+    runs.room()?;
     let note = book(host, runs, task, wanted.done, &wanted.prompt).await?;
     let started = runs.start(Order::new(wanted.prompt.as_str()).id(id));
     drop(booking);
@@ -113,7 +91,7 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     };
     let run = run.map_err(|error| {
         host.book.forget(&note.task);
-        failed(error)
+        Error::from(error)
     })?;
     let prompt = wanted.prompt.chars().take(80).collect();
     host.tell(&Notice::Dispatched { client, task: note.task.clone(), prompt });
@@ -144,7 +122,7 @@ async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Opt
     match runs.ending(id).await {
         Ok(_) => Ok(Some(None)),
         Err(crate::Error::NoRun(_)) => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -162,8 +140,15 @@ async fn book(
     files::work(host, move |space| {
         let done = match done {
             Some(done) => signal::checked(space, &done)?,
-            None => own,
+            None => own.clone(),
         };
+        signal::free(space, &own)?;
+        signal::free(space, &failed)?;
+        // Whoever waits for this task must not take the file of another one for its own, or a failure for the end.
+        if done == failed || noting.book.promises(&task, &[&done, &own, &failed]) {
+            let words = format!("`{done}` is what another signal file is to be called; name another `done`");
+            return Err(Error::new(ErrorKind::Exists, words));
+        }
         let note = Note { task, prompt, made, done, failed, stage: Stage::Open };
         let failed = |error| Error::failed(format!("the task cannot be noted: {error}"));
         noting.book.keep(&note).map_err(failed)?;
@@ -180,23 +165,6 @@ fn digest(prompt: &str) -> String {
     })
 }
 
-fn failed(error: crate::Error) -> Error {
-    let kind = match error.kind() {
-        crate::ErrorKind::Full => ErrorKind::Full,
-        crate::ErrorKind::NotFound => ErrorKind::NotFound,
-        crate::ErrorKind::State => ErrorKind::Ended,
-        crate::ErrorKind::Config => ErrorKind::Invalid,
-        _ => ErrorKind::Failed,
-    };
-    let mut words = error.to_string();
-    let mut next = std::error::Error::source(&error);
-    while let Some(cause) = next {
-        let _ = write!(words, ": {cause}");
-        next = cause.source();
-    }
-    Error::new(kind, words)
-}
-
 /// Makes the end of a run seen when it comes.
 fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
     let weak = Arc::downgrade(host);
@@ -204,7 +172,7 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
         let outcome = run.outcome().await;
         let Some(host) = weak.upgrade() else { return };
         match outcome {
-            Outcome::Ended(ending) => end(&host, note, ending).await,
+            Outcome::Ended(ending) => end(&host, note, ending, run.standing().updated).await,
             Outcome::Stopped(cause) => host.tell(&Notice::Problem(format!(
                 "task {} stopped and goes on when the host is started again: {cause}",
                 note.task
@@ -214,20 +182,25 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
     });
 }
 
-/// Goes on with a task for which there was no room before.
-async fn go_on(host: &Arc<Inner>) {
-    let next = host.left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    if let (Some(note), Some(runs)) = (next, host.runs.get()) {
+/// Goes on with tasks for which there was no room before, as far as there is some now.
+pub(super) async fn go_on(host: &Arc<Inner>) {
+    // While they are still being looked through, whoever does that comes here at the end.
+    let Some(runs) = host.runs.get() else { return };
+    let left = || host.left.lock().unwrap_or_else(PoisonError::into_inner);
+    let most = left().len();
+    for _ in 0..most {
+        let next = if runs.room().is_ok() { left().pop_front() } else { None };
+        let Some(note) = next else { return };
         recover(host, runs, note).await;
     }
 }
 
 /// Makes the end of a task seen.
-async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>) {
+async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>, at: Option<Timestamp>) {
     let (noting, ended, task) = (host.clone(), ending.clone(), note.task.clone());
-    let now = host.runs.get().map(|runs| runs.runtime().world().now()).unwrap_or_default();
+    let at = at.unwrap_or_default();
     let signalled =
-        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, now)).await;
+        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, at)).await;
     told(host, task, ending.status.to_string(), signalled);
 }
 
@@ -254,9 +227,9 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         let named = files::work(host, move |space| signal::name(space, &noting.book, note)).await;
         return told(host, task, (if good { "complete" } else { "failed" }).to_owned(), named);
     }
-    let problem = match runs.ending(&id).await {
-        Ok(Some(ending)) => return end(host, note, Arc::from(ending)).await,
-        Ok(None) => match runs.resume(&id).await {
+    let problem = match runs.standing(&id).await {
+        Ok(Standing { ending: Some(ending), updated, .. }) => return end(host, note, ending, updated).await,
+        Ok(_) => match runs.resume(&id).await {
             Ok(run) => {
                 host.tell(&Notice::Resumed { task });
                 return attend(host, note, run);
@@ -270,7 +243,7 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         Err(crate::Error::NoRun(_)) => return host.book.forget(&task),
         Err(error) => error,
     };
-    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", failed(problem))));
+    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", Error::from(problem))));
 }
 
 /// Passes on what clients, and whoever sits at the host, should know of what happens in a run.
@@ -287,93 +260,4 @@ pub(super) fn heard(host: &Inner, event: &Event) {
         }
         _ => {}
     }
-}
-
-fn noted(host: &Inner, task: &str) -> Result<Note> {
-    host.book.get(task).ok_or_else(|| {
-        let task: String = task.chars().take(100).collect();
-        Error::new(ErrorKind::NotFound, format!("there is no task `{task}`; `agent/list` lists them"))
-    })
-}
-
-/// How a task is.
-pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &which.task)?;
-    let id = RunId::new(note.task.as_str());
-    let mut told = brief(runs, &note);
-    let live = runs.get(&id);
-    if let Some(Outcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
-        told["state"] = "stopped".into();
-        told["error"] = cause.to_string().into();
-        return Ok(told);
-    }
-    match runs.ending(&id).await.map_err(failed)? {
-        Some(ending) => {
-            told["state"] = state(&ending.status).into();
-            told["status"] = ending.status.to_string().into();
-            told["answer"] = ending.text.clone().into();
-            told["stats"] = json!(ending.stats);
-            told["usage"] = json!(ending.usage);
-        }
-        None => {
-            let asks = match &live {
-                Some(run) => run.asks().await,
-                None => Vec::new(),
-            };
-            if !asks.is_empty() {
-                told["state"] = "waiting".into();
-                told["asks"] = json!(asks);
-            }
-        }
-    }
-    Ok(told)
-}
-
-fn state(status: &Status) -> &'static str {
-    match status {
-        status if status.is_answer() => "done",
-        Status::Cancelled { .. } => "cancelled",
-        _ => "failed",
-    }
-}
-
-/// What is known of a task without its journal.
-fn brief(runs: &Runs, note: &Note) -> Value {
-    let live = runs.get(&RunId::new(note.task.as_str())).is_some_and(|run| run.ended().is_none());
-    let (state, signal) = match &note.stage {
-        Stage::Signalled { path, good: true } => ("done", path.clone()),
-        Stage::Signalled { path, good: false } => ("failed", path.clone()),
-        _ if live => ("running", None),
-        _ => ("stopped", None),
-    };
-    json!({"task": note.task, "made": note.made.to_string(), "state": state, "signal": signal, "done": note.done})
-}
-
-/// The newest tasks.
-pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
-    let runs = runs(host)?;
-    let tasks: Vec<_> = host.book.newest(LISTED).iter().map(|note| brief(runs, note)).collect();
-    Ok(json!({"tasks": tasks}))
-}
-
-/// Has the client read a task's events, from the beginning or behind the one of this id.
-pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let reader =
-        runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await.map_err(failed)?;
-    Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
-}
-
-/// Takes a task back.
-pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
-    let runs = runs(host)?;
-    let note = noted(host, &wanted.task)?;
-    let id = RunId::new(note.task.as_str());
-    let run = runs.get(&id).ok_or_else(|| failed(crate::Error::NotUnderWay(id)))?;
-    let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
-    let control = run.control().map_err(failed)?;
-    control.cancel(reason).await.map_err(|error| failed(error.into()))?;
-    Ok(json!({"task": note.task}))
 }

@@ -3,12 +3,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::World as _;
-use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec, Toolbox};
+use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec, Toolbox};
 use levity_runtime::SystemWorld;
 use serde_json::{Value, json};
 
 use super::client::BridgeClient;
 use super::error::{Error, ErrorKind, Result};
+
+mod spec;
 
 /// The tools by which another agent works with a host: `read_file`, `write_file`, `list_files`, `dispatch_agent_task`,
 /// `task_status`, `wait_for_file`.
@@ -75,7 +77,7 @@ impl Tool for BridgeTool {
     async fn call(&self, args: Value, cx: &ToolCx) -> std::result::Result<ToolOutput, ToolError> {
         let client = &self.client;
         let done = match self.what {
-            What::Read => client.request("fs/read", args).await.map(|read| text(&read["content"])),
+            What::Read => client.request("fs/read", args).await.map(|read| text(&read)),
             What::Write => {
                 client.request("fs/write", args).await.map(|written| said(wrote(&written), written))
             }
@@ -86,12 +88,30 @@ impl Tool for BridgeTool {
             }
             What::Wait => wait(client, &args, cx).await,
         };
-        done.map_err(refused)
+        done.map_err(|error| refused(&error))
     }
 }
 
-fn text(content: &Value) -> ToolOutput {
-    ToolOutput::text(content.as_str().unwrap_or_default())
+/// What was read; where that is not all of the file, which part it is.
+fn text(read: &Value) -> ToolOutput {
+    let mut text = word(&read["content"]).to_owned();
+    let line = |name: &str| read[name].as_u64();
+    if read["complete"] == json!(false)
+        && let (Some(first), Some(last), Some(total)) =
+            (line("first_line"), line("last_line"), line("total_lines"))
+    {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&match last < total {
+            true => {
+                let next = last + 1;
+                format!("[lines {first}-{last} of {total}; read on with start_line {next}]")
+            }
+            false => format!("[lines {first}-{last} of {total}]"),
+        });
+    }
+    ToolOutput::text(text)
 }
 
 fn said(words: String, value: Value) -> ToolOutput {
@@ -186,7 +206,7 @@ async fn wait(client: &BridgeClient, args: &Value, cx: &ToolCx) -> Result<ToolOu
             Ok(found) if found["timed_out"] == json!(false) => return Ok(found_words(found)),
             Ok(_) => {}
             Err(error) if error.is_retryable() && left > 0.0 => {
-                SystemWorld.sleep(Duration::from_millis(250)).await
+                SystemWorld.sleep(Duration::from_millis(250)).await;
             }
             Err(error) => return Err(error),
         }
@@ -209,7 +229,7 @@ fn found_words(found: Value) -> ToolOutput {
 }
 
 /// What whoever called is told: each refusal has words of its own that say what to do.
-fn refused(error: Error) -> ToolError {
+fn refused(error: &Error) -> ToolError {
     let kind = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Request => ToolErrorKind::InvalidArgs,
         ErrorKind::Outside | ErrorKind::Denied | ErrorKind::Unauthorized | ErrorKind::ReadOnly => {
@@ -220,78 +240,4 @@ fn refused(error: Error) -> ToolError {
         _ => ToolErrorKind::Failed,
     };
     ToolError::new(kind, error.to_string())
-}
-
-impl What {
-    fn spec(self) -> ToolSpec {
-        let (name, about, properties, required): (_, _, _, &[&str]) = match self {
-            Self::Read => (
-                "read_file",
-                "Reads a text file of the host's workspace. Long files are refused; read some lines of them.",
-                json!({
-                    "path": {"type": "string", "description": "The file, relative to the workspace."},
-                    "start_line": {"type": "integer", "minimum": 1, "description": "Read from this line on."},
-                    "lines": {"type": "integer", "minimum": 1, "description": "Read so many lines."},
-                }),
-                &["path"],
-            ),
-            Self::Write => (
-                "write_file",
-                "Writes a file of the host's workspace whole: a new one, or in place of what was there.",
-                json!({
-                    "path": {"type": "string", "description": "The file, relative to the workspace."},
-                    "content": {"type": "string", "description": "All that is to be in it."},
-                }),
-                &["path", "content"],
-            ),
-            Self::List => (
-                "list_files",
-                "Lists files of the host's workspace but those that `.gitignore` names, and hidden ones.",
-                json!({
-                    "path": {"type": "string", "description": "A folder; default: the workspace itself."},
-                    "recursive": {"type": "boolean", "description": "Whether to list folders below it, too; default false."},
-                    "pattern": {"type": "string", "description": "Only what matches this glob, at any depth, such as `*.rs` or `DONE_*`."},
-                    "hidden": {"type": "boolean", "description": "Whether to list hidden files, too."},
-                    "ignored": {"type": "boolean", "description": "Whether to list ignored files, too."},
-                }),
-                &[],
-            ),
-            Self::Dispatch => (
-                "dispatch_agent_task",
-                "Hands a whole task to the commander, an agent at the host, and returns at once. The commander answers only by files that it changes: say in the prompt which ones you want. A signal file appears when it is done.",
-                json!({
-                    "prompt": {"type": "string", "description": "What is to be done, complete in itself."},
-                    "done": {"type": "string", "description": "The file that appears when it is done, such as `DONE_plan`; default `DONE_` and the task's id."},
-                }),
-                &["prompt"],
-            ),
-            Self::Status => (
-                "task_status",
-                "Says how a dispatched task is: running, waiting, done, failed, cancelled or stopped.",
-                json!({"task": {"type": "string", "description": "The task's id."}}),
-                &["task"],
-            ),
-            Self::Wait => (
-                "wait_for_file",
-                "Waits until a file is there, such as the signal file of a task. Give `path` or `glob`.",
-                json!({
-                    "path": {"type": "string", "description": "The file, relative to the workspace."},
-                    "glob": {"type": "string", "description": "Any file that matches, such as `{DONE_plan,FAILED_*}`."},
-                    "timeout": {"type": "number", "minimum": 0, "maximum": MAX_WAIT, "description": "How many seconds to wait at most; default 45."},
-                }),
-                &[],
-            ),
-        };
-        let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-        ToolSpec::new(name, about).with_input(input).with_hints(self.hints())
-    }
-
-    fn hints(self) -> Hints {
-        match self {
-            Self::Write => Hints::new().idempotent(),
-            Self::Dispatch => Hints::new(),
-            Self::Wait => Hints::new().read_only().timeout(Duration::from_secs_f64(MAX_WAIT + 60.0)),
-            Self::Read | Self::List | Self::Status => Hints::new().read_only(),
-        }
-    }
 }

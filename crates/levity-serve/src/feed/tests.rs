@@ -77,6 +77,10 @@ async fn what_is_fleeting_leaves_first_and_a_slow_reader_is_told() {
         rest(&mut slow).await,
         ["1".to_owned(), format!("missed {}", Feed::EVENTS - 1), "2".to_owned()]
     );
+    // Whoever comes later was never to get what was fleeting, and missed nothing.
+    assert_eq!(rest(&mut feed.reader(None)).await, ["1", "2"]);
+    assert_eq!(after(&feed, "1").await, ["2"]);
+    assert_eq!(after(&feed, "x").await, ["reset", "1", "2"]);
 }
 
 #[tokio::test]

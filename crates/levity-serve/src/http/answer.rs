@@ -128,7 +128,7 @@ impl Problem {
 }
 
 /// The error of the runtime that something came from.
-pub(super) fn runtime_error(cause: &Cause) -> Option<&levity_runtime::Error> {
+pub(crate) fn runtime_error(cause: &Cause) -> Option<&levity_runtime::Error> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {
         match error.downcast_ref() {

@@ -166,7 +166,10 @@ impl Stream {
                 text.extend_from_slice(b"\n\n");
             }
             Given::Event { .. } => {}
-            Given::Missed(count) => put(text, "missed", &json!({"count": count})),
+            Given::Missed { count, lasting } => match if self.fleeting { count } else { lasting } {
+                0 => {}
+                count => put(text, "missed", &json!({"count": count})),
+            },
             Given::Reset => put(text, "reset", &json!({})),
         }
     }

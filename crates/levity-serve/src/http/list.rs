@@ -13,7 +13,6 @@ use super::Api;
 use super::answer::{Answered, Problem, ok};
 use super::input::{self, query, run_id, yes};
 use super::shown;
-use crate::runs::LiveRun;
 
 /// How many runs a page has by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
@@ -106,20 +105,10 @@ async fn kept(
 
 /// The runs of this process, where no journal keeps any.
 fn here(api: &Api, query: &RunQuery, cursor: Option<&Cursor>) -> Vec<RunSummary> {
-    let runs = api.runs.here().into_iter().map(|run| summary(&run));
+    let runs = api.runs.here().into_iter().map(|run| run.summary());
     let behind =
         |run: &RunSummary| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()));
     query.select(runs.filter(behind))
-}
-
-fn summary(run: &LiveRun) -> RunSummary {
-    let standing = run.standing();
-    let mut summary = RunSummary::new(run.id().clone(), standing.opened.unwrap_or_default());
-    summary.updated = standing.updated.unwrap_or_default();
-    summary.paused = standing.paused;
-    summary.waiting = standing.waiting();
-    summary.status = standing.ending.as_ref().map(|ending| ending.status.clone());
-    summary
 }
 
 /// What a list shows of a run.

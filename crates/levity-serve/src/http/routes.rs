@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use http::StatusCode;
 use serde_json::json;
@@ -33,21 +33,29 @@ fn routes() -> Vec<Route> {
         route("/v1/health", &["get"], get(health)),
         route("/v1/openapi.json", &["get"], get(async || ok(&openapi()))),
         route("/v1/runs", &["get", "post"], get(list::list).post(start::start)),
-        route("/v1/runs/{run}", &["get", "delete"], get(shown::show).delete(list::remove)),
+        route("/v1/runs/{run}", &["get", "delete"], plain(get(shown::show).delete(list::remove))),
         route("/v1/runs/{run}/events", &["get"], get(events::events)),
-        route("/v1/runs/{run}/pause", &["post"], post(tell::pause)),
-        route("/v1/runs/{run}/resume", &["post"], post(tell::resume)),
-        route("/v1/runs/{run}/cancel", &["post"], post(tell::cancel)),
-        route("/v1/runs/{run}/say", &["post"], post(tell::say)),
-        route("/v1/runs/{run}/asks", &["get"], get(asks::asks)),
-        route("/v1/runs/{run}/asks/{ask}", &["post"], post(asks::decide)),
+        route("/v1/runs/{run}/pause", &["post"], plain(post(tell::pause))),
+        route("/v1/runs/{run}/resume", &["post"], plain(post(tell::resume))),
+        route("/v1/runs/{run}/cancel", &["post"], plain(post(tell::cancel))),
+        route("/v1/runs/{run}/say", &["post"], plain(post(tell::say))),
+        route("/v1/runs/{run}/asks", &["get"], plain(get(asks::asks))),
+        route("/v1/runs/{run}/asks/{ask}", &["post"], plain(post(asks::decide))),
         route("/v1/sessions", &["get"], get(sessions::list)),
         route(
             "/v1/sessions/{session}",
             &["get", "delete"],
-            get(sessions::show).merge(delete(sessions::forget)),
+            get(sessions::show).merge(plain(delete(sessions::forget))),
         ),
     ]
+}
+
+/// Takes no parameters: whoever gives one means something that is not done here.
+fn plain(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
+    answer.route_layer(from_fn(async |request: Request, next: Next| match request.uri().query() {
+        None | Some("") => next.run(request).await,
+        Some(_) => Problem::bad("bad_query", "there are no parameters here").into_response(),
+    }))
 }
 
 pub(super) fn router(api: &Arc<Api>) -> Router {

@@ -1,12 +1,14 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_context::WorkspaceFiles;
-use levity_core::text::clipped;
+use levity_core::text::{clipped, head};
 use levity_sandbox::{PathError, Workspace};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
-use super::{Document, Hit, Library, LibraryError};
+use super::{Document, Hit, Library, LibraryError, file_path, file_url};
 
 /// The files of a workspace as a library: what `.gitignore` names is left out, and so is what is not text.
 ///
@@ -31,17 +33,20 @@ use super::{Document, Hit, Library, LibraryError};
 pub struct WorkspaceLibrary {
     space: Workspace,
     max_fetch: u64,
+    /// Who may search now; others wait for their turn.
+    turns: Arc<Semaphore>,
 }
 
-/// What ids and addresses of files begin with.
+/// What ids of files begin with.
 const ID: &str = "file:";
-const URL: &str = super::FILES_URL;
 /// How many files are looked at in a search.
 const MOST_FILES: usize = 10_000;
 /// How much of each.
 const MOST_OF_FILE: u64 = 256 << 10;
 /// How much of all.
 const MOST_BYTES: u64 = 64 << 20;
+/// How many searches go on at once. Each keeps a thread busy, and goes on to its end when nobody waits for it any more.
+const AT_ONCE: usize = 4;
 /// How many words of a question count.
 const MOST_WORDS: usize = 16;
 /// How much is shown around what was found.
@@ -53,7 +58,8 @@ impl WorkspaceLibrary {
 
     /// The files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { space: workspace, max_fetch: Self::DEFAULT_MAX_FETCH }
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        Self { space: workspace, max_fetch: Self::DEFAULT_MAX_FETCH, turns }
     }
 
     /// How many bytes of a file are given; [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by default.
@@ -71,17 +77,22 @@ impl Library for WorkspaceLibrary {
         if words.is_empty() {
             return Ok(Vec::new());
         }
+        let turn = self.turns.clone().acquire_owned().await;
+        let turn = turn.map_err(|error| failed("no more is searched").with_source(error))?;
         let listed = WorkspaceFiles::new(&self.space).max_files(MOST_FILES).view().await;
         let files =
             listed.map_err(|error| failed("the workspace cannot be listed").with_source(error))?.files;
         let space = self.space.clone();
-        let looked = tokio::task::spawn_blocking(move || search(&space, &files, &words, limit));
+        let looked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            search(&space, &files, &words, limit)
+        });
         looked.await.map_err(|error| failed("the search was broken off").with_source(error))
     }
 
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
-        let Some(path) = id.strip_prefix(ID).or_else(|| id.strip_prefix(URL)) else { return Ok(None) };
-        let (library, path) = (self.clone(), path.to_owned());
+        let path = id.strip_prefix(ID).map(str::to_owned).or_else(|| file_path(id));
+        let (library, Some(path)) = (self.clone(), path) else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || library.read(&path));
         read.await.map_err(|error| failed("the reading was broken off").with_source(error))?
     }
@@ -98,7 +109,7 @@ impl WorkspaceLibrary {
         let Some(text) = text_of(excerpt.bytes) else {
             return Err(failed(format!("`{path}` is not text, so it cannot be given")));
         };
-        let document = Document::new(format!("{ID}{path}"), path, format!("{URL}{path}"), text);
+        let document = Document::new(format!("{ID}{path}"), path, file_url(path), text);
         Ok(Some(document.with_metadata(json!({"bytes": size, "complete": !cut}))))
     }
 }
@@ -115,9 +126,8 @@ fn words(query: &str) -> Vec<String> {
     if words.is_empty() {
         words = all().map(str::to_owned).collect();
     }
-    words.sort();
-    words.dedup();
-    words.truncate(MOST_WORDS);
+    let mut seen = BTreeSet::new();
+    words.retain(|word| seen.len() < MOST_WORDS && seen.insert(word.clone()));
     words
 }
 
@@ -149,13 +159,13 @@ fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -
     let mut read = 0;
     let mut found = Vec::new();
     for path in files {
-        let text = match read < MOST_BYTES {
-            true => space.read_start(path, MOST_OF_FILE).ok().and_then(|excerpt| text_of(excerpt.bytes)),
-            false => None,
+        let bytes = match read < MOST_BYTES {
+            true => space.read_start(path, MOST_OF_FILE).map_or_else(|_| Vec::new(), |excerpt| excerpt.bytes),
+            false => Vec::new(),
         };
-        let text = text.unwrap_or_default();
-        read += text.len() as u64;
-        found.extend(look(path, &text, words));
+        // What is not text was read, too.
+        read += bytes.len() as u64;
+        found.extend(look(path, &text_of(bytes).unwrap_or_default(), words));
     }
     ranked(found, words.len(), files.len(), limit)
 }
@@ -179,7 +189,7 @@ fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
 /// What stands around a place. Lower case may be longer or shorter, so the place is only about right there.
 fn around(lower: &str, text: &str, at: usize) -> String {
     let source = if lower.len() == text.len() { text } else { lower };
-    let start = source[..source.floor_char_boundary(at)].rfind('\n').map_or(0, |end| end + 1);
+    let start = head(source, at).rfind('\n').map_or(0, |end| end + 1);
     clipped(source[start..].trim(), SHOWN).into_owned()
 }
 
@@ -193,11 +203,42 @@ fn ranked(mut found: Vec<Candidate>, words: usize, files: usize, limit: usize) -
     found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.path.cmp(&b.path)));
     found.truncate(limit);
     let hit = |found: Candidate| {
-        let hit = Hit::new(format!("{ID}{}", found.path), &*found.path, format!("{URL}{}", found.path));
+        let hit = Hit::new(format!("{ID}{}", found.path), &*found.path, file_url(&found.path));
         match found.shown {
             Some(text) => hit.with_text(text),
             None => hit,
         }
     };
     found.into_iter().map(hit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_words_of_a_question_count() {
+        let long = "zebra yak zebra of the a b c one two three four five six seven eight nine ten eleven twelve alpha beta";
+        let words = words(long);
+        assert_eq!(words.len(), MOST_WORDS);
+        assert_eq!(words[..3], ["zebra", "yak", "the"]);
+        assert_eq!(super::words("a b a"), ["a", "b"], "short ones count where there are no others");
+    }
+
+    #[test]
+    fn what_is_not_text_counts_as_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = usize::try_from(MOST_BYTES / MOST_OF_FILE).unwrap();
+        let noise = vec![0; usize::try_from(MOST_OF_FILE).unwrap()];
+        for number in 0..files {
+            std::fs::write(folder.path().join(format!("{number:04}.bin")), &noise).unwrap();
+        }
+        std::fs::write(folder.path().join("last.md"), "A zebra.").unwrap();
+        let space = Workspace::open(folder.path()).unwrap();
+        let mut paths: Vec<String> = (0..files).map(|number| format!("{number:04}.bin")).collect();
+        paths.push("last.md".to_owned());
+        let words = words("zebra");
+        assert!(search(&space, &paths, &words, 5).is_empty(), "no more is read than may be");
+        assert_eq!(search(&space, &paths[1..], &words, 5).len(), 1);
+    }
 }

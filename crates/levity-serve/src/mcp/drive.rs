@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use rmcp::model::{
     LoggingMessageNotificationParam, ProgressNotification, ProgressNotificationParam, ServerNotification,
     ServerRequest,
 };
-use rmcp::service::{RequestContext, ServiceError};
+use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -90,7 +90,11 @@ impl Case {
         loop {
             tokio::select! {
                 biased;
-                done = &mut self.work => return self.done(done, telling, context).await,
+                done = &mut self.work => {
+                    // Questions that are still open are taken back.
+                    while let Some(Some(())) = asking.next().now_or_never() {}
+                    return self.done(done, telling, context).await;
+                }
                 () = context.ct.cancelled() => return Step::Cancelled,
                 Some(()) = asking.next(), if !asking.is_empty() => {}
                 () = &mut telling, if telling.is_busy() => {}
@@ -134,17 +138,12 @@ impl Case {
         }
     }
 
-    /// Lets the work go on by itself, for as long as `lapse` does not end.
-    pub(super) fn send_away(&mut self, lapse: impl Future<Output = ()> + Send + 'static) {
+    /// Lets the work go on by itself, for as long as the case is there.
+    pub(super) fn send_away(&mut self) {
         let Work::Here(work) = &mut self.work else { return };
         let work = std::mem::replace(work, std::future::pending().boxed());
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            tokio::select! {
-                outcome = work => outcome,
-                () = lapse => Err(AskError::new(AskErrorKind::Timeout, "the client did not answer in time").into()),
-            }
-        });
+        tasks.spawn(work);
         self.work = Work::Away(tasks);
     }
 
@@ -204,14 +203,35 @@ fn panicked() -> Fault {
     ToolError::failed("it panicked").into()
 }
 
-/// Puts a question to a client as a request of its own.
+/// Puts a question to a client as a request of its own. The client is told when nobody wants its answer any more.
 async fn put(asked: Asked, context: &RequestContext<RoleServer>, world: &dyn World, limit: Duration) {
     let Asked { request, mut reply, .. } = asked;
-    let answer = tokio::select! {
-        answer = context.peer.send_request(server_request(request)) => told(answer),
-        () = world.sleep(limit) => Err(AskError::new(AskErrorKind::Timeout, "the client did not answer in time")),
-        () = reply.closed() => return,
+    let in_vain = || AskError::new(AskErrorKind::Timeout, "the client did not answer in time");
+    let answer = {
+        let mut over = pin!(async {
+            tokio::select! {
+                () = world.sleep(limit) => {}
+                () = reply.closed() => {}
+            }
+        });
+        let options = PeerRequestOptions::no_options();
+        let sent = tokio::select! {
+            sent = context.peer.send_cancellable_request(server_request(request), options) => Some(sent),
+            () = &mut over => None,
+        };
+        match sent {
+            None => Err(in_vain()),
+            Some(Err(error)) => told(Err(error)),
+            Some(Ok(mut asking)) => tokio::select! {
+                answer = &mut asking.rx => told(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+                () = &mut over => {
+                    let _ = asking.cancel(Some("the answer is not waited for any more".to_owned())).await;
+                    Err(in_vain())
+                }
+            },
+        }
     };
+    // Who asked may have stopped waiting.
     let _ = reply.send(answer);
 }
 

@@ -8,6 +8,7 @@ use levity_core::World;
 use ring::digest::{SHA256, digest};
 use rmcp::model::{InputRequests, InputRequiredResult};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::Fault;
 use super::drive::Case;
@@ -34,6 +35,8 @@ pub(super) struct Waiting {
     ticket: Ticket,
     /// Whether it waits now; its time runs only then.
     waits: watch::Sender<bool>,
+    /// Sees to its time. That is no part of the work: what came of work that has ended is not kept for ever, either.
+    clock: JoinSet<()>,
 }
 
 /// All of them.
@@ -54,7 +57,7 @@ impl Parked {
     pub(super) fn begin(&self, case: Case, subject: Subject) -> Waiting {
         let id = u128::from(self.world.random()) << 64 | u128::from(self.world.random());
         let (waits, _) = watch::channel(false);
-        Waiting { case, subject, ticket: Ticket { id, round: 0 }, waits }
+        Waiting { case, subject, ticket: Ticket { id, round: 0 }, waits, clock: JoinSet::new() }
     }
 
     /// Lets a case wait, and says what the client has to answer.
@@ -71,7 +74,10 @@ impl Parked {
             return Err(Fault::busy("too many calls wait for answers of their clients; try again later"));
         }
         waiting.ticket.round = waiting.ticket.round.wrapping_add(1);
-        waiting.case.send_away(self.lapse(waiting.ticket.id, waiting.waits.subscribe()));
+        waiting.case.send_away();
+        if waiting.clock.is_empty() {
+            waiting.clock.spawn(self.lapse(waiting.ticket.id, waiting.waits.subscribe()));
+        }
         waiting.waits.send_replace(true);
         let state = self.seal.seal(waiting.ticket);
         all.insert(waiting.ticket.id, waiting);
@@ -100,7 +106,7 @@ impl Parked {
         Ok(waiting)
     }
 
-    /// Ends once the case has waited for as long as it may; it is forgotten then.
+    /// Forgets the case once it has waited for as long as it may.
     fn lapse(
         self: &Arc<Self>,
         id: u128,
@@ -112,22 +118,27 @@ impl Parked {
                 let changed = if *waits.borrow_and_update() {
                     tokio::select! {
                         changed = waits.changed() => changed,
-                        () = world.sleep(limit) => break,
+                        () = world.sleep(limit) => {
+                            let Some(parked) = parked.upgrade() else { return };
+                            // Dropped behind the lock: what a handler does when it is dropped is its own.
+                            drop(parked.lapsed(id, &waits));
+                            continue;
+                        }
                     }
                 } else {
                     waits.changed().await
                 };
                 if changed.is_err() {
-                    // The case is gone, and this with it.
-                    std::future::pending::<()>().await;
+                    return;
                 }
             }
-            if let Some(parked) = parked.upgrade() {
-                // Dropped behind the lock: what a handler does when it is dropped is its own.
-                let lapsed = parked.all().remove(&id);
-                drop(lapsed);
-            }
         }
+    }
+
+    /// Takes out a case whose time is over, unless somebody has come for it at the last moment.
+    fn lapsed(&self, id: u128, waits: &watch::Receiver<bool>) -> Option<Waiting> {
+        let mut all = self.all();
+        if waits.has_changed().unwrap_or(true) { None } else { all.remove(&id) }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<u128, Waiting>> {

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use levity_context::WorkspaceFiles;
 use levity_sandbox::{PathError, Workspace};
 
-use crate::library::FILES_URL as URL;
+use crate::library::{FILES_URL, file_path, file_url};
 use crate::mcp::{Fault, Page, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
 
 /// How many files are in a part of the list.
@@ -31,7 +31,7 @@ impl Resources for Files {
         // A path, and not a count: files may come and go between two parts.
         let start = cursor.map_or(0, |last| files.partition_point(|path| path.as_str() <= last));
         let part = &files[start..files.len().min(start + PART)];
-        let items = part.iter().map(|path| Resource::new(format!("{URL}{path}"), path));
+        let items = part.iter().map(|path| Resource::new(file_url(path), path));
         Ok(match part.last().filter(|_| start + PART < files.len()) {
             Some(last) => Page::part(items, last),
             None => Page::all(items),
@@ -39,13 +39,13 @@ impl Resources for Files {
     }
 
     async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
-        let template = ResourceTemplate::new(format!("{URL}{{+path}}"), "file")
+        let template = ResourceTemplate::new(format!("{FILES_URL}{{+path}}"), "file")
             .with_description("A file of the workspace, by its path.");
         Ok(Page::all([template]))
     }
 
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault> {
-        let Some(path) = ask.uri.strip_prefix(URL).map(str::to_owned) else {
+        let Some(path) = file_path(&ask.uri) else {
             return Err(Fault::not_found(format!("there is nothing at `{}`", ask.uri)));
         };
         let space = self.space.clone();

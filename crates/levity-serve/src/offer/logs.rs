@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use bytes::Bytes;
 use levity_core::{RunId, RunQuery, RunSummary};
 
 use crate::mcp::{Fault, Page, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
@@ -23,19 +24,20 @@ impl RunLogs {
     }
 
     async fn log(&self, run: &RunId) -> Result<String, Fault> {
-        let events = self.runs.history(run).await.map_err(|_| gone(run))?;
-        let mut lines: Vec<String> = Vec::new();
+        let told = self.runs.told(run).await.map_err(|_| gone(run))?;
         let mut room = MOST;
-        for event in events.iter().rev() {
-            let line = serde_json::to_string(event).unwrap_or_default();
-            match room.checked_sub(line.len() + 1) {
-                Some(left) => room = left,
-                None => break,
-            }
-            lines.push(line);
+        let fits = |line: &&Bytes| {
+            let left = room.checked_sub(line.len() + 1);
+            room = left.unwrap_or_default();
+            left.is_some()
+        };
+        let count = told.iter().rev().take_while(fits).count();
+        let mut text = Vec::new();
+        for line in &told[told.len() - count..] {
+            text.extend_from_slice(line);
+            text.push(b'\n');
         }
-        lines.reverse();
-        Ok(lines.iter().flat_map(|line| [line, "\n"]).collect())
+        String::from_utf8(text).map_err(|_| Fault::failed("the log is not text"))
     }
 }
 

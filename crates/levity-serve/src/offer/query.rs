@@ -134,8 +134,11 @@ fn wrong(message: &str) -> Fault {
 }
 
 fn refused(error: Error) -> Fault {
-    let retryable = error.is_retryable();
-    ToolError::failed(error.to_string()).with_retryable(retryable).with_source(error).into()
+    let failed = ToolError::failed(error.to_string()).with_retryable(error.is_retryable());
+    match error {
+        Error::Run { cause, .. } => failed.with_source(cause).into(),
+        _ => failed.into(),
+    }
 }
 
 #[async_trait]
@@ -267,7 +270,7 @@ fn reply(run: &LiveRun, session: Option<&ConversationId>, outcome: &Outcome) -> 
             Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())
         }
         Outcome::Stopped(cause) => {
-            let message = format!("run `{}` could not be driven to its end: {cause}", run.id());
+            let message = format!("run `{}` could not be driven to its end", run.id());
             Err(ToolError::failed(message).with_source(cause.clone()).into())
         }
     }

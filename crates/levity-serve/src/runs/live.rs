@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId};
+use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId, RunSummary};
 use levity_runtime::Control;
 use tokio::sync::watch;
 
@@ -44,11 +44,15 @@ impl Outcome {
         }
     }
 
-    /// Whether another process drives the run.
+    /// Whether the run is another's: another process drives it, or it was there before, and this one has only its id.
     pub(super) fn is_elsewhere(&self) -> bool {
-        use levity_runtime::Error::Journal;
+        use levity_runtime::Error::{Exists, Journal};
         let Self::Stopped(cause) = self else { return false };
-        matches!(cause.as_error().downcast_ref(), Some(Journal(error)) if error.kind() == JournalErrorKind::Busy)
+        match cause.as_error().downcast_ref() {
+            Some(Journal(error)) => error.kind() == JournalErrorKind::Busy,
+            Some(Exists(_)) => true,
+            _ => false,
+        }
     }
 }
 
@@ -66,6 +70,17 @@ impl LiveRun {
     /// How the run stands.
     pub fn standing(&self) -> Standing {
         self.state().clone()
+    }
+
+    /// The same, as a journal says it.
+    pub(crate) fn summary(&self) -> RunSummary {
+        let standing = self.standing();
+        let mut summary = RunSummary::new(self.id.clone(), standing.opened.unwrap_or_default());
+        summary.updated = standing.updated.unwrap_or_default();
+        summary.paused = standing.paused;
+        summary.waiting = standing.waiting();
+        summary.status = standing.ending.as_ref().map(|ending| ending.status.clone());
+        summary
     }
 
     fn state(&self) -> MutexGuard<'_, Standing> {
@@ -151,7 +166,11 @@ impl LiveRun {
         self.open();
     }
 
+    /// Says what became of it, unless that was said.
     pub(super) fn finish(&self, stopped: Option<Cause>) {
+        if self.ended().is_some() {
+            return;
+        }
         self.feed.close();
         let outcome = match (self.state().ending.clone(), stopped) {
             (Some(ending), _) => Outcome::Ended(ending),

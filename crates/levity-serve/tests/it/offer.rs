@@ -13,7 +13,7 @@ use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
 use levity_sandbox::Workspace;
 use levity_serve::mcp::{ClientModel, McpServer};
-use levity_serve::{AgentServer, Runs};
+use levity_serve::{AgentServer, Order, Runs};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -189,8 +189,8 @@ async fn documents_are_searched_and_fetched() {
     assert_eq!((&document["title"], &document["url"]), (&json!("tides.md"), &json!("workspace:///tides.md")));
     for id in ["file:../outside", "file:/etc/passwd", "file:none", "fact:1", "file:image.bin", "", "file:\0"]
     {
-        let error = client.call("fetch", json!({"id": id})).await.unwrap_err();
-        assert!(!error.to_string().is_empty(), "{id}");
+        let error = client.call("fetch", json!({"id": id})).await.unwrap_err().to_string();
+        assert!(!error.is_empty() && error.matches("cannot be given").count() < 2, "{id}: {error}");
     }
     let nothing = client.value("search", json!({"query": "?!"})).await;
     assert_eq!(nothing["results"], json!([]));
@@ -201,6 +201,7 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "one").unwrap();
     std::fs::write(folder.path().join("b.bin"), [0, 159, 146, 150]).unwrap();
+    std::fs::write(folder.path().join("c 100%.txt"), "three").unwrap();
     let server =
         offered(runs(ScriptedModel::new().reply("Yes."))).workspace(Workspace::open(folder.path()).unwrap());
     let client = plainly(server).await;
@@ -209,8 +210,18 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     let listed: Vec<_> = server.resources().await.unwrap().into_iter().map(|resource| resource.uri).collect();
     assert_eq!(
         listed,
-        [format!("levity://runs/{run}"), "workspace:///a.txt".to_owned(), "workspace:///b.bin".to_owned()]
+        [
+            &*format!("levity://runs/{run}"),
+            "workspace:///a.txt",
+            "workspace:///b.bin",
+            "workspace:///c%20100%25.txt"
+        ]
     );
+    for spelt in
+        [&*listed[3], "workspace:///c 100%.txt", "workspace:///c%20100%.txt", "workspace:///%63 100%25.txt"]
+    {
+        assert_eq!(server.read(spelt).await.unwrap()[0].text.as_deref(), Some("three"), "{spelt}");
+    }
     let log = server.read(&listed[0]).await.unwrap().remove(0).text.unwrap();
     let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.last().unwrap()["kind"]["run_ended"]["text"], "Yes.");
@@ -218,6 +229,8 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     assert!(server.read("workspace:///b.bin").await.unwrap()[0].blob.is_some());
     for uri in [
         "workspace:///../x",
+        "workspace:///%2e%2e/x",
+        "workspace:///%2Fetc/passwd",
         "workspace:////etc/passwd",
         "levity://runs/none",
         "levity://runs/..%2f",
@@ -231,6 +244,36 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     let filled = server.prompt("delegate", json!({"task": "Sweep the deck"})).await.unwrap();
     assert!(filled.messages[0].text().contains("Sweep the deck"));
     assert!(server.prompt("delegate", json!({})).await.is_err());
+}
+
+#[tokio::test]
+async fn a_query_for_which_there_is_no_room_says_so_once() {
+    let runs = runs(ScriptedModel::new().hang()).most(1);
+    let _first = runs.start(Order::new("Wait")).unwrap();
+    let client = plainly(offered(runs.clone())).await;
+    let error = client.call("query", json!({"prompt": "Go"})).await.unwrap_err().to_string();
+    assert_eq!(error.matches("under way").count(), 1, "{error}");
+}
+
+#[tokio::test]
+async fn logs_are_there_without_a_journal() {
+    let agent = Agent::builder(ScriptedModel::new().reply("Yes.").reply("No.")).build().unwrap();
+    let client = plainly(offered(Runs::new(agent))).await;
+    let mut ids = Vec::new();
+    for answer in ["Yes.", "No."] {
+        let told = client.value("query", json!({"prompt": "Is it?"})).await;
+        assert_eq!(told["answer"], answer);
+        ids.push(format!("levity://runs/{}", told["run_id"].as_str().unwrap()));
+    }
+    let server = client.server();
+    let mut listed: Vec<_> =
+        server.resources().await.unwrap().into_iter().map(|resource| resource.uri).collect();
+    listed.sort();
+    let log = server.read(&ids[1]).await.unwrap().remove(0).text.unwrap();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(last["kind"]["run_ended"]["text"], "No.");
+    ids.sort();
+    assert_eq!(listed, ids);
 }
 
 #[tokio::test]

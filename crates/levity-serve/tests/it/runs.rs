@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use levity_core::{Decision, Hints, RunQuery, RunState, Status, ToolOutput};
+use levity_core::{Ask, Decision, Event, Hints, RunId, RunQuery, RunState, Status, ToolOutput};
 use levity_loop::Agent;
-use levity_runtime::{FileJournal, MemoryJournal, Runtime};
-use levity_serve::{Error, Item, LiveRun, Order, Outcome, Reader, Runs};
+use levity_runtime::{FileJournal, MemoryJournal, Runtime, Watcher};
+use levity_serve::{Error, Item, LiveRun, Order, Outcome, Reader, Runner, Runs, Setup, Started};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ async fn what_an_earlier_process_left_goes_on() {
 
     let after = Runs::new(agent(script(), runtime()));
     // The tasks of the first are gone once they have been dropped.
-    while after.resume_all().await.unwrap().len() > 0 || after.get(&"asks".into()).is_none() {
+    while !after.resume_all().await.unwrap().is_empty() || after.get(&"asks".into()).is_none() {
         tokio::task::yield_now().await;
     }
     let asks = after.get(&"asks".into()).unwrap();
@@ -190,4 +190,80 @@ async fn dropping_the_runs_stops_what_is_under_way() {
             Err(_) => tokio::task::yield_now().await,
         }
     }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
+    let soon = std::time::Duration::from_secs(5);
+    let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
+    let run = runs.start(Order::new("1").id("r")).unwrap();
+    run.opened().await.unwrap();
+    let mut events = run.events(None);
+    drop(runs);
+    let outcome = tokio::time::timeout(soon, run.outcome()).await.expect("it is over");
+    assert!(outcome.ending().is_none(), "{outcome:?}");
+    let read = tokio::time::timeout(soon, async { while events.next().await.is_some() {} }).await;
+    read.expect("nothing more is told");
+}
+
+#[tokio::test]
+async fn one_that_cannot_begin_hides_no_other_of_its_id() {
+    let runs = Runs::new(agent(ScriptedModel::new().reply("One."), in_memory()));
+    assert_eq!(text(&runs.start(Order::new("1").id("r")).unwrap()).await, "One.");
+    while runs.under_way() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = runs.start(Order::new("2").id("r")).unwrap();
+    assert!(second.opened().await.is_err());
+    while runs.under_way() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let id = "r".into();
+    assert_eq!(runs.ending(&id).await.unwrap().expect("the first has ended").text, "One.");
+    let told = rest(&mut runs.events(&id, None).await.unwrap()).await;
+    assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "One.");
+}
+
+/// An agent whose runs take for ever to be gone on with.
+struct Slow(Agent);
+
+#[async_trait::async_trait]
+impl Runner for Slow {
+    fn runtime(&self) -> &Runtime {
+        self.0.runtime()
+    }
+
+    fn talks(&self) -> bool {
+        false
+    }
+
+    fn start(&self, goal: &str, setup: Setup) -> levity_serve::Result<Started> {
+        Runner::start(&self.0, goal, setup)
+    }
+
+    async fn resume(&self, _: &RunId, _: Watcher) -> levity_serve::Result<Started> {
+        std::future::pending().await
+    }
+
+    async fn history(&self, run: &RunId) -> levity_serve::Result<Vec<Event>> {
+        Runner::history(&self.0, run).await
+    }
+
+    async fn asks(&self, run: &RunId) -> levity_serve::Result<Vec<Ask>> {
+        Runner::asks(&self.0, run).await
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
+    let runtime = in_memory();
+    let before = Runs::new(agent(ScriptedModel::new().hang(), runtime.clone()));
+    before.start(Order::new("1").id("r")).unwrap().opened().await.unwrap();
+    drop(before);
+    let runs = Runs::new(Slow(agent(ScriptedModel::new(), runtime)));
+    let id = "r".into();
+    let left = tokio::time::timeout(std::time::Duration::from_millis(50), runs.resume(&id)).await;
+    assert!(left.is_err(), "{left:?}");
+    assert_eq!(runs.under_way(), 0);
+    assert!(runs.get(&id).is_none());
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use levity_serve::bridge::{ErrorKind, HostLimits};
+use levity_core::{ToolCx, Toolbox as _};
+use levity_serve::bridge::{BridgeTools, ErrorKind, HostLimits};
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::{Value, json};
 
@@ -215,4 +216,22 @@ async fn a_wait_is_taken_back() {
         tokio::time::timeout(Duration::from_millis(1), wait).await.unwrap_err();
     }
     within(client.request("fs/list", json!({}))).await.unwrap();
+}
+
+/// Whoever reads a part of a file by the tool is told which one it is, and where it goes on.
+#[tokio::test]
+async fn a_part_of_a_file_says_that_it_is_one() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    fs::write(stage.folder.path().join("long"), "one\ntwo\nthree\n").unwrap();
+    let tools = BridgeTools::new(stage.client()).into_tools();
+    let tool = tools.iter().find(|tool| tool.spec().name == "read_file").unwrap();
+    for (args, expected) in [
+        (json!({"path": "long"}), "one\ntwo\nthree\n"),
+        (json!({"path": "long", "lines": 2}), "one\ntwo\n[lines 1-2 of 3; read on with start_line 3]"),
+        (json!({"path": "long", "start_line": 3}), "three\n[lines 3-3 of 3]"),
+        (json!({"path": "long", "lines": 3}), "one\ntwo\nthree\n"),
+    ] {
+        let read = tool.call(args.clone(), &ToolCx::detached()).await.unwrap();
+        assert_eq!(read.as_text(), expected, "{args}");
+    }
 }

@@ -2,7 +2,7 @@ use std::fs;
 use std::time::Duration;
 
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
+use levity_runtime::{FileJournal, MemoryJournal, Runtime};
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind, HostLimits};
 use levity_serve::{Gate, Listener, Runs, Token};
@@ -112,6 +112,10 @@ async fn what_a_task_cannot_have_is_refused_before_it_begins() {
         ("C:\\x", "invalid"),
         ("a\0", "invalid"),
         ("", "invalid"),
+        ("[plan]", "invalid"),
+        ("{a,b}", "invalid"),
+        (".levity-signal-mine", "invalid"),
+        ("signals/.levity-signal-mine", "invalid"),
     ] {
         assert_eq!(
             raw.refusal("agent/dispatch", json!({"prompt": "p", "done": done})).await,
@@ -122,7 +126,77 @@ async fn what_a_task_cannot_have_is_refused_before_it_begins() {
     assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": " "})).await, "invalid");
     assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": "x".repeat(100_001)})).await, "too_large");
     assert_eq!(raw.refusal("agent/status", json!({"task": "nope"})).await, "not_found");
+    // Also where the names follow from the task's own id.
+    for name in ["DONE_mine", "FAILED_mine"] {
+        fs::write(stage.folder.path().join(name), "another's").unwrap();
+        for order in
+            [json!({"prompt": "p", "task": "mine"}), json!({"prompt": "p", "task": "mine", "done": "READY"})]
+        {
+            assert_eq!(raw.refusal("agent/dispatch", order).await, "exists", "{name}");
+        }
+        fs::remove_file(stage.folder.path().join(name)).unwrap();
+    }
+    let failure = json!({"prompt": "p", "task": "mine", "done": "FAILED_mine"});
+    assert_eq!(raw.refusal("agent/dispatch", failure).await, "exists");
     assert_eq!(raw.request("agent/list", json!({})).await.unwrap(), json!({"tasks": []}));
+}
+
+/// Whoever waits for a task never takes another one's signal for its own.
+#[tokio::test]
+async fn a_signal_belongs_to_one_task() {
+    let stage = Stage::scripted(ScriptedModel::new().hang().hang()).await;
+    let mut raw = stage.raw().await;
+    let first = json!({"prompt": "p", "task": "a", "done": "READY"});
+    raw.request("agent/dispatch", first.clone()).await.unwrap();
+    for other in [
+        json!({"prompt": "q", "done": "READY"}),
+        json!({"prompt": "q", "done": "DONE_a"}),
+        json!({"prompt": "q", "done": "FAILED_a"}),
+    ] {
+        assert_eq!(raw.refusal("agent/dispatch", other).await, "exists");
+    }
+    assert_eq!(raw.request("agent/dispatch", first).await.unwrap()["known"], true);
+    raw.request("agent/cancel", json!({"task": "a"})).await.unwrap();
+    raw.request("fs/wait", json!({"path": "FAILED_a", "timeout": 30})).await.unwrap();
+    within(async {
+        while raw
+            .request("agent/dispatch", json!({"prompt": "q", "task": "b", "done": "READY"}))
+            .await
+            .is_err()
+        {}
+    })
+    .await;
+}
+
+/// An id that the journal knows, and the host does not, is another task's.
+#[tokio::test]
+async fn an_id_of_the_journal_is_taken() {
+    let journal = MemoryJournal::new();
+    for expected in [None, Some(ErrorKind::Exists)] {
+        let folder = tempfile::tempdir().unwrap();
+        let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap()).build().unwrap();
+        let runtime = Runtime::new().with_journal(journal.clone());
+        let agent = Agent::builder(ScriptedModel::new().reply("x")).runtime(runtime).build().unwrap();
+        host.commander(Runs::new(agent)).await.unwrap();
+        let (address, _served) = serve(&host).await;
+        let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+        let begun = client.request("agent/dispatch", json!({"prompt": "p", "task": "a"})).await;
+        assert_eq!(begun.err().map(|error| error.kind()), expected);
+        if expected.is_none() {
+            client.request("fs/wait", json!({"path": "DONE_a", "timeout": 30})).await.unwrap();
+        }
+    }
+}
+
+/// The glob that a dispatch names finds its signal also where `.gitignore` names the folder.
+#[tokio::test]
+async fn a_signal_in_an_ignored_folder_is_found() {
+    let stage = Stage::scripted(ScriptedModel::new().reply("x")).await;
+    fs::write(stage.folder.path().join(".gitignore"), "signals/\n").unwrap();
+    let client = stage.client();
+    client.dispatch("p", Some("signals/plan")).await.unwrap();
+    let wait = json!({"glob": "{signals/plan,FAILED_x}", "timeout": 10});
+    assert_eq!(client.request("fs/wait", wait).await.unwrap()["found"], json!(["signals/plan"]));
 }
 
 #[tokio::test]
@@ -186,6 +260,53 @@ async fn tasks_of_an_earlier_host_are_gone_on_with() {
         let found = client.request("fs/wait", json!({"path": path, "timeout": 30})).await.unwrap();
         assert_eq!(found["timed_out"], false, "{task}");
     }
+}
+
+/// Those that end while the others are still being looked through make room, too, and a signal says when its task ended.
+#[tokio::test]
+async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
+    fs::create_dir(&work).unwrap();
+    // One that has others do something meanwhile.
+    let journal = FileJournal::new(folder.path().join("journal")).unwrap();
+    let runs = |model: ScriptedModel, most: usize| {
+        let runtime = Runtime::new().with_journal(journal.clone());
+        Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
+    };
+    let tasks: Vec<String> = (0..30).map(|at| format!("t{at}")).collect();
+    {
+        let model = tasks.iter().fold(ScriptedModel::new(), |model, _| model.hang());
+        let first = BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build().unwrap();
+        first.commander(runs(model, 64)).await.unwrap();
+        let (address, _served) = serve(&first).await;
+        let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+        for task in &tasks {
+            client.request("agent/dispatch", json!({"prompt": "p", "task": task})).await.unwrap();
+        }
+    }
+    let second = within(async {
+        loop {
+            match BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build() {
+                Ok(host) => return host,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await;
+    let model = tasks.iter().fold(ScriptedModel::new(), |model, _| model.reply("x"));
+    second.commander(runs(model, 1)).await.unwrap();
+    // Another one is refused, and takes nothing from the first.
+    let other = Runs::new(Agent::builder(ScriptedModel::new()).build().unwrap());
+    assert!(second.commander(other).await.is_err());
+    within(async {
+        while !tasks.iter().all(|task| work.join(format!("DONE_{task}")).exists()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let signal: serde_json::Value = serde_json::from_slice(&fs::read(work.join("DONE_t0")).unwrap()).unwrap();
+    assert!(signal["ended"].as_str().unwrap() > "2020", "{signal}");
 }
 
 async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {

@@ -153,6 +153,12 @@ async fn what_is_not_there_is_refused() {
     client.post("/v1/runs/nobody/asks/1", json!({"decision": "allow"})).await.refused(404, "no_run");
     client.get("/v1/sessions").await.refused(404, "no_sessions");
     client.get("/v1/sessions/x?kind=plan").await.refused(404, "no_sessions");
+    // A plan is not forgotten, and so no conversation of that name is in its place.
+    client.ask("DELETE", "/v1/sessions/x?kind=plan", &[], None).await.refused(400, "bad_query");
+    client.ask("DELETE", "/v1/runs/x?dry=1", &[], None).await.refused(400, "bad_query");
+    client.get("/v1/runs/x?full=1").await.refused(400, "bad_query");
+    client.post("/v1/runs/x/cancel?force=1", json!({})).await.refused(400, "bad_query");
+    client.get("/v1/runs/x?").await.refused(404, "no_run");
     let head = client.ask("HEAD", "/v1/runs", &[], None).await;
     assert_eq!((head.status, &head.json), (200, &Value::Null));
     lives(client).await;

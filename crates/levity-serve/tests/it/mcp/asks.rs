@@ -263,6 +263,7 @@ async fn an_answer_belongs_to_one_question() {
     let nothing = json!({"name": "who", "arguments": {}, "requestState": state, "inputResponses": {"x": {}}});
     let (key, next) = asked(&peer.ask("tools/call", nothing).await);
     assert_ne!(state, next, "it is asked again");
+    refused(&peer.ask("tools/call", again("who", json!({}), &key, &state)).await, "used before");
     let answer = peer.ask("tools/call", again("who", json!({}), &key, &next)).await;
     assert_eq!(text(&answer), "\"Ada\" is 30");
     for used in [&state, &next] {
@@ -362,4 +363,73 @@ async fn what_waits_goes_on_by_itself() {
     went.notified().await;
     let answer = peer.ask("tools/call", again("both", json!({}), &key, &state)).await;
     assert_eq!(text(&answer), "true");
+}
+
+#[tokio::test]
+async fn what_ends_while_it_waits_is_not_kept_for_ever() {
+    let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
+    let ends = end.clone();
+    let talk = Talk::new("brief", move |call| {
+        let ends = ends.clone();
+        async move {
+            tokio::select! {
+                _ = call.client.elicit(form()) => {}
+                () = ends.notified() => {}
+            }
+            Ok(Reply::text("done"))
+        }
+    });
+    let limits = Limits::default().answer(Duration::from_secs(60)).waiting(1);
+    let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
+    let mut peer = Peer::connect(&server, Era::New, all()).await;
+    let (key, state) = asked(&peer.call("brief", json!({})).await);
+    end.notify_one();
+    let answer = peer.ask("tools/call", again("brief", json!({}), &key, &state)).await;
+    assert_eq!(text(&answer), "done", "what it came to is there for whoever comes in time");
+    asked(&peer.call("brief", json!({})).await);
+    end.notify_one();
+    others().await;
+    world.advance(Duration::from_secs(61));
+    others().await;
+    asked(&peer.call("brief", json!({})).await);
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_waits_for_is_taken_back() {
+    let (world, end) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
+    let ends = end.clone();
+    let talk = Talk::new("brief", move |call| {
+        let ends = ends.clone();
+        async move {
+            tokio::select! {
+                _ = call.client.elicit(form()) => Ok(Reply::text("late")),
+                () = ends.notified() => Ok(Reply::text("done")),
+            }
+        }
+    });
+    let limits = Limits::default().answer(Duration::from_secs(60));
+    let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
+    let mut peer = Peer::connect(&server, Era::Old, all()).await;
+    for (why, said) in [("ended", "done"), ("late", "late")] {
+        let id = peer.send("tools/call", json!({"name": "brief"})).await;
+        let ask = peer.notified("elicitation/create").await;
+        while world.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        match why {
+            "ended" => end.notify_one(),
+            _ => world.advance(Duration::from_secs(61)),
+        }
+        assert_eq!(text(&peer.answer(id).await), said);
+        let back =
+            tokio::time::timeout(Duration::from_secs(5), peer.notified("notifications/cancelled")).await;
+        assert_eq!(back.expect(why)["params"]["requestId"], ask["id"], "{why}");
+    }
+}
+
+/// Lets all others come as far as they can: everything is on this one thread.
+async fn others() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
 }
