@@ -115,6 +115,9 @@ async fn bytes(stage: &Stage, bytes: &[u8]) -> Result<serde_json::Value, u16> {
 
 #[tokio::test]
 async fn a_huge_message_is_refused_by_its_head() {
+    if !crate::is_alone("bridge::hostile::a_huge_message_is_refused_by_its_head") {
+        return;
+    }
     let stage = Stage::loading(HostLimits::new()).await;
     lives(&stage).await;
     let before = peak();
@@ -201,6 +204,9 @@ async fn too_much_at_once_is_refused() {
 
 #[tokio::test]
 async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
+    if !crate::is_alone("bridge::hostile::ten_thousand_tasks_are_refused_but_for_those_there_is_room_for") {
+        return;
+    }
     let stage = Stage::loading(HostLimits::new()).await;
     let model = (0..8).fold(ScriptedModel::new(), |model, _| model.hang());
     stage.host.commander(stage.runs(model).most(8)).await.unwrap();

@@ -47,6 +47,11 @@ fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaph
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nobody_up() {
+    if !crate::is_alone(
+        "http::crowd::five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nobody_up",
+    ) {
+        return;
+    }
     let calls = 130;
     let (runs, permits) = runs(calls, 100);
     let server = Server::new(runs).await;

@@ -107,6 +107,9 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
 
 #[tokio::test]
 async fn a_line_without_an_end_takes_no_memory() {
+    if !crate::is_alone("mcp::hostile::a_line_without_an_end_takes_no_memory") {
+        return;
+    }
     let server = builder().tool(echo()).limits(Limits::default().line(1 << 20)).build().unwrap();
     let (mut here, there) = tokio::io::duplex(1 << 20);
     let (read, write) = tokio::io::split(there);
