@@ -68,8 +68,10 @@ pub(crate) struct Made {
 pub(crate) enum Voice {
     /// With what is printed.
     Aloud,
-    /// Nowhere, unless something is missing: what is printed is the answer alone, or JSON.
+    /// Nowhere, unless something is missing: what is printed is the answer alone.
     Quiet,
+    /// The same, but for what the workspace adds to what the model is told: what is printed is JSON.
+    Json,
     /// Beside what is printed, which belongs to a protocol or to whoever watches a server.
     Aside,
 }
@@ -78,7 +80,7 @@ impl Voice {
     fn tell(self, text: &str) {
         match self {
             Self::Aloud => say(&format!("({text})\n")),
-            Self::Quiet => {}
+            Self::Quiet | Self::Json => {}
             Self::Aside => note(text),
         }
     }
@@ -87,7 +89,7 @@ impl Voice {
     fn warn(self, text: &str) {
         match self {
             Self::Aloud => self.tell(text),
-            Self::Quiet | Self::Aside => note(text),
+            Self::Quiet | Self::Json | Self::Aside => note(text),
         }
     }
 }
@@ -124,7 +126,11 @@ impl AgentArgs {
 
     /// The agent before it is built.
     pub(crate) async fn builder(&self, runtime: Runtime) -> Result<(AgentBuilder, Offered), String> {
-        let voice = if self.quiet || self.json { Voice::Quiet } else { Voice::Aloud };
+        let voice = match (self.quiet, self.json) {
+            (true, _) => Voice::Quiet,
+            (_, true) => Voice::Json,
+            _ => Voice::Aloud,
+        };
         self.made.builder(runtime, voice).await
     }
 }
