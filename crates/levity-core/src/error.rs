@@ -21,14 +21,7 @@ impl Cause {
     }
 
     fn chain(&self) -> String {
-        let mut text = self.0.to_string();
-        let mut next = self.0.source();
-        while let Some(error) = next {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            next = error.source();
-        }
-        text
+        crate::text::chain(&*self.0)
     }
 }
 

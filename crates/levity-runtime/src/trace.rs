@@ -6,6 +6,7 @@
 use std::fmt::Display;
 
 use futures_util::future::BoxFuture;
+use levity_core::text::chain;
 use levity_core::{
     ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, Outcome, RunId, Secrets, Status,
     ToolRun,
@@ -308,16 +309,4 @@ impl Display for Titled<'_> {
             None => f.write_str(self.0),
         }
     }
-}
-
-/// An error with all that it came from.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity_core::text::chain;
 use levity_core::{
     ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Heard, Intervention,
     Message, ModelError, Part, Response, Role, RunId, Stage, Status, Subject, ToolCall, ToolError,
@@ -146,7 +147,7 @@ impl AgentExecutor {
             return error;
         }
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
-        let text = told(&error);
+        let text = chain(&error);
         match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
             Ok((Subject::Failure(new), _)) if new == text => error,
             // What it came from may say the same, so it is left out.
@@ -249,22 +250,10 @@ fn not_shown(guarded: &[Intervention]) -> String {
     format!("the call was made, and what it returned is withheld: {why}")
 }
 
-/// An error and all that it came from, in words.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        next = error.source();
-    }
-    text
-}
-
 fn told_status(status: &Status) -> String {
     match status {
         Status::Failed(Failure::Program(error)) => error.explain(),
-        Status::Failed(failure) => told(failure),
+        Status::Failed(failure) => chain(failure),
         status => status.to_string(),
     }
 }
