@@ -77,13 +77,14 @@ fn show(name: &str, micros: &mut [f64]) -> f64 {
 
 /// Reads so many events, and says how many microseconds each was under way.
 fn follow(server: &Server, count: usize) -> Vec<f64> {
-    let stream = server.open();
+    let (since, stream) = (now(), server.open());
     let mut micros = Vec::new();
     for line in BufReader::new(stream).lines() {
         let line = line.expect("the stream goes on");
         let Some((_, rest)) = line.split_once("\"text\":\"") else { continue };
-        let sent: u64 =
-            rest.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the moment it was sent");
+        // What the run was told has a text too, and what it told before anybody followed says nothing.
+        let sent = rest.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
+        let Some(sent) = sent.filter(|sent| *sent >= since) else { continue };
         micros.push((now().saturating_sub(sent)) as f64 / 1e3);
         if micros.len() == count {
             break;
