@@ -260,6 +260,16 @@ impl Workspace {
         Ok(())
     }
 
+    /// Waits until the names in the folder of `path` are on disk. Without it, a loss of power may give a file back the name that it
+    /// had before.
+    ///
+    /// # Errors
+    /// When the path leaves the workspace or is denied, its folder is not there, or the disk fails.
+    pub fn sync_names(&self, path: &str) -> Result<(), PathError> {
+        let place = self.0.place(path, Way::default())?;
+        sys::sync_dir(&place.dir).map_err(|fail| failed(path, Want::Pass, fail))
+    }
+
     fn look(&self, asked: &str, place: &Place) -> Result<Metadata, PathError> {
         sys::look(&place.dir, &place.name).map_err(|fail| failed(asked, Want::Pass, fail))
     }
