@@ -212,7 +212,9 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let place = match self.admit(id, feed, Standing::of(id, &told), kept) {
+        let admitted = self.admit(id, feed, Standing::of(id, &told), kept.as_ref());
+        drop(kept);
+        let place = match admitted {
             Ok(place) => place,
             // Somebody else was faster.
             Err(error) => return self.live(id).ok_or(error),
@@ -354,7 +356,7 @@ impl Runs {
         id: &RunId,
         feed: Arc<Feed>,
         standing: Standing,
-        kept: Option<KeptPlace>,
+        kept: Option<&KeptPlace>,
     ) -> Result<Place> {
         let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
         let most = self.inner.settings.most;

@@ -133,10 +133,13 @@ async fn sessions_that_nobody_uses_end_though_nobody_comes() {
     let session = site.session().await.unwrap();
     let headers = [("mcp-session-id", &*session)];
     assert_eq!(site.post(&headers, &call(1, "echo", json!({}))).await.status, 200);
-    world.until_sleeping(1).await;
+    let sleeping = async || {
+        tokio::time::timeout(Duration::from_secs(30), world.until_sleeping(1)).await.expect("nobody sweeps");
+    };
+    sleeping().await;
     // Asking for it is to use it, so it is asked for once only: when those who sweep have slept and sleep again.
     world.advance(Duration::from_secs(61));
-    world.until_sleeping(1).await;
+    sleeping().await;
     assert_eq!(site.post(&headers, &call(2, "echo", json!({}))).await.status, 404);
 }
 
