@@ -69,6 +69,7 @@ pub(super) fn signal(
         let write = |path: String| {
             let from = beside(&path, &note.task);
             space.write_with(&from, content.as_bytes(), WriteOptions::new().parents().synced())?;
+            space.sync_names(&from)?;
             Ok::<_, PathError>((from, path))
         };
         // The folder of the name that was wished for may have become something else.

@@ -62,7 +62,11 @@ impl Runs {
     /// Cancels a run for somebody who cannot wait until that is done.
     pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
         let Ok(control) = run.control().cloned() else { return };
-        // One that has just ended needs no cancelling, and where as many wait as may, it is being cancelled.
-        let _ = self.tell(run, Way::Cancel, async move { control.cancel(reason).await });
+        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            // One that has just ended needs no cancelling.
+            let _ = control.cancel(reason).await;
+        });
     }
 }
