@@ -401,8 +401,11 @@ async fn a_task_outlives_a_host_that_is_killed() {
         let args = ["--script", &script, "--journal", journal.to_str().unwrap()];
         let host = place.host(&args);
         let client = place.client(&host);
+        let mut told = client.notifications();
         let begun = client.dispatch("Write one and two.", Some("BOTH")).await.unwrap();
-        client.request("fs/wait", json!({"path": "one", "timeout": 40})).await.unwrap();
+        client.request("agent/subscribe", json!({"task": begun["task"]})).await.unwrap();
+        // The first step is done when that is in the journal, and not when its file is there.
+        while told.next().await.unwrap().pointer("/params/event/kind/wait_started").is_none() {}
         host.kill();
         assert!(!place.work("two").exists() && !place.work("BOTH").exists(), "it was killed too late");
         fs::write(place.work("one"), "changed since").unwrap();
