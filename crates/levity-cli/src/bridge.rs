@@ -17,9 +17,13 @@ use crate::agent::{Made, Voice};
 use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::serve::asked_to_end;
-use crate::terminal::{chain, complain, say};
+use crate::terminal::{chain, complain};
 use crate::token::{Source, source, token};
 use crate::{state, store};
+
+mod board;
+
+use board::Board;
 
 /// The variable that holds the token, and its file in the user's state folder.
 const TOKEN: (&str, &str) = ("LEVITY_BRIDGE_TOKEN", "bridge/token");
@@ -131,21 +135,23 @@ async fn serve(args: Host) -> Result<(), Problem> {
     let logs = args.made.logs.open().map_err(wrong)?;
     let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
     let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
-    let runs_at = journal.clone();
+    let board = Board::new().map_err(|error| (format!("nothing can be printed: {error}"), 1))?;
+    let (runs_at, notices) = (journal.clone(), board.clone());
     let host = BridgeHost::builder(space)
         .limits(limits)
         .tasks(tasks)
-        .on_notice(move |notice| tell(notice, &runs_at))
+        .on_notice(move |notice| tell(&notices, notice, &runs_at))
         .build()
         .map_err(|error| (chain(&error), 1))?;
     let stop = CancelToken::new();
     let listener = Listener::bind(&args.listen, Gate::new(token)).await;
     let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
-    line(&format!("listening on ws://{}", listener.address()));
-    let done = run(&host, listener, &args, (&journal, &logs), &stop).await;
+    board.line(&format!("listening on ws://{}", listener.address()));
+    let done = run(&host, listener, &args, (&journal, &logs, &board), &stop).await;
     if let Some(left) = host.runs().map(Runs::under_way).filter(|left| *left > 0) {
-        line(&format!("{left} tasks are under way, and go on when the host is started again"));
+        board.line(&format!("{left} tasks are under way, and go on when the host is started again"));
     }
+    board.end();
     done
 }
 
@@ -154,7 +160,7 @@ async fn run(
     host: &BridgeHost,
     listener: Listener,
     args: &Host,
-    kept: (&Path, &Logs),
+    (journal, logs, board): (&Path, &Logs, &Board),
     stop: &CancelToken,
 ) -> Result<(), Problem> {
     let mut served = pin!(host.serve(listener));
@@ -164,10 +170,10 @@ async fn run(
         biased;
         () = &mut told => None,
         served = &mut served => return served.map_err(|error| (chain(&error), 1)),
-        prepared = prepare(host, args, kept) => Some(prepared.map_err(wrong)?),
+        prepared = prepare(host, args, (journal, logs)) => Some(prepared.map_err(wrong)?),
     };
     if offered.is_some() {
-        line("ready");
+        board.line("ready");
         tokio::select! {
             served = &mut served => return served.map_err(|error| (chain(&error), 1)),
             () = &mut told => {}
@@ -207,13 +213,10 @@ fn kept(args: &Host, space: &Workspace) -> Result<(PathBuf, PathBuf), String> {
 }
 
 /// Tells whoever sits at the host what happens. What clients sent is in it, so each is one harmless line.
-fn tell(notice: &Notice, journal: &Path) {
-    line(&notice.to_string());
+fn tell(board: &Board, notice: &Notice, journal: &Path) {
+    board.line(&notice.to_string());
     if let Notice::Asks { task, .. } = notice {
-        line(&format!("  levity runs approve {task} --journal {}  (or `deny`, `answer`)", journal.display()));
+        let journal = journal.display();
+        board.line(&format!("  levity runs approve {task} --journal {journal}  (or `deny`, `answer`)"));
     }
-}
-
-fn line(text: &str) {
-    say(&format!("{}\n", text.replace('\n', " ")));
 }

@@ -80,5 +80,8 @@ async fn resume(runs: &Runs) -> Result<(), String> {
     for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
         note(&format!("run {run} was not gone on with: {}", chain(&error)));
     }
+    if runs.queued() > 0 {
+        note(&format!("{} runs of an earlier server wait, and go on when others have ended", runs.queued()));
+    }
     Ok(())
 }

@@ -92,12 +92,23 @@ pub enum Inherit {
 }
 
 /// A server that is reached by HTTP.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Http {
     pub(crate) url: String,
     pub(crate) headers: BTreeMap<String, String>,
     #[cfg(feature = "oauth")]
     pub(crate) oauth: Option<crate::OAuth>,
+}
+
+impl Http {
+    fn new(url: String, headers: BTreeMap<String, String>) -> Self {
+        Self {
+            url,
+            headers,
+            #[cfg(feature = "oauth")]
+            oauth: None,
+        }
+    }
 }
 
 /// Opens a connection to a server that runs in this process.
@@ -127,12 +138,12 @@ impl ServerConfig {
     /// A server at an address that speaks streamable HTTP; where it turns out to speak only the older HTTP with server-sent
     /// events, that is used.
     pub fn http(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
-        Self::new(name.into(), Transport::Http(Http { url: url.into(), ..Http::default() }))
+        Self::new(name.into(), Transport::Http(Http::new(url.into(), BTreeMap::new())))
     }
 
     /// A server at an address that speaks the older HTTP with server-sent events.
     pub fn sse(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
-        Self::new(name.into(), Transport::Sse(Http { url: url.into(), ..Http::default() }))
+        Self::new(name.into(), Transport::Sse(Http::new(url.into(), BTreeMap::new())))
     }
 
     /// A server in this process: `connect` hands out our end of a pipe whose other end the server reads and writes, anew for each

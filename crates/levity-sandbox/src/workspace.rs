@@ -260,6 +260,20 @@ impl Workspace {
         Ok(())
     }
 
+    /// Waits until the names that lead to `path` are on disk: its own, and those of the folders above it. Without it, a loss of power
+    /// may give a file back the name that it had before, or take it away with a folder that was made for it.
+    ///
+    /// # Errors
+    /// When the path leaves the workspace or is denied, its folder is not there, or the disk fails.
+    pub fn sync_names(&self, path: &str) -> Result<(), PathError> {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for above in ends.map(|end| &path[..end]).filter(|above| !above.is_empty()) {
+            let place = self.0.place(above, Way::default())?;
+            sys::sync_dir(&place.dir).map_err(|fail| failed(path, Want::Pass, fail))?;
+        }
+        Ok(())
+    }
+
     fn look(&self, asked: &str, place: &Place) -> Result<Metadata, PathError> {
         sys::look(&place.dir, &place.name).map_err(|fail| failed(asked, Want::Pass, fail))
     }

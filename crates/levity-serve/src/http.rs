@@ -62,6 +62,7 @@ struct Settings {
     goal_limit: usize,
     readers: usize,
     heartbeat: Duration,
+    patience: Duration,
 }
 
 /// What those who answer share.
@@ -87,7 +88,7 @@ impl HttpApi {
     pub const OLD_READERS: usize = 32;
     /// How long nothing is sent to somebody who follows events before a sign of life: 15 seconds.
     pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
-    /// How long an answer waits for a run to begin, or to take in what it is told: 10 seconds.
+    /// How long an answer waits for a run to begin, or to take in what it is told, unless told otherwise: 10 seconds.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Offers these runs.
@@ -101,6 +102,7 @@ impl HttpApi {
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
             readers: Self::DEFAULT_READERS,
             heartbeat: Self::DEFAULT_HEARTBEAT,
+            patience: Self::PATIENCE,
         };
         Self { runs, settings }
     }
@@ -146,6 +148,13 @@ impl HttpApi {
     /// [`DEFAULT_HEARTBEAT`](Self::DEFAULT_HEARTBEAT) by default.
     pub fn heartbeat(mut self, time: Duration) -> Self {
         self.settings.heartbeat = time;
+        self
+    }
+
+    /// How long an answer waits for a run to begin, or to take in what it is told; [`PATIENCE`](Self::PATIENCE) by default. What
+    /// was taken by then is done in any case, and the answer says so.
+    pub fn patience(mut self, time: Duration) -> Self {
+        self.settings.patience = time;
         self
     }
 

@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use levity_core::{
-    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalErrorKind, RunId, RunQuery, RunState,
-    RunSummary, World,
-};
+use levity_core::{Ask, Cause, ConversationId, Ending, Event, EventKind, RunId, RunQuery, RunSummary, World};
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
 
@@ -16,10 +13,14 @@ use crate::feed::{Feed, Given, Reader};
 use crate::runner::{Runner, Setup, Started};
 
 mod live;
+mod queue;
 mod standing;
+mod tell;
 
 pub use live::{LiveRun, Outcome};
+use queue::KeptPlace;
 pub use standing::Standing;
+pub(crate) use tell::Way;
 
 /// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so is what was under way,
 /// and its journal has it.
@@ -66,6 +67,10 @@ struct Known {
     live: BTreeMap<RunId, Arc<LiveRun>>,
     /// Those that have ended of late, the newest last.
     ended: VecDeque<Arc<LiveRun>>,
+    /// Those that an earlier process left and that wait for a place, the oldest first.
+    queue: VecDeque<RunId>,
+    /// How many places are kept for those of them that are being taken up.
+    kept: usize,
 }
 
 /// What is to be done.
@@ -181,7 +186,7 @@ impl Runs {
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
-        let place = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal))?;
+        let place = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), None)?;
         let watcher = self.watcher(&place.run, order.watcher);
         let setup = Setup::new(id, watcher).with_conversation(order.conversation);
         let started = runner.start(&order.goal, setup)?;
@@ -193,6 +198,10 @@ impl Runs {
     /// # Errors
     /// When there is no such run, it has ended, or too many are under way.
     pub async fn resume(&self, id: &RunId) -> Result<Arc<LiveRun>> {
+        self.resume_at(id, None).await
+    }
+
+    async fn resume_at(&self, id: &RunId, kept: Option<KeptPlace>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
         }
@@ -203,7 +212,9 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let place = match self.admit(id, feed, Standing::of(id, &told)) {
+        let admitted = self.admit(id, feed, Standing::of(id, &told), kept.as_ref());
+        drop(kept);
+        let place = match admitted {
             Ok(place) => place,
             // Somebody else was faster.
             Err(error) => return self.live(id).ok_or(error),
@@ -211,26 +222,6 @@ impl Runs {
         place.run.open();
         let started = self.inner.runner.resume(id, self.watcher(&place.run, None)).await?;
         Ok(self.attend(place, started))
-    }
-
-    /// Goes on with all runs that an earlier process left, oldest first, as far as there is room. Says which could not
-    /// be gone on with, and why; those of other processes are left to them.
-    ///
-    /// # Errors
-    /// When the journal cannot be listed.
-    pub async fn resume_all(&self) -> Result<Vec<(RunId, Error)>> {
-        let mut left = Vec::new();
-        for state in [RunState::Open, RunState::Waiting] {
-            let query = RunQuery::new().state(state).roots();
-            for found in self.runtime().journal().list(&query).await? {
-                if let Err(error) = self.resume(&found.run).await
-                    && !matches!(&error, Error::Journal(error) if error.kind() == JournalErrorKind::Busy)
-                {
-                    left.push((found.run, error));
-                }
-            }
-        }
-        Ok(left)
     }
 
     /// A run that is under way here, or has ended here of late.
@@ -256,8 +247,8 @@ impl Runs {
 
     /// Says that no further run can begin now, if that is so, before anything is prepared for one.
     pub(crate) fn room(&self) -> Result<()> {
-        let most = self.inner.settings.most;
-        if self.under_way() < most { Ok(()) } else { Err(Error::Full { most }) }
+        let (most, known) = (self.inner.settings.most, self.known());
+        if known.live.len() + known.kept < most { Ok(()) } else { Err(Error::Full { most }) }
     }
 
     /// How many runs are under way here.
@@ -359,17 +350,27 @@ impl Runs {
         Arc::new(Feed::new(id.clone(), format!("{}{number:x}", self.inner.boot).into()))
     }
 
-    /// Takes a run in, if there is room.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing) -> Result<Place> {
+    /// Takes a run in, if there is room or a place was kept for it.
+    fn admit(
+        &self,
+        id: &RunId,
+        feed: Arc<Feed>,
+        standing: Standing,
+        kept: Option<&KeptPlace>,
+    ) -> Result<Place> {
         let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
+        let most = self.inner.settings.most;
         let mut known = self.known();
-        if known.live.len() >= self.inner.settings.most {
-            return Err(Error::Full { most: self.inner.settings.most });
+        if kept.is_none() && known.live.len() + known.kept >= most {
+            return Err(Error::Full { most });
         }
         if known.live.contains_key(id) {
+            drop(known);
             return Err(Error::run(id, levity_runtime::Error::Exists(id.clone())));
         }
         known.live.insert(id.clone(), run.clone());
+        known.queue.retain(|queued| queued != id);
+        drop(known);
         Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false })
     }
 
@@ -392,19 +393,14 @@ impl Runs {
         tasks.spawn(async move {
             let stopped: Option<Cause> = started.ended.await;
             place.run.finish(stopped);
+            let runs = place.inner.clone();
+            drop(place);
+            if let Some(inner) = runs.upgrade() {
+                Runs { inner }.go_on().await;
+            }
         });
         drop(tasks);
         run
-    }
-
-    /// Cancels a run for somebody who cannot wait until that is done.
-    pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
-        let Ok(control) = run.control().cloned() else { return };
-        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.spawn(async move {
-            // One that has just ended needs no cancelling.
-            let _ = control.cancel(reason).await;
-        });
     }
 
     /// Whether runs can be part of conversations.
@@ -439,7 +435,12 @@ impl Drop for Place {
         // This counts only where nothing was said of its end: it is driven no more.
         self.run.finish(Some(Cause::new(Error::NotUnderWay(self.run.id().clone()))));
         if let Some(inner) = self.inner.upgrade() {
-            Runs { inner }.retire(self);
+            let runs = Runs { inner };
+            runs.retire(self);
+            // Whoever drove it goes on with others by itself.
+            if !self.driven {
+                runs.go_on_soon();
+            }
         }
     }
 }

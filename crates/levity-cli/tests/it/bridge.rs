@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use levity::core::{Progress, Report, Tool as _, ToolCx, ToolSource as _};
@@ -14,6 +14,7 @@ use levity::runtime::SystemWorld;
 use levity::serve::Token;
 use levity::serve::bridge::{BridgeClient, ErrorKind};
 use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
 
 use super::{check, command, levity};
 
@@ -49,8 +50,16 @@ impl Place {
         command
     }
 
-    /// Starts a host, and waits until it is ready.
+    /// Starts a host, and waits until it is ready. What it says is read on.
     fn host(&self, args: &[&str]) -> Host {
+        let (host, lines) = self.silent_host(args);
+        let saying = host.said.clone();
+        std::thread::spawn(move || lines.for_each(|line| saying.send_modify(|said| said.push(line))));
+        host
+    }
+
+    /// The same, and nobody reads what it says from then on.
+    fn silent_host(&self, args: &[&str]) -> (Host, Said) {
         let work = self.work("");
         let mut all = vec!["bridge", "host", "--workspace", work.to_str().unwrap()];
         if !args.contains(&"--listen") {
@@ -59,7 +68,8 @@ impl Place {
         all.extend(args);
         let noted = fs::File::create(self.0.join("noted")).unwrap();
         let mut child = self.command(&all).stdout(Stdio::piped()).stderr(noted).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut lines: Said =
+            Box::new(BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap));
         let (mut url, mut said) = (String::new(), Vec::new());
         for line in lines.by_ref() {
             if let Some(at) = line.strip_prefix("listening on ") {
@@ -72,10 +82,7 @@ impl Place {
             }
         }
         assert!(!url.is_empty(), "{said:?}");
-        let said = Arc::new(Mutex::new(said));
-        let saying = said.clone();
-        std::thread::spawn(move || lines.for_each(|line| saying.lock().unwrap().push(line)));
-        Host { child, url, said }
+        (Host { child, url, said: watch::Sender::new(said) }, lines)
     }
 
     /// What the last host said beside what it tells.
@@ -113,10 +120,13 @@ impl Drop for Place {
     }
 }
 
+/// The lines that a host is yet to say.
+type Said = Box<dyn Iterator<Item = String> + Send>;
+
 struct Host {
     child: Child,
     url: String,
-    said: Arc<Mutex<Vec<String>>>,
+    said: watch::Sender<Vec<String>>,
 }
 
 impl Host {
@@ -134,7 +144,16 @@ impl Host {
     }
 
     fn said(&self, part: &str) -> bool {
-        self.said.lock().unwrap().iter().any(|line| line.contains(part))
+        self.said.borrow().iter().any(|line| line.contains(part))
+    }
+
+    /// Waits until it says this, and gives the whole line.
+    async fn until_said(&self, part: &str) -> String {
+        let mut said = self.said.subscribe();
+        let line = |said: &Vec<String>| said.iter().find(|line| line.contains(part)).cloned();
+        let waiting = said.wait_for(|said| line(said).is_some());
+        let said = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        line(&said.unwrap_or_else(|_| panic!("it never said `{part}`")).unwrap()).unwrap()
     }
 }
 
@@ -199,7 +218,8 @@ async fn an_mcp_client_works_with_a_host() {
         let refusal = ask(&bridge, "read_file", args).await.unwrap_err();
         assert!(refusal.contains(words), "{refusal}");
     }
-    assert!(host.said("made src/a.rs (10 bytes)") && host.said(&format!("dispatched task {task}: Plan it.")));
+    host.until_said("made src/a.rs (10 bytes)").await;
+    host.until_said(&format!("dispatched task {task}: Plan it.")).await;
     bridge.stop().await;
     assert_eq!(host.end(), Some(0));
 }
@@ -210,7 +230,7 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bridge = place.bridge(&format!("ws://{free}"), &[]).await;
     let refusal = ask(&bridge, "list_files", json!({})).await.unwrap_err();
-    assert!(refusal.contains("token") && refusal.contains("start the host"), "{refusal}");
+    assert!(refusal.contains("levity bridge host --workspace DIR"), "{refusal}");
     let token = "a-token-that-was-agreed-upon";
     let wrong = place.bridge(&format!("ws://{free}"), &[("LEVITY_BRIDGE_TOKEN", token)]).await;
     let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
@@ -221,18 +241,16 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
     let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
     assert!(refusal.contains("does not accept the token") && !refusal.contains(token), "{refusal}");
     // A host that was started anew is found again, in the middle of a wait, too.
-    let reports = Arc::new(AtomicUsize::new(0));
-    let (counted, mut cx) = (reports.clone(), ToolCx::detached());
+    let waits = Arc::new(Notify::new());
+    let (reported, mut cx) = (waits.clone(), ToolCx::detached());
     cx.progress = Progress::listen(move |report| {
         if matches!(report, Report::Text(_)) {
-            counted.fetch_add(1, Ordering::SeqCst);
+            reported.notify_one();
         }
     });
     let waiting = call(&bridge, "wait_for_file", json!({"path": "late", "timeout": 50}), &cx);
     let (found, again) = tokio::join!(waiting, async {
-        while reports.load(Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        waits.notified().await;
         host.kill();
         let again = place.host(&["--listen", &free.to_string()]);
         fs::write(place.work("late"), "").unwrap();
@@ -286,6 +304,39 @@ fn a_token_is_printed_once_and_kept_for_its_owner() {
     assert!(place.token().matches(token.reveal()));
 }
 
+/// A terminal that is stopped, as by Ctrl-S, or a pipe that nobody reads, holds up nobody.
+#[tokio::test]
+async fn a_host_works_on_though_nobody_takes_what_it_says() {
+    let place = Place::new("stopped");
+    let (host, mut lines) = place.silent_host(&[]);
+    let client = place.client(&host);
+    let write = json!({"path": "n".repeat(200), "content": "x"});
+    // More than the pipe and the host hold.
+    let fill = async || {
+        for _ in 0..2500 {
+            let written =
+                tokio::time::timeout(Duration::from_secs(30), client.request("fs/write", write.clone()));
+            written.await.expect("the host is held up").unwrap();
+        }
+    };
+    fill().await;
+    // When it is read again, it says what was left out, and where.
+    let reading = tokio::task::spawn_blocking(move || {
+        let before = lines.by_ref().take_while(|line| !line.contains("were left out")).count();
+        (before, lines.next(), lines)
+    });
+    while !reading.is_finished() {
+        client.request("fs/write", json!({"path": "last", "content": "x"})).await.unwrap();
+    }
+    let (before, after, lines) = reading.await.unwrap();
+    assert!(before > 1024 && before < 2500, "{before}");
+    assert!(after.unwrap().contains(" last (1 bytes)"));
+    // It ends when it is told to, too.
+    fill().await;
+    assert_eq!(host.end(), Some(0));
+    drop(lines);
+}
+
 /// A task that asks says so at the host, and is answered from another terminal.
 #[tokio::test]
 async fn a_task_that_asks_is_answered_by_a_person() {
@@ -297,13 +348,7 @@ async fn a_task_that_asks_is_answered_by_a_person() {
     let host = place.host(&["--script", &script]);
     let client = place.client(&host);
     client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
-    let line = loop {
-        let said = host.said.lock().unwrap().clone();
-        if let Some(line) = said.iter().find(|line| line.contains("levity runs approve t")) {
-            break line.clone();
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let line = host.until_said("levity runs approve t").await;
     assert!(host.said("task t waits for a decision: `ask_user`"));
     let status = client.request("agent/status", json!({"task": "t"})).await.unwrap();
     assert_eq!(
@@ -328,7 +373,7 @@ async fn a_token_file_that_is_named_comes_first() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
-    let host = Host { child, url, said: Arc::default() };
+    let host = Host { child, url, said: watch::Sender::default() };
     std::thread::spawn(move || lines.for_each(drop));
     let asked = BridgeClient::new(&host.url, Token::from_file(&file).unwrap()).unwrap();
     asked.request("ping", json!({})).await.unwrap();
@@ -356,21 +401,17 @@ async fn a_task_outlives_a_host_that_is_killed() {
         let args = ["--script", &script, "--journal", journal.to_str().unwrap()];
         let host = place.host(&args);
         let client = place.client(&host);
+        let mut told = client.notifications();
         let begun = client.dispatch("Write one and two.", Some("BOTH")).await.unwrap();
-        // When it waits, what it did before is in the journal.
-        loop {
-            let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
-            if status["stats"]["tool_calls"] == json!(2) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        client.request("agent/subscribe", json!({"task": begun["task"]})).await.unwrap();
+        // The first step is done when that is in the journal, and not when its file is there.
+        while told.next().await.unwrap().pointer("/params/event/kind/wait_started").is_none() {}
         host.kill();
         assert!(!place.work("two").exists() && !place.work("BOTH").exists(), "it was killed too late");
         fs::write(place.work("one"), "changed since").unwrap();
 
         let host = place.host(&args);
-        assert!(host.said(&format!("task {} goes on", begun["task"].as_str().unwrap())));
+        host.until_said(&format!("task {} goes on", begun["task"].as_str().unwrap())).await;
         let client = place.client(&host);
         let found = client.request("fs/wait", json!({"path": "BOTH", "timeout": 40})).await.unwrap();
         assert_eq!(found["timed_out"], false);
@@ -418,20 +459,20 @@ async fn signals_come_once_however_often_the_host_is_killed() {
         let client = place.client(&host).patience(Duration::ZERO);
         let order = json!({"prompt": "p", "task": format!("t{at}")});
         client.request("agent/dispatch", order).await.unwrap();
+        // Not to wait for anything: each is killed at another moment.
         tokio::time::sleep(Duration::from_millis(at as u64 * 3)).await;
         host.kill();
     }
     let host = place.host(&["--script", &script]);
     let client = place.client(&host);
-    loop {
-        let listed = client.request("agent/list", json!({})).await.unwrap();
-        let tasks = listed["tasks"].as_array().unwrap();
-        assert_eq!(tasks.len(), TASKS);
-        if tasks.iter().all(|task| task["state"] == "done") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    let listed = client.request("agent/list", json!({})).await.unwrap();
+    let tasks = listed["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), TASKS);
+    for task in tasks.iter().filter(|task| task["state"] != "done") {
+        host.until_said(&format!("task {} ended (complete)", task["task"].as_str().unwrap())).await;
     }
+    let listed = client.request("agent/list", json!({})).await.unwrap();
+    assert!(listed["tasks"].as_array().unwrap().iter().all(|task| task["state"] == "done"), "{listed}");
     stop.store(true, Ordering::SeqCst);
     let taken = taker.join().unwrap();
     assert_eq!(taken.len(), TASKS, "{taken:?}");

@@ -232,7 +232,7 @@ impl<'a> Entry<'a> {
             self.wrong(key, problem);
             return None;
         }
-        Some(Http { url, headers, ..Http::default() })
+        Some(Http::new(url, headers))
     }
 
     fn inherit(&mut self) -> Inherit {

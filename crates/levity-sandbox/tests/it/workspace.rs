@@ -234,6 +234,10 @@ fn a_name_that_is_taken_is_not_replaced() {
     assert!(matches!(space.rename_new("new", ".git"), Err(PathError::Denied(_))));
     assert_eq!(space.read("old", 9).unwrap(), b"old");
     space.rename_new("new", "below/new").unwrap();
+    space.sync_names("below/new").unwrap();
+    space.sync_names("below/gone").unwrap();
+    assert!(matches!(space.sync_names("gone/new"), Err(PathError::NotFound(_))));
+    assert!(matches!(space.sync_names("../new"), Err(PathError::Outside(_))));
     assert_eq!(space.read("below/new", 9).unwrap(), b"new");
     assert!(matches!(space.read("new", 9), Err(PathError::NotFound(_))));
 }

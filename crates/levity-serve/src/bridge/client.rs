@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, broadcast};
 
 use super::address::Address;
 use super::error::{Error, ErrorKind, Result};
-use super::link::{Link, lost};
+use super::link::Link;
 use crate::token::Token;
 
 /// Asks a [`BridgeHost`](super::BridgeHost). Cloning costs nothing, and all clones share a connection.
@@ -19,7 +19,7 @@ use crate::token::Token;
 ///
 /// - While the host is not there or still loading, it tries again for [`PATIENCE`](Self::PATIENCE).
 /// - What only reads is asked a second time when the connection breaks under it, and so is a dispatch, which its id keeps
-///   from being done twice. What writes is not: the caller is told that nobody knows.
+///   from being done twice. What writes is not, unless it was never sent: the caller is told that nobody knows.
 /// - Dropping the future of a request takes it back.
 #[derive(Clone)]
 pub struct BridgeClient {
@@ -43,7 +43,7 @@ impl Secret {
             Self::Token(token) => Ok(token.clone()),
             Self::File(path) => Token::from_file(path).map_err(|error| {
                 let words = format!(
-                    "{error}; start the host, which makes one, or give the bridge the host's token by `--token-file` or `LEVITY_BRIDGE_TOKEN`"
+                    "a host is there, and its token is not: {error}; give the bridge the one that the host printed when it was made, by `--token-file` or `LEVITY_BRIDGE_TOKEN`"
                 );
                 Error::new(ErrorKind::Unauthorized, words)
             }),
@@ -122,7 +122,7 @@ impl BridgeClient {
             match error.kind() {
                 ErrorKind::Absent | ErrorKind::NotReady if pauses.pause().await => {}
                 ErrorKind::Lost if std::mem::take(&mut again) => {}
-                ErrorKind::Lost if method == "fs/write" => return Err(unknown()),
+                ErrorKind::Lost | ErrorKind::TimedOut if method == "fs/write" => return Err(unknown(&error)),
                 _ => return Err(error),
             }
         }
@@ -146,8 +146,8 @@ impl BridgeClient {
             return Ok(link.clone());
         }
         *link = None;
-        let made =
-            Arc::new(Link::connect(&self.address, &self.token.token()?, self.shared.told.clone()).await?);
+        let made = Link::connect(&self.address, || self.token.token(), self.shared.told.clone()).await?;
+        let made = Arc::new(made);
         *link = Some(made.clone());
         Ok(made)
     }
@@ -178,9 +178,9 @@ impl BridgeClient {
     }
 }
 
-fn unknown() -> Error {
-    let words = format!("{}. Nobody knows whether the file was written: read it first", lost());
-    Error::new(ErrorKind::Lost, words)
+fn unknown(error: &Error) -> Error {
+    let words = format!("{error}. Nobody knows whether the file was written: read it first");
+    Error::new(error.kind(), words)
 }
 
 /// Whether asking twice does no more than asking once.

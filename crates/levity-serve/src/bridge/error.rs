@@ -126,6 +126,10 @@ impl Error {
         Self::new(ErrorKind::Failed, message)
     }
 
+    pub(super) fn taken_back() -> Self {
+        Self::new(ErrorKind::Cancelled, "the request was taken back, and nothing was changed")
+    }
+
     /// As JSON-RPC has it.
     pub(super) fn to_json(&self) -> Value {
         json!({"code": self.kind.code(), "message": self.message, "data": {"kind": self.kind.name()}})

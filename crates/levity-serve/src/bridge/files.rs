@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use levity_core::{Tool, ToolCx};
+use levity_core::{CancelToken, Tool, ToolCx};
 use levity_sandbox::{Workspace, WriteOptions};
 use levity_tools::{ListFiles, ReadFile};
 use serde::Deserialize;
@@ -85,8 +85,13 @@ pub(super) struct Write {
     content: String,
 }
 
-/// Writes a file whole. Whoever sits at the host, and all other clients, are told.
-pub(super) async fn write(host: &Arc<Inner>, client: u64, wanted: Write) -> Result<Value> {
+/// Writes a file whole, unless that is taken back before it begins. Whoever sits at the host, and all other clients, are told.
+pub(super) async fn write(
+    host: &Arc<Inner>,
+    client: u64,
+    wanted: Write,
+    cancel: &CancelToken,
+) -> Result<Value> {
     let (bytes, most) = (wanted.content.len(), host.limits.write);
     if bytes > most {
         let words = format!(
@@ -94,8 +99,11 @@ pub(super) async fn write(host: &Arc<Inner>, client: u64, wanted: Write) -> Resu
         );
         return Err(Error::new(ErrorKind::TooLarge, words));
     }
-    let told = host.clone();
+    let (told, cancel) = (host.clone(), cancel.clone());
     work(host, move |space| {
+        if cancel.is_cancelled() {
+            return Err(Error::taken_back());
+        }
         let options = WriteOptions::new().parents();
         let written = space.write_with(&wanted.path, wanted.content.as_bytes(), options)?;
         let (path, created) = (written.path, written.created);

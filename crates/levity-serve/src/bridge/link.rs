@@ -32,7 +32,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 const WAITING: usize = 64;
 
 pub(super) struct Link {
-    send: mpsc::Sender<Message>,
+    send: mpsc::Sender<Sent>,
     calls: Arc<Calls>,
     next: AtomicU64,
     /// The longest message that the host takes.
@@ -47,19 +47,51 @@ struct Calls(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     gone: bool,
-    calls: HashMap<u64, oneshot::Sender<Result<Value>>>,
+    calls: HashMap<u64, Call>,
+}
+
+struct Call {
+    answer: oneshot::Sender<Result<Value>>,
+    /// Whether any of it may have left this process.
+    sent: bool,
+}
+
+/// What is to be sent, and the call that it is of.
+struct Sent {
+    call: Option<u64>,
+    text: String,
 }
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Notes that a call is being sent.
+    fn sending(&self, call: Option<u64>) {
+        if let Some(call) = call
+            && let Some(call) = self.lock().calls.get_mut(&call)
+        {
+            call.sent = true;
+        }
+    }
+
+    /// Tells all who wait that nothing more comes.
+    fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.gone = true;
+        let calls = std::mem::take(&mut waiting.calls);
+        drop(waiting);
+        for call in calls.into_values() {
+            let _ = call.answer.send(Err(if call.sent { lost() } else { unsent() }));
+        }
+    }
 }
 
 impl Link {
     pub(super) async fn connect(
         address: &Address,
-        token: &Token,
+        token: impl Fn() -> Result<Token>,
         told: broadcast::Sender<Arc<Value>>,
     ) -> Result<Self> {
         let connected = tokio::time::timeout(CONNECT, open(address, token)).await;
@@ -73,7 +105,11 @@ impl Link {
         task.spawn(drive(stream, waiting, calls.clone(), told));
         let mut link = Self { send, calls, next: AtomicU64::new(1), most: usize::MAX, _task: task };
         let info = tokio::time::timeout(CONNECT, link.call("host/info", &json!({}))).await;
-        let info = info.map_err(|_| lost())??;
+        // Nothing else was asked for yet, so nothing else was done.
+        let info = info.map_err(|_| unsent())?.map_err(|error| match error.kind() {
+            ErrorKind::Lost => unsent(),
+            _ => error,
+        })?;
         let most = info.pointer("/limits/message").and_then(Value::as_u64).unwrap_or(u64::MAX);
         link.most = usize::try_from(most).unwrap_or(usize::MAX);
         Ok(link)
@@ -99,12 +135,12 @@ impl Link {
         {
             let mut waiting = self.calls.lock();
             if waiting.gone {
-                return Err(lost());
+                return Err(unsent());
             }
-            waiting.calls.insert(id, answer);
+            waiting.calls.insert(id, Call { answer, sent: false });
         }
         let _back = TakeBack { link: self, id };
-        self.send.send(Message::Text(text.into())).await.map_err(|_| lost())?;
+        self.send.send(Sent { call: Some(id), text }).await.map_err(|_| unsent())?;
         answered.await.unwrap_or_else(|_| Err(lost()))
     }
 }
@@ -119,17 +155,23 @@ impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
         if self.link.calls.lock().calls.remove(&self.id).is_some() {
             let text = wire::notification("$/cancelRequest", &json!({"id": self.id}));
-            let _ = self.link.send.try_send(Message::Text(text.into()));
+            let _ = self.link.send.try_send(Sent { call: None, text });
         }
     }
 }
 
-pub(super) fn lost() -> Error {
+fn lost() -> Error {
     let words = "the connection to the host broke before there was an answer; ask again, it is made anew";
     Error::new(ErrorKind::Lost, words)
 }
 
-async fn open(address: &Address, token: &Token) -> Result<WebSocketStream<TcpStream>> {
+/// What was never sent can be asked for again, whatever it is.
+fn unsent() -> Error {
+    let words = "the host went away before it was asked; nothing was done. Ask again when it is there";
+    Error::new(ErrorKind::Absent, words)
+}
+
+async fn open(address: &Address, token: impl Fn() -> Result<Token>) -> Result<WebSocketStream<TcpStream>> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| {
         let words = format!(
             "no bridge host answers at {address} ({error}); start one with `levity bridge host --workspace DIR`, or name where it is with `--url`"
@@ -137,6 +179,8 @@ async fn open(address: &Address, token: &Token) -> Result<WebSocketStream<TcpStr
         Error::new(ErrorKind::Absent, words)
     })?;
     let _ = stream.set_nodelay(true);
+    // Only now: a host that is not there yet makes the token when it is started.
+    let token = token()?;
     let odd = || Error::invalid("the host's URL or token cannot be sent");
     let mut request = address.to_string().into_client_request().map_err(|_| odd())?;
     let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal())).map_err(|_| odd())?;
@@ -182,14 +226,15 @@ fn refused(address: &Address, error: &WsError) -> Error {
 /// Sends and receives until the connection is gone.
 async fn drive(
     stream: WebSocketStream<TcpStream>,
-    mut waiting: mpsc::Receiver<Message>,
+    mut waiting: mpsc::Receiver<Sent>,
     calls: Arc<Calls>,
     told: broadcast::Sender<Arc<Value>>,
 ) {
     let (mut sink, mut stream) = stream.split();
     let sending = async {
-        while let Some(message) = waiting.recv().await {
-            if sink.send(message).await.is_err() {
+        while let Some(Sent { call, text }) = waiting.recv().await {
+            calls.sending(call);
+            if sink.send(Message::Text(text.into())).await.is_err() {
                 return;
             }
         }
@@ -207,10 +252,7 @@ async fn drive(
         () = sending => {}
         () = receiving => {}
     }
-    let mut waiting = calls.lock();
-    waiting.gone = true;
-    // Whoever waits learns of it by that.
-    waiting.calls.clear();
+    calls.close();
 }
 
 fn take(text: &str, calls: &Calls, told: &broadcast::Sender<Arc<Value>>) {
@@ -221,7 +263,7 @@ fn take(text: &str, calls: &Calls, told: &broadcast::Sender<Arc<Value>>) {
         }
         return;
     };
-    let Some(answer) = calls.lock().calls.remove(&id) else { return };
+    let Some(Call { answer, .. }) = calls.lock().calls.remove(&id) else { return };
     let result = match message.get("error") {
         Some(error) => Err(Error::from_json(error)),
         None => Ok(message.get_mut("result").map(Value::take).unwrap_or_default()),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity_core::CancelToken;
 use serde_json::{Value, json};
 
 use super::error::{Error, ErrorKind, Result};
@@ -36,12 +37,24 @@ const METHODS: [&str; 11] = [
     "agent/cancel",
 ];
 
-pub(super) async fn call(host: &Arc<Inner>, client: u64, method: &str, given: Value) -> Result<Done> {
+/// Whether a method changes something. One that has begun with that goes on to its end, whoever takes it back: its answer says what
+/// was done.
+pub(super) fn changes(method: &str) -> bool {
+    matches!(method, "fs/write" | "agent/dispatch" | "agent/cancel")
+}
+
+pub(super) async fn call(
+    host: &Arc<Inner>,
+    client: u64,
+    method: &str,
+    given: Value,
+    cancel: &CancelToken,
+) -> Result<Done> {
     Ok(match method {
         "ping" => json!({}).into(),
         "host/info" => info(host).into(),
         "fs/read" => files::read(host, params(method, given)?).await?.into(),
-        "fs/write" => files::write(host, client, params(method, given)?).await?.into(),
+        "fs/write" => files::write(host, client, params(method, given)?, cancel).await?.into(),
         "fs/list" => files::list(host, params(method, given)?).await?.into(),
         "fs/wait" => wait::wait(host, params(method, given)?).await?.into(),
         "agent/dispatch" => tasks::dispatch(host, client, params(method, given)?).await?,

@@ -1,6 +1,7 @@
 //! One client: what it asks is worked on, what it is sent goes out one by one.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -162,9 +163,14 @@ impl Desk {
     async fn work(self: Arc<Self>, id: Value, method: String, params: Value, place: OwnedSemaphorePermit) {
         let (key, cancel) = (id.to_string(), CancelToken::new());
         self.calls().insert(key.clone(), cancel.clone());
-        let done = tokio::select! {
-            done = methods::call(&self.host, self.number, &method, params) => done,
-            () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the request was taken back")),
+        let mut called = pin!(methods::call(&self.host, self.number, &method, params, &cancel));
+        let done = match methods::changes(&method) {
+            // What changes something says itself whether it was taken back in time.
+            true => called.await.map(|done| if cancel.is_cancelled() { done.value.into() } else { done }),
+            false => tokio::select! {
+                done = &mut called => done,
+                () = cancel.cancelled() => Err(Error::taken_back()),
+            },
         };
         self.calls().remove(&key);
         let (result, follow) = match done {

@@ -69,6 +69,7 @@ pub(super) fn signal(
         let write = |path: String| {
             let from = beside(&path, &note.task);
             space.write_with(&from, content.as_bytes(), WriteOptions::new().parents().synced())?;
+            space.sync_names(&from)?;
             Ok::<_, PathError>((from, path))
         };
         // The folder of the name that was wished for may have become something else.
@@ -83,10 +84,10 @@ pub(super) fn signal(
 pub(super) fn name(space: &Workspace, book: &Book, mut note: Note) -> Result<Note> {
     let Stage::Signalling { from, path, good } = note.stage.clone() else { return Ok(note) };
     match space.rename_new(&from, &path) {
-        Ok(()) | Err(PathError::NotFound(_)) => settled(book, note, Some(path), good),
+        Ok(()) | Err(PathError::NotFound(_)) => named(space, book, note, path, good),
         Err(PathError::Exists(_)) if is_same(space, &from, &path) => {
             let _ = space.remove(&from);
-            settled(book, note, Some(path), good)
+            named(space, book, note, path, good)
         }
         // Somebody else has made a file of that name, the agent perhaps. It stays as it is.
         Err(PathError::Exists(_)) => {
@@ -99,6 +100,15 @@ pub(super) fn name(space: &Workspace, book: &Book, mut note: Note) -> Result<Not
             kept(book, &note)?;
             name(space, book, note)
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Notes that a file has its name once that is so after a loss of power, too: what is noted is not looked at again.
+fn named(space: &Workspace, book: &Book, note: Note, path: String, good: bool) -> Result<Note> {
+    match space.sync_names(&path) {
+        // Whoever waited has removed the folder, too.
+        Ok(()) | Err(PathError::NotFound(_)) => settled(book, note, Some(path), good),
         Err(error) => Err(error.into()),
     }
 }

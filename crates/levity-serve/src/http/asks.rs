@@ -6,11 +6,12 @@ use axum::extract::{Path, Request, State};
 use levity_core::{Ask, Decision, EffectId, Post, RunId, Wanted};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, ok};
 use super::input::{body, root, run_id};
-use super::tell::{control, heard, write};
+use super::tell::{heard, here, write};
 
 pub(super) async fn asks(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
     let id = run_id(&id)?;
@@ -20,7 +21,11 @@ pub(super) async fn asks(State(api): State<Arc<Api>>, Path(id): Path<String>) ->
 
 /// The questions of a run and those below it.
 async fn within(api: &Api, id: &RunId) -> Answered<Vec<Ask>> {
-    let mut asks = api.runs.asks(&root(id)).await?;
+    let Ok(asks) = timeout(api.settings.patience, api.runs.asks(&root(id))).await else {
+        let message = format!("`{id}` is busy, and does not say what it waits for; ask again");
+        return Err(Problem::unavailable("busy", message));
+    };
+    let mut asks = asks?;
     asks.retain(|ask| ask.run.is_within(id));
     Ok(asks)
 }
@@ -68,8 +73,10 @@ pub(super) async fn decide(
         let message = "this question wants words: decide by `answer` with `text`, or `deny`";
         return Err(Problem::invalid("wants_answer", message));
     }
-    match control(&api, &run) {
-        Some(control) => heard(&run, control.decide(&ask, decision)).await,
+    match here(&api, &run) {
+        Some(here) => {
+            heard(&api, &run, here, |control| async move { control.decide(&ask, decision).await }).await
+        }
         None => write(&api, &run, Post::Decide { effect, decision }).await,
     }
 }

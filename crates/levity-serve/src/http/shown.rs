@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use levity_core::{Ask, Ending, RunId, RunState, RunSummary, Timestamp, Usage};
+use levity_core::{Ask, Ending, RunId, RunSummary, Timestamp, Usage};
 use levity_runtime::RunReport;
 use serde_json::{Map, Value, json};
+use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, ok, told_cause};
@@ -22,6 +23,8 @@ pub(super) struct Shown {
     here: bool,
     /// Why it could not be driven to its end here.
     stopped: Option<String>,
+    /// Whether it goes on here when there is a place for it.
+    queued: bool,
 }
 
 pub(super) async fn show(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
@@ -49,23 +52,19 @@ async fn kept(api: &Api, id: &RunId, stopped: Option<String>) -> Answered<Shown>
     let standing = api.runs.standing(id).await?;
     let over = standing.ending.is_some();
     let asks = if over { Vec::new() } else { api.runs.asks(id).await? };
-    Ok(Shown { id: id.clone(), standing, asks, here: false, stopped })
+    Ok(Shown { id: id.clone(), standing, asks, here: false, stopped, queued: api.runs.is_queued(id) })
 }
 
 impl Shown {
     pub(super) async fn live(api: &Api, run: &LiveRun) -> Self {
-        let _ = api;
         let stopped = match run.ended() {
             Some(Outcome::Stopped(cause)) => Some(told_cause(&cause)),
             _ => None,
         };
         let (standing, here) = (run.standing(), run.ended().is_none());
-        // A run that has not begun takes no questions yet, and would have this wait.
-        let asks = match standing.state() {
-            RunState::Waiting => run.asks().await,
-            _ => Vec::new(),
-        };
-        Self { id: run.id().clone(), standing, asks, here, stopped }
+        // A run that is too busy to say what it asks is shown all the same.
+        let asks = timeout(api.settings.patience, run.asks()).await.unwrap_or_default();
+        Self { id: run.id().clone(), standing, asks, here, stopped, queued: false }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -77,6 +76,9 @@ impl Shown {
         json.insert("ending".into(), standing.ending.as_deref().map_or(Value::Null, ending_json));
         if let Some(why) = &self.stopped {
             json.insert("stopped".into(), why.as_str().into());
+        }
+        if self.queued {
+            json.insert("queued".into(), true.into());
         }
         Value::Object(json)
     }

@@ -11,10 +11,10 @@ use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::Api;
 use super::answer::{Answered, Problem, told};
 use super::input::{self, body, header, new_run_id, query, yes};
 use super::shown::{Shown, shown};
-use super::{Api, HttpApi};
 use crate::error::Error;
 use crate::runs::{LiveRun, Order};
 
@@ -94,7 +94,7 @@ fn key(headers: &HeaderMap) -> Answered<Option<RunId>> {
 async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
     let status = match wait {
         false => StatusCode::ACCEPTED,
-        true => match timeout(HttpApi::PATIENCE, run.opened()).await {
+        true => match timeout(api.settings.patience, run.opened()).await {
             Ok(Ok(())) => StatusCode::CREATED,
             Ok(Err(error)) => return Err(error.into()),
             // Its conversation is busy; it begins when that is free.

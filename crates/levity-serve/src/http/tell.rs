@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use http::StatusCode;
-use levity_core::{Command, Message, Post, RunId};
+use levity_core::{Command, Message, Post, RunId, RunQuery};
 use levity_runtime::{Control, ControlError, Told};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::Api;
 use super::answer::{Answered, Problem, told};
 use super::input::{body, body_or_default, is_driven, records, root, run_id};
-use super::{Api, HttpApi};
+use crate::runs::{LiveRun, Way};
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,9 +35,9 @@ struct Words {
 pub(super) async fn pause(State(api): State<Arc<Api>>, Path(id): Path<String>, request: Request) -> Answered {
     let id = run_id(&id)?;
     let Nothing {} = body_or_default(&api, request).await?;
-    match control(&api, &id) {
-        Some(control) => heard(&id, control.pause()).await,
-        None => write(&api, &id, Post::Command(Command::Pause)).await,
+    match here(&api, &id) {
+        Some(here) => heard(&api, &id, here, |control| async move { control.pause().await }).await,
+        None => write_all(&api, &id, Command::Pause).await,
     }
 }
 
@@ -48,8 +49,11 @@ pub(super) async fn cancel(
     let id = run_id(&id)?;
     let why: Why = body_or_default(&api, request).await?;
     let reason = why.reason.unwrap_or_else(|| "cancelled by HTTP".to_owned());
-    match control(&api, &id) {
-        Some(control) => heard(&id, control.cancel(reason)).await,
+    match here(&api, &id) {
+        Some(here) => {
+            let here = Here { way: Way::Cancel, ..here };
+            heard(&api, &id, here, |control| async move { control.cancel(reason).await }).await
+        }
         None => write(&api, &id, Post::Command(Command::Cancel { reason })).await,
     }
 }
@@ -60,8 +64,10 @@ pub(super) async fn say(State(api): State<Arc<Api>>, Path(id): Path<String>, req
     if text.trim().is_empty() {
         return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty"));
     }
-    match control(&api, &id) {
-        Some(control) => heard(&id, control.say(Message::user(text))).await,
+    match here(&api, &id) {
+        Some(here) => {
+            heard(&api, &id, here, |control| async move { control.say(Message::user(text)).await }).await
+        }
         None => {
             let message = Arc::new(Message::user(text));
             write(&api, &id, Post::Command(Command::Say { message })).await
@@ -77,44 +83,80 @@ pub(super) async fn resume(
 ) -> Answered {
     let id = run_id(&id)?;
     let Nothing {} = body_or_default(&api, request).await?;
-    if let Some(control) = control(&api, &id) {
-        return heard(&id, control.resume()).await;
+    if let Some(here) = here(&api, &id) {
+        return heard(&api, &id, here, |control| async move { control.resume().await }).await;
     }
     if id.parent().is_some() {
         return Err(Problem::conflict("child", format!("`{id}` goes on with `{}`; resume that", root(&id))));
     }
     records(&api, &id).await?;
     if is_driven(&api, &id).await? {
-        return write(&api, &id, Post::Command(Command::Resume)).await;
+        return write_all(&api, &id, Command::Resume).await;
     }
     let run = api.runs.resume(&id).await?;
-    match run.control() {
-        Ok(control) if run.standing().paused => heard(&id, control.resume()).await,
+    match here(&api, &id) {
+        Some(here) if run.standing().paused => {
+            heard(&api, &id, here, |control| async move { control.resume().await }).await
+        }
         _ => Ok(said(&id, "resumed")),
     }
 }
 
-/// What tells a run that this process drives.
-pub(super) fn control(api: &Api, id: &RunId) -> Option<Control> {
-    let run = api.runs.get(&root(id))?;
-    let control = run.control().ok()?;
-    Some(control.child(id))
+/// A run that this process drives, and how it is told something.
+pub(super) struct Here {
+    run: Arc<LiveRun>,
+    control: Control,
+    way: Way,
 }
 
-/// Waits until a run has heard what it was told. One that has not begun yet hears it when it does.
-pub(super) async fn heard(id: &RunId, told: impl Future<Output = Result<(), ControlError>>) -> Answered {
-    match timeout(HttpApi::PATIENCE, told).await {
-        Ok(done) => done.map(|()| said(id, "heard")).map_err(Problem::from),
+pub(super) fn here(api: &Api, id: &RunId) -> Option<Here> {
+    let run = api.runs.get(&root(id))?;
+    let control = run.control().ok()?.child(id);
+    Some(Here { run, control, way: Way::Command })
+}
+
+/// Tells a run something, and waits a while until it has heard it. Once it is taken, it is done to the end, whether or not anybody
+/// waits: a run that has not begun hears it when it does, and runs below hear it after the one above.
+pub(super) async fn heard<F>(api: &Api, id: &RunId, here: Here, tell: impl FnOnce(Control) -> F) -> Answered
+where
+    F: Future<Output = Result<(), ControlError>> + Send + 'static,
+{
+    let Some(told) = api.runs.tell(&here.run, here.way, tell(here.control)) else {
+        let message =
+            format!("`{id}` has not heard what it was told before; this was not taken, so tell it again");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).later(1));
+    };
+    match timeout(api.settings.patience, told).await {
+        Ok(Ok(done)) => done.map(|()| said(id, "heard")).map_err(Problem::from),
+        Ok(Err(_)) => Err(ControlError::NotRunning(id.clone()).into()),
         Err(_) => Ok(said(id, "waiting")),
     }
 }
 
 /// Writes into the journal of a run that nobody drives, or leaves word for the process that does.
 pub(super) async fn write(api: &Api, id: &RunId, post: Post) -> Answered {
+    Ok(said(id, written(api, id, post).await?))
+}
+
+/// The same for what runs below must hear, too. Where nobody drives them, they are not driven either while the one above is paused.
+async fn write_all(api: &Api, id: &RunId, command: Command) -> Answered {
+    let what = written(api, id, Post::Command(command.clone())).await?;
+    if what == "posted" {
+        for below in api.runs.list(&RunQuery::new().below(id.clone())).await? {
+            if below.run != *id && below.status.is_none() {
+                // One that has ended meanwhile needs no telling.
+                let _ = api.runs.runtime().tell(&below.run, Post::Command(command.clone())).await;
+            }
+        }
+    }
+    Ok(said(id, what))
+}
+
+async fn written(api: &Api, id: &RunId, post: Post) -> Answered<&'static str> {
     records(api, id).await?;
     match api.runs.runtime().tell(id, post).await? {
-        Told::Posted => Ok(said(id, "posted")),
-        _ => Ok(said(id, "written")),
+        Told::Posted => Ok("posted"),
+        _ => Ok("written"),
     }
 }
 

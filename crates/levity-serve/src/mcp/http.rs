@@ -9,6 +9,7 @@ use axum::routing::any;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::McpServer;
 use super::session::Session;
@@ -20,11 +21,14 @@ const MODERN: &str = "2026-07-28";
 type Service = StreamableHttpService<Session, Sessions>;
 
 /// Closes what is left open when nobody can come any more: the library's sessions keep themselves alive.
-struct Door(Arc<Sessions>);
+struct Door {
+    sessions: Arc<Sessions>,
+    _sweeper: JoinSet<()>,
+}
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.0.close_all();
+        self.sessions.close_all();
     }
 }
 
@@ -34,7 +38,9 @@ impl McpServer {
         let inner = self.0.clone();
         let limits = &inner.limits;
         let sessions = Arc::new(Sessions::new(inner.world.clone(), limits.sessions, limits.idle));
-        let door = Arc::new(Door(sessions.clone()));
+        let mut sweeper = JoinSet::new();
+        sweeper.spawn(Sessions::sweep_all(Arc::downgrade(&sessions)));
+        let door = Arc::new(Door { sessions: sessions.clone(), _sweeper: sweeper });
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
             .disable_allowed_hosts()
@@ -48,7 +54,7 @@ impl McpServer {
 
 async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Result<Response, Infallible> {
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
-    if opens && !door.0.has_room() {
+    if opens && !door.sessions.has_room() {
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 
 /// When there is no room, a session that was not used for this long makes room.
 const SPARE: Duration = Duration::from_secs(60);
+/// How often, at most and at least, it is looked which are used no more.
+const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
 /// The sessions that there are.
 ///
@@ -47,6 +49,16 @@ struct Used {
     last: AtomicU64,
 }
 
+impl Used {
+    /// How long nobody has wanted anything of it.
+    fn idle(&self, now: Timestamp) -> Duration {
+        match self.open.load(Ordering::Relaxed) {
+            0 => now.since(Timestamp::from_millis(self.last.load(Ordering::Relaxed))),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 impl Sessions {
     pub(super) fn new(world: Arc<dyn World>, most: usize, idle: Duration) -> Self {
         Self { world, most, idle, all: Mutex::default() }
@@ -54,21 +66,32 @@ impl Sessions {
 
     /// Whether there is room for one more; those that nobody uses make room.
     pub(super) fn has_room(&self) -> bool {
+        self.sweep();
         let now = self.world.now();
-        let unused = |kept: &Kept| {
-            let last = Timestamp::from_millis(kept.used.last.load(Ordering::Relaxed));
-            let open = kept.used.open.load(Ordering::Relaxed) > 0;
-            if open { Duration::ZERO } else { now.since(last) }
-        };
         let mut all = self.all();
-        // Without its handle, a session comes to its end.
-        all.retain(|_, kept| unused(kept) < self.idle);
         if all.len() >= self.most {
-            let oldest = all.iter().max_by_key(|(_, kept)| unused(kept));
-            let spare = oldest.filter(|(_, kept)| unused(kept) >= SPARE).map(|(id, _)| id.clone());
+            let oldest = all.iter().max_by_key(|(_, kept)| kept.used.idle(now));
+            let spare = oldest.filter(|(_, kept)| kept.used.idle(now) >= SPARE).map(|(id, _)| id.clone());
             spare.and_then(|id| all.remove(&id));
         }
         all.len() < self.most
+    }
+
+    /// Ends those that nobody has used for long. Without its handle, a session comes to its end.
+    fn sweep(&self) {
+        let now = self.world.now();
+        self.all().retain(|_, kept| kept.used.idle(now) < self.idle);
+    }
+
+    /// Ends what nobody uses as time goes by, while there are sessions at all.
+    pub(super) async fn sweep_all(sessions: Weak<Self>) {
+        loop {
+            let Some((world, idle)) = sessions.upgrade().map(|all| (all.world.clone(), all.idle)) else {
+                return;
+            };
+            world.sleep((idle / 4).clamp(SWEEP.0, SWEEP.1)).await;
+            sessions.upgrade().iter().for_each(|all| all.sweep());
+        }
     }
 
     /// Ends all of them.

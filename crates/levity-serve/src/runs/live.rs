@@ -1,13 +1,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId, RunSummary};
+use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId, RunState, RunSummary};
 use levity_runtime::Control;
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Reader};
 use crate::runs::Standing;
+use crate::runs::tell::Lines;
 
 /// A run that is under way here, or was.
 pub struct LiveRun {
@@ -16,6 +17,7 @@ pub struct LiveRun {
     control: OnceLock<Control>,
     standing: Mutex<Standing>,
     stage: watch::Sender<Stage>,
+    pub(super) lines: Lines,
 }
 
 #[derive(Clone)]
@@ -59,7 +61,8 @@ impl Outcome {
 impl LiveRun {
     pub(super) fn new(id: RunId, feed: Arc<Feed>, standing: Standing) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
-        Self { id, feed, control: OnceLock::new(), standing: Mutex::new(standing), stage }
+        let (control, standing, lines) = (OnceLock::new(), Mutex::new(standing), Lines::default());
+        Self { id, feed, control, standing, stage, lines }
     }
 
     /// The run.
@@ -98,9 +101,11 @@ impl LiveRun {
 
     /// The questions of the run and the runs below it that wait for a decision.
     pub async fn asks(&self) -> Vec<Ask> {
+        // One that has not begun takes no questions yet, and would have this wait.
+        let waits = self.state().state() == RunState::Waiting;
         match self.control() {
-            Ok(control) => control.asks().await.unwrap_or_default(),
-            Err(_) => Vec::new(),
+            Ok(control) if waits => control.asks().await.unwrap_or_default(),
+            _ => Vec::new(),
         }
     }
 
@@ -161,8 +166,9 @@ impl LiveRun {
     }
 
     pub(super) fn tell(&self, event: &Event) {
-        self.feed.push(event);
+        // Whoever reads an event finds that the run stands accordingly.
         self.state().add(&self.id, event);
+        self.feed.push(event);
         self.open();
     }
 

@@ -1,7 +1,6 @@
 //! A host and those who come to it.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -14,6 +13,7 @@ use levity_tools::FileTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -23,6 +23,7 @@ mod crowd;
 mod files;
 mod hostile;
 mod tasks;
+mod truth;
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -31,7 +32,7 @@ pub struct Stage {
     pub folder: TempDir,
     pub host: BridgeHost,
     pub address: String,
-    pub notices: Arc<Mutex<Vec<String>>>,
+    pub notices: watch::Sender<Vec<String>>,
     _served: JoinSet<()>,
 }
 
@@ -46,11 +47,11 @@ impl Stage {
         limits: HostLimits,
         listen: impl FnOnce(Listener) -> Listener,
     ) -> Self {
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let notices = watch::Sender::new(Vec::new());
         let told = notices.clone();
         let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
             .limits(limits)
-            .on_notice(move |notice| told.lock().unwrap().push(notice.to_string()))
+            .on_notice(move |notice| told.send_modify(|told| told.push(notice.to_string())))
             .build()
             .unwrap();
         let gate = Gate::new(Token::new(TOKEN).unwrap());
@@ -83,7 +84,14 @@ impl Stage {
     }
 
     pub fn told(&self, part: &str) -> bool {
-        self.notices.lock().unwrap().iter().any(|notice| notice.contains(part))
+        self.notices.borrow().iter().any(|notice| notice.contains(part))
+    }
+
+    /// Waits until whoever sits at the host is told this.
+    pub async fn until_told(&self, part: &str) {
+        let mut told = self.notices.subscribe();
+        let is_told = |notices: &Vec<String>| notices.iter().any(|notice| notice.contains(part));
+        within(told.wait_for(is_told)).await.unwrap();
     }
 }
 

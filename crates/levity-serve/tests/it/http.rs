@@ -7,5 +7,8 @@ mod crowd;
 mod hostile;
 mod kept;
 mod life;
+#[cfg(all(feature = "dag", feature = "swarm"))]
+mod many;
 mod stream;
 mod support;
+mod told;

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use levity_core::{Ask, Decision, Event, Hints, RunId, RunQuery, RunState, Status, ToolOutput};
+use levity_core::{
+    Ask, Decision, Event, Hints, RunId, RunQuery, RunState, Status, Tool, ToolCx, ToolError, ToolOutput,
+    ToolSpec,
+};
 use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime, Watcher};
 use levity_serve::{Error, Item, LiveRun, Order, Outcome, Reader, Runner, Runs, Setup, Started};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 fn agent(model: ScriptedModel, runtime: Runtime) -> Agent {
     let send =
@@ -266,4 +270,93 @@ async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
     assert!(left.is_err(), "{left:?}");
     assert_eq!(runs.under_way(), 0);
     assert!(runs.get(&id).is_none());
+}
+
+/// A run that holds a place until it is let go on.
+fn holding(runtime: Runtime) -> (Agent, Arc<Semaphore>) {
+    let (permits, spec) = (Arc::new(Semaphore::new(0)), ToolSpec::new("hold", "Waits."));
+    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.").by_history();
+    let held = Held(spec.with_hints(Hints::new().read_only()), permits.clone());
+    (Agent::builder(model).tool(held).runtime(runtime).build().unwrap(), permits)
+}
+
+struct Held(ToolSpec, Arc<Semaphore>);
+
+#[async_trait::async_trait]
+impl Tool for Held {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        self.1.acquire().await.unwrap().forget();
+        Ok(ToolOutput::text("held"))
+    }
+}
+
+/// Leaves so many runs in a journal.
+async fn leave(runtime: &Runtime, many: usize) {
+    let runs = Runs::new(holding(runtime.clone()).0);
+    for number in 0..many {
+        runs.start(Order::new("Hold.").id(format!("r{number}"))).unwrap().opened().await.unwrap();
+    }
+    drop(runs);
+    for number in 0..many {
+        while runtime.journal().open(&format!("r{number}").into()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_left_is_taken_up_as_places_become_free() {
+    let runtime = in_memory();
+    leave(&runtime, 7).await;
+    let (agent, permits) = holding(runtime.clone());
+    let runs = Runs::new(agent).most(2);
+    assert!(runs.resume_all().await.unwrap().is_empty());
+    assert_eq!((runs.under_way(), runs.queued()), (2, 5));
+    assert!(matches!(runs.start(Order::new("New.")), Err(Error::Full { .. })));
+    // One that is cancelled while it waits for its place is not worked on.
+    let reason = "too late".to_owned();
+    let post = levity_core::Post::Command(levity_core::Command::Cancel { reason });
+    runtime.tell(&"r5".into(), post).await.unwrap();
+    permits.add_permits(6);
+    let all: Vec<_> = (0..7).map(|number| RunId::from(format!("r{number}"))).collect();
+    let ended = async {
+        for id in &all {
+            while runs.ending(id).await.unwrap().is_none() {
+                assert!(runs.under_way() <= 2);
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("some were forgotten");
+    for id in &all {
+        let text = runs.ending(id).await.unwrap().unwrap().text;
+        assert_eq!(text == "Done.", id.as_str() != "r5", "{id}: {text}");
+    }
+    assert_eq!(runs.queued(), 0);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
+    let runtime = in_memory();
+    leave(&runtime, 3).await;
+    let (agent, permits) = holding(runtime);
+    let runs = Runs::new(agent).most(1);
+    runs.resume_all().await.unwrap();
+    let queued: Vec<RunId> =
+        (0..3).map(|number| RunId::from(format!("r{number}"))).filter(|id| runs.get(id).is_none()).collect();
+    assert!(matches!(runs.resume(&queued[1]).await, Err(Error::Full { .. })), "there is no place yet");
+    permits.add_permits(3);
+    let ended = async {
+        for id in &queued {
+            while runs.ending(id).await.unwrap().is_none() {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("some were forgotten");
+    assert_eq!(permits.available_permits(), 0, "each was worked on once");
 }

@@ -83,10 +83,5 @@ async fn five_hundred_clients_and_one_that_never_reads() {
     within(async { while crowd.join_next().await.is_some() {} }).await;
     assert_eq!(told.load(Ordering::SeqCst), CLIENTS);
     // The deaf one is let go when it does not take what it is sent.
-    within(async {
-        while !stage.told("does not take what it is sent") {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    stage.until_told("does not take what it is sent").await;
 }

@@ -247,7 +247,7 @@ async fn tasks_of_an_earlier_host_are_gone_on_with() {
         loop {
             match build() {
                 Ok(host) => return host,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(_) => tokio::task::yield_now().await,
             }
         }
     })
@@ -289,7 +289,7 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
         loop {
             match BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build() {
                 Ok(host) => return host,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(_) => tokio::task::yield_now().await,
             }
         }
     })
@@ -299,12 +299,12 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
     // Another one is refused, and takes nothing from the first.
     let other = Runs::new(Agent::builder(ScriptedModel::new()).build().unwrap());
     assert!(second.commander(other).await.is_err());
-    within(async {
-        while !tasks.iter().all(|task| work.join(format!("DONE_{task}")).exists()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    let (address, _served) = serve(&second).await;
+    let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
+    for task in &tasks {
+        let wait = json!({"path": format!("DONE_{task}"), "timeout": 60});
+        assert_eq!(within(client.request("fs/wait", wait)).await.unwrap()["timed_out"], false, "{task}");
+    }
     let signal: serde_json::Value = serde_json::from_slice(&fs::read(work.join("DONE_t0")).unwrap()).unwrap();
     assert!(signal["ended"].as_str().unwrap() > "2020", "{signal}");
 }

@@ -125,6 +125,25 @@ async fn sessions_have_a_limit_and_an_end() {
 }
 
 #[tokio::test]
+async fn sessions_that_nobody_uses_end_though_nobody_comes() {
+    let world = Arc::new(ManualWorld::new());
+    let limits = Limits::default().idle(Duration::from_secs(60));
+    let server = builder().tool(echo()).limits(limits).world(world.clone()).build().unwrap();
+    let site = Site::open(&server).await;
+    let session = site.session().await.unwrap();
+    let headers = [("mcp-session-id", &*session)];
+    assert_eq!(site.post(&headers, &call(1, "echo", json!({}))).await.status, 200);
+    let sleeping = async || {
+        tokio::time::timeout(Duration::from_secs(30), world.until_sleeping(1)).await.expect("nobody sweeps");
+    };
+    sleeping().await;
+    // Asking for it is to use it, so it is asked for once only: when those who sweep have slept and sleep again.
+    world.advance(Duration::from_secs(61));
+    sleeping().await;
+    assert_eq!(site.post(&headers, &call(2, "echo", json!({}))).await.status, 404);
+}
+
+#[tokio::test]
 async fn a_session_that_is_worked_for_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -1,0 +1,145 @@
+//! Runs that have others work for them: a swarm and a team.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{Journal, RunState, ToolError};
+use levity_dag::{Brief, Plan, Planner, Step, Team};
+use levity_loop::Agent;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_serve::Runs;
+use levity_swarm::{Router, Swarm, Worker};
+use levity_test::ScriptedModel;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::client::{Client, Events, Sse};
+use super::support::{Held, Server};
+use super::told::Stuck;
+
+/// Holds a tool, and then says that it is drawn.
+fn artist(held: Held) -> Agent {
+    let model = ScriptedModel::new().call("hold", json!({})).reply(r#"{"boat": "drawn"}"#).by_history();
+    Agent::builder(model).tool(held).build().unwrap()
+}
+
+fn swarm(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
+    let (held, permits) = Held::new();
+    let plan = r#"{"delegations": [{"id": "draw", "worker": "artist", "task": "Draw a boat."}]}"#;
+    let router = ScriptedModel::new().reply(plan).reply("There it is.").by_history();
+    let swarm = Swarm::builder(Router::new(router)).worker(Worker::new("artist", "Draws.", artist(held)));
+    (Runs::new(swarm.runtime(Runtime::new().with_journal(journal)).build().unwrap()), permits)
+}
+
+struct Draws;
+
+#[async_trait::async_trait]
+impl Planner for Draws {
+    async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
+        let plan = Plan::new().step(Step::new("draw", "Artist").prompt("Draw a boat.").writes(["boat"]));
+        serde_json::to_value(plan).map_err(|error| ToolError::failed(error.to_string()))
+    }
+}
+
+fn team(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
+    let (held, permits) = Held::new();
+    let team = Team::builder().agent("Artist", "draws", artist(held)).planner(Draws);
+    (Runs::new(team.runtime(Runtime::new().with_journal(journal)).build().unwrap()), permits)
+}
+
+/// Starts a run, and follows it until the one below it is at work. Gives the id of that one.
+async fn at_work(client: Client) -> (Events, String) {
+    client.post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"})).await.is(201);
+    let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
+    loop {
+        // A team's planner is at work first, in the run itself.
+        let told = events.until("tool_started").await;
+        let at_work = told.last().unwrap().data["run"].as_str().unwrap();
+        if at_work != "r" {
+            return (events, at_work.to_owned());
+        }
+    }
+}
+
+/// Which runs told something of this name.
+fn who<'a>(told: &'a [Sse], name: &str) -> Vec<&'a str> {
+    let named = told.iter().filter(|event| event.name == name);
+    named.filter_map(|event| event.data["run"].as_str()).collect()
+}
+
+async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, Arc<Semaphore>)) {
+    let server = Server::new(runs).await;
+    let client = server.client;
+    let (mut events, child) = at_work(client).await;
+    let roots = client.get("/v1/runs").await.is(200);
+    assert_eq!((roots["runs"].as_array().unwrap().len(), &roots["runs"][0]["id"]), (1, &json!("r")));
+    let all = client.get("/v1/runs?roots=0").await.is(200);
+    let below = all["runs"].as_array().unwrap().iter().find(|run| run["id"] == child.as_str()).unwrap();
+    assert_eq!((&below["child"], &below["state"]), (&json!(true), &json!("open")));
+    let shown = client.get(&format!("/v1/runs/{child}")).await.is(200);
+    assert_eq!((&shown["child"], &shown["model_calls"]), (&json!(true), &json!(1)));
+    client.post(&format!("/v1/runs/{child}/say"), json!({"text": "A red one."})).await.is(200);
+    client.post("/v1/runs/r/pause", json!({})).await.is(200);
+    assert_eq!(client.get(&format!("/v1/runs/{child}")).await.is(200)["paused"], true);
+    client.post("/v1/runs/r/resume", json!({})).await.is(200);
+    permits.add_permits(1);
+    let told = events.rest().await;
+    assert_eq!(who(&told, "said"), [&*child]);
+    for name in ["paused", "resumed"] {
+        assert_eq!(who(&told, name), ["r", &*child], "{name}");
+    }
+    assert_eq!(told.last().unwrap().data["state"], "answered");
+    let own = client.events(&format!("/v1/runs/{child}/events"), None).await.rest().await;
+    assert_eq!(who(&own, "run_ended"), [&*child]);
+    assert!(own.iter().all(|event| event.name == "end" || event.data["run"] == child.as_str()));
+    let usage = client.get("/v1/runs/r").await.is(200)["stats"].clone();
+    assert!(usage["model_calls"].as_u64().is_some(), "{usage}");
+    server.stop().await;
+}
+
+async fn a_child_ends_with_the_one_above((runs, _permits): (Runs, Arc<Semaphore>)) {
+    let server = Server::new(runs).await;
+    let client = server.client;
+    let (mut events, child) = at_work(client).await;
+    client.post("/v1/runs/r/cancel", json!({"reason": "no boat"})).await.is(200);
+    let told = events.rest().await;
+    assert_eq!(who(&told, "run_ended"), [&*child, "r"]);
+    assert_eq!(told.last().unwrap().data["status"], json!({"cancelled": {"reason": "no boat"}}));
+    let shown = client.get(&format!("/v1/runs/{child}")).await.is(200);
+    assert_eq!(shown["state"], json!(RunState::Failed));
+    client.post(&format!("/v1/runs/{child}/pause"), json!({})).await.refused(409, "not_running");
+    assert_eq!(client.get("/v1/runs?roots=0&state=open").await.is(200)["runs"], json!([]));
+    server.stop().await;
+}
+
+/// Whoever told the run to pause does not wait until the one below has heard it, and it hears it all the same.
+async fn a_pause_reaches_a_child_when_nobody_waits(journal: Stuck, (runs, permits): (Runs, Arc<Semaphore>)) {
+    let server = Server::with(runs, |api| api.patience(Duration::from_millis(100))).await;
+    let (mut events, child) = at_work(server.client).await;
+    let stuck = journal.hold().await;
+    assert_eq!(server.client.post("/v1/runs/r/pause", json!({})).await.is(202)["told"], "waiting");
+    drop(stuck);
+    let mut told = events.until("paused").await;
+    told.extend(events.until("paused").await);
+    assert_eq!(who(&told, "paused"), ["r", &*child]);
+    server.client.post("/v1/runs/r/resume", json!({})).await;
+    permits.add_permits(1);
+    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_swarm() {
+    a_child_is_seen_and_goes_on_with_the_one_above(swarm(MemoryJournal::new())).await;
+    a_child_ends_with_the_one_above(swarm(MemoryJournal::new())).await;
+    let journal = Stuck::default();
+    a_pause_reaches_a_child_when_nobody_waits(journal.clone(), swarm(journal)).await;
+}
+
+#[tokio::test]
+async fn a_team() {
+    a_child_is_seen_and_goes_on_with_the_one_above(team(MemoryJournal::new())).await;
+    a_child_ends_with_the_one_above(team(MemoryJournal::new())).await;
+    let journal = Stuck::default();
+    a_pause_reaches_a_child_when_nobody_waits(journal.clone(), team(journal)).await;
+}
