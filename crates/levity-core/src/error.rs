@@ -147,15 +147,13 @@ pub struct ModelError {
     retry_after: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
-    /// A slice, since the error is returned by value and is to stay small.
-    #[serde(default, skip_serializing_if = "is_none")]
-    guarded: Box<[Intervention]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    guarded: Option<Box<Guarded>>,
 }
 
-#[expect(clippy::borrowed_box, reason = "serde hands the field over as it is")]
-fn is_none(guarded: &Box<[Intervention]>) -> bool {
-    guarded.is_empty()
-}
+/// Behind a pointer, since errors are returned by value and are to stay small.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Guarded(Vec<Intervention>);
 
 impl ModelError {
     /// An error of this kind; the message is one lowercase clause without payload.
@@ -169,7 +167,7 @@ impl ModelError {
             charged: false,
             retry_after: None,
             cause: None,
-            guarded: Box::default(),
+            guarded: None,
         }
     }
 
@@ -266,13 +264,13 @@ impl ModelError {
     /// Says which guards stepped in on what the provider said.
     #[must_use]
     pub fn with_guarded(mut self, guarded: Vec<Intervention>) -> Self {
-        self.guarded = guarded.into();
+        self.guarded = (!guarded.is_empty()).then(|| Box::new(Guarded(guarded)));
         self
     }
 
     /// The guards that stepped in on what the provider said.
     pub fn guarded(&self) -> &[Intervention] {
-        &self.guarded
+        self.guarded.as_ref().map_or(&[], |guarded| &guarded.0)
     }
 
     /// The provider's id of the request, where it gave one.

@@ -46,7 +46,7 @@ async fn they_stand_around_agents_and_around_what_a_plan_calls() {
     assert_eq!(tool.calls()[0].args, json!({"text": "it is [secret: known]"}));
     let asked = format!("{:?}", writer.requests());
     assert!(asked.contains("[secret: known] was sent") && !asked.contains(WORD), "{asked}");
-    let told = told.lock().unwrap();
+    let told = told.lock().unwrap().clone();
     let of = |stage: Stage| {
         let is = |by: &Intervention| by.stage == stage;
         told.iter()
