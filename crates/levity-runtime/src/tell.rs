@@ -35,7 +35,7 @@ impl Runtime {
     /// ```
     ///
     /// What people say to a run with guards is written down once these have looked at it. Where nobody drives the run, it
-    /// is left for whoever resumes it, if the journal takes that ([`SqliteJournal`](crate::SqliteJournal) does);
+    /// is left for whoever resumes it, if the journal takes that (`SqliteJournal` does);
     /// otherwise [`tell_by`](Self::tell_by) has the guards look.
     ///
     /// # Errors
