@@ -195,6 +195,7 @@ impl Traced {
             gen_ai.request.model = model,
             gen_ai.request.max_tokens = Empty,
             gen_ai.conversation.id = Empty,
+            gen_ai.response.model = Empty,
             gen_ai.response.finish_reasons = Empty,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
@@ -265,6 +266,9 @@ fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
         Outcome::Model(Ok(response)) => {
             let usage = &response.usage;
             span.record("gen_ai.response.finish_reasons", finish(&response.finish));
+            if let Some(model) = &response.model {
+                span.record("gen_ai.response.model", &**model);
+            }
             record(span, "gen_ai.usage.input_tokens", usage.input);
             record(span, "gen_ai.usage.output_tokens", usage.output);
             record(span, "gen_ai.usage.cache_read.input_tokens", usage.cached);
