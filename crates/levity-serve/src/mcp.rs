@@ -43,6 +43,7 @@ mod fault;
 mod http;
 mod limits;
 mod lines;
+mod link;
 mod lists;
 mod model;
 mod offer;
@@ -55,6 +56,7 @@ mod seal;
 mod server;
 mod session;
 mod sessions;
+mod strand;
 mod wire;
 
 pub use ask::{AskError, AskErrorKind, Root};

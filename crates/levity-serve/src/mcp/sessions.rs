@@ -1,7 +1,6 @@
 //! Sessions over HTTP: so many at most, and none that nobody uses.
 
 use std::collections::HashMap;
-use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,12 +10,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use levity_core::{Timestamp, World};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::WorkerTransport;
-use rmcp::transport::streamable_http_server::session::local::{
-    LocalSessionHandle, LocalSessionManagerError as Error, LocalSessionWorker, SessionConfig, SessionError,
-    StreamableHttpMessageReceiver, create_local_session,
-};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+
+use super::link::{Gone, Link, Wire};
+use super::strand::Reader;
 
 /// When there is no room, a session that was not used for this long makes room.
 const SPARE: Duration = Duration::from_secs(60);
@@ -34,11 +31,16 @@ pub(super) struct Sessions {
     all: Mutex<HashMap<SessionId, Kept>>,
 }
 
-/// A session, and how it is used.
-#[derive(Clone)]
+/// A session, which ends with this, and how it is used.
 struct Kept {
-    session: LocalSessionHandle,
+    link: Arc<Link>,
     used: Arc<Used>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.link.close();
+    }
 }
 
 #[derive(Default)]
@@ -77,7 +79,7 @@ impl Sessions {
         all.len() < self.most
     }
 
-    /// Ends those that nobody has used for long. Without its handle, a session comes to its end.
+    /// Ends those that nobody has used for long.
     fn sweep(&self) {
         let now = self.world.now();
         self.all().retain(|_, kept| kept.used.idle(now) < self.idle);
@@ -99,15 +101,16 @@ impl Sessions {
         self.all().clear();
     }
 
-    fn get(&self, id: &SessionId) -> Result<Kept, Error> {
-        let kept = self.all().get(id).cloned().ok_or_else(|| Error::SessionNotFound(id.clone()))?;
+    fn get(&self, id: &SessionId) -> Result<(Arc<Link>, Arc<Used>), Gone> {
+        let all = self.all();
+        let kept = all.get(id).ok_or(Gone::Session)?;
         kept.used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
-        Ok(kept)
+        Ok((kept.link.clone(), kept.used.clone()))
     }
 
-    fn hold(&self, kept: Kept, stream: StreamableHttpMessageReceiver) -> Held {
-        kept.used.open.fetch_add(1, Ordering::Relaxed);
-        Held { stream, used: kept.used, world: self.world.clone() }
+    fn hold(&self, used: Arc<Used>, reader: Reader) -> Held {
+        used.open.fetch_add(1, Ordering::Relaxed);
+        Held { reader, used, world: self.world.clone() }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
@@ -117,7 +120,7 @@ impl Sessions {
 
 /// A stream that keeps its session from being idle.
 struct Held {
-    stream: StreamableHttpMessageReceiver,
+    reader: Reader,
     used: Arc<Used>,
     world: Arc<dyn World>,
 }
@@ -126,7 +129,7 @@ impl Stream for Held {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
-        self.stream.inner.poll_recv(cx)
+        Pin::new(&mut self.reader).poll_next(cx)
     }
 }
 
@@ -138,79 +141,67 @@ impl Drop for Held {
 }
 
 impl SessionManager for Sessions {
-    type Error = Error;
-    type Transport = WorkerTransport<LocalSessionWorker>;
+    type Error = Gone;
+    type Transport = Wire;
 
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Error> {
+    async fn create_session(&self) -> Result<(SessionId, Wire), Gone> {
         let id: SessionId = format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
-        let mut config = SessionConfig::default();
-        config.keep_alive = None;
-        let (session, worker) = create_local_session(id.clone(), config);
+        let (link, wire) = Link::new(self.world.clone());
         let mut all = self.all();
         // Several may have seen the last place free.
         if all.len() >= self.most {
-            return Err(SessionError::Io(io::Error::other("too many sessions are open")).into());
+            return Err(Gone::Full);
         }
-        all.insert(id.clone(), Kept { session, used: Arc::default() });
+        all.insert(id.clone(), Kept { link, used: Arc::default() });
         drop(all);
         self.get(&id)?;
-        Ok((id, WorkerTransport::spawn(worker)))
+        Ok((id, wire))
     }
 
     async fn initialize_session(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Error> {
-        Ok(self.get(id)?.session.initialize(message).await?)
+    ) -> Result<ServerJsonRpcMessage, Gone> {
+        self.get(id)?.0.initialize(message).await
     }
 
-    async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Gone> {
         Ok(self.get(id).is_ok())
     }
 
-    async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
-        let kept = self.all().remove(id);
-        match kept {
-            Some(kept) => match kept.session.close().await {
-                Ok(()) | Err(SessionError::SessionServiceTerminated) => Ok(()),
-                Err(error) => Err(error.into()),
-            },
-            None => Ok(()),
-        }
+    async fn close_session(&self, id: &SessionId) -> Result<(), Gone> {
+        self.all().remove(id);
+        Ok(())
     }
 
     async fn create_stream(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let kept = self.get(id)?;
-        let stream = kept.session.establish_request_wise_channel().await?;
-        kept.session.push_message(message, stream.http_request_id).await?;
-        Ok(self.hold(kept, stream))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
+        let (link, used) = self.get(id)?;
+        Ok(self.hold(used, link.request(message).await?))
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Error> {
-        Ok(self.get(id)?.session.push_message(message, None).await?)
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Gone> {
+        self.get(id)?.0.push(message).await
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let kept = self.get(id)?;
-        let stream = kept.session.establish_common_channel().await?;
-        Ok(self.hold(kept, stream))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
+        let (link, used) = self.get(id)?;
+        Ok(self.hold(used, link.common()?))
     }
 
     async fn resume(
         &self,
         id: &SessionId,
         last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let kept = self.get(id)?;
-        let stream = kept.session.resume(last_event_id.parse()?).await?;
-        Ok(self.hold(kept, stream))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Gone> {
+        let (link, used) = self.get(id)?;
+        Ok(self.hold(used, link.resume(&last_event_id)?))
     }
 }

@@ -1,0 +1,288 @@
+//! What goes in and out of one session over HTTP.
+//!
+//! The library has this too, with several queues of whole messages for each session: five times the memory for one that only
+//! waits. It forgets the answer to a request when its client was cut off, and gives what was the last event once more.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use levity_core::{Timestamp, World};
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, GetExtensions as _, GetMeta as _, ProgressToken, RequestId,
+    ServerJsonRpcMessage, ServerNotification,
+};
+use rmcp::service::OriginatingRequestId;
+use rmcp::transport::Transport;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::strand::{Reader, Strand};
+
+/// How many messages of the client wait for the session; more make their requests wait.
+const INBOX: usize = 16;
+
+/// How many requests are remembered whose client was cut off before it had the answer.
+const ENDED: usize = 16;
+
+/// Between the session, which works on messages, and the HTTP requests that bring and fetch them.
+pub(super) struct Link {
+    world: Arc<dyn World>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Nothing when the session has ended.
+    inbox: Option<mpsc::Sender<Box<ClientJsonRpcMessage>>>,
+    /// Whoever waits for the answer to the first request, which is no stream.
+    first: Option<oneshot::Sender<ServerJsonRpcMessage>>,
+    /// What belongs to no request.
+    common: Strand,
+    /// What belongs to one request, by its number.
+    strands: HashMap<u64, Strand>,
+    requests: HashMap<RequestId, u64>,
+    progress: HashMap<ProgressToken, u64>,
+    next: u64,
+}
+
+/// Why a session cannot do what a request wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Gone {
+    #[error("there is no such session; begin one with `initialize`")]
+    Session,
+    #[error("too many sessions are open; close one, or try again later")]
+    Full,
+    #[error("there is nothing more of that stream")]
+    Stream,
+}
+
+impl Link {
+    /// A session's two ends.
+    pub(super) fn new(world: Arc<dyn World>) -> (Arc<Self>, Wire) {
+        let (inbox, messages) = mpsc::channel(INBOX);
+        let state = State {
+            inbox: Some(inbox),
+            first: None,
+            common: Strand::new(None),
+            strands: HashMap::new(),
+            requests: HashMap::new(),
+            progress: HashMap::new(),
+            next: 0,
+        };
+        let link = Arc::new(Self { world, state: Mutex::new(state) });
+        (link.clone(), Wire { link, messages })
+    }
+
+    /// Ends the session, and all that is read of it.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.inbox = None;
+        state.first = None;
+        state.common.end(Timestamp::default());
+        state.strands.clear();
+    }
+
+    /// Hands over the first request, and waits for its answer.
+    pub(super) async fn initialize(
+        &self,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Gone> {
+        let (first, answer) = oneshot::channel();
+        self.state().first = Some(first);
+        self.push(message).await?;
+        answer.await.map_err(|_| Gone::Session)
+    }
+
+    /// Hands over a message that is answered by nothing.
+    pub(super) async fn push(&self, message: ClientJsonRpcMessage) -> Result<(), Gone> {
+        if let ClientJsonRpcMessage::Notification(notification) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            // It is not answered any more.
+            self.state().end(id, self.world.now());
+        }
+        let inbox = self.state().inbox.clone().ok_or(Gone::Session)?;
+        inbox.send(Box::new(message)).await.map_err(|_| Gone::Session)
+    }
+
+    /// Hands over a request, and reads what belongs to it.
+    pub(super) async fn request(self: &Arc<Self>, message: ClientJsonRpcMessage) -> Result<Reader, Gone> {
+        let (number, reader) = self.state().begin(&message, self.world.now());
+        let reader = reader.ending(self, number);
+        self.push(message).await?;
+        Ok(reader)
+    }
+
+    /// Reads what belongs to no request.
+    pub(super) fn common(&self) -> Result<Reader, Gone> {
+        let mut state = self.state();
+        if state.inbox.is_none() {
+            return Err(Gone::Session);
+        }
+        Ok(state.common.read_new())
+    }
+
+    /// Goes on reading behind the event with this id.
+    pub(super) fn resume(self: &Arc<Self>, event: &str) -> Result<Reader, Gone> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| Gone::Stream);
+        let mut state = self.state();
+        state.forget(self.world.now());
+        let Some((index, strand)) = event.split_once('/') else {
+            let index = number(event)?;
+            return Ok(state.common.read_too(index));
+        };
+        let (index, strand) = (number(index)?, number(strand)?);
+        let reader = state.strands.get_mut(&strand).ok_or(Gone::Stream)?.read_instead(index);
+        Ok(reader.ending(self, strand))
+    }
+
+    /// Forgets what belonged to a request, once its client has all of it.
+    pub(super) fn fetched(&self, strand: u64) {
+        let mut state = self.state();
+        if state.strands.get(&strand).is_some_and(Strand::is_ended) {
+            state.strands.remove(&strand);
+        }
+    }
+
+    /// Puts a message where it belongs; gives what its sender waits for.
+    fn send(&self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+        self.state().send(message, self.world.now())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> (u64, Reader) {
+        self.forget(now);
+        let number = self.next;
+        self.next += 1;
+        let mut strand = Strand::new(Some(number));
+        let reader = strand.begin();
+        self.strands.insert(number, strand);
+        if let ClientJsonRpcMessage::Request(request) = message {
+            // An id that is used anew means the new request.
+            self.end(&request.id, now);
+            self.requests.insert(request.id.clone(), number);
+            if let Some(token) = request.request.get_meta().get_progress_token() {
+                self.progress.insert(token, number);
+            }
+        }
+        (number, reader)
+    }
+
+    fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Arc<Semaphore>> {
+        let answers = match &message {
+            ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
+            ServerJsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        if answers.is_some()
+            && let Some(first) = self.first.take()
+        {
+            // Whoever asked may have left; the session ends with that.
+            let _ = first.send(message);
+            return None;
+        }
+        let strand = match &answers {
+            // Nobody waits for the answer to a request that was cancelled.
+            Some(id) => self.strands.get_mut(self.requests.get(id)?)?,
+            None => match self.strand_of(&message) {
+                Some(number) => self.strands.get_mut(&number)?,
+                None => &mut self.common,
+            },
+        };
+        let room = strand.send(message);
+        if let Some(id) = answers {
+            self.end(&id, now);
+        }
+        room
+    }
+
+    /// The request that a message is about.
+    fn strand_of(&self, message: &ServerJsonRpcMessage) -> Option<u64> {
+        match message {
+            ServerJsonRpcMessage::Request(asks) => {
+                let about = asks.request.extensions().get::<OriginatingRequestId>()?;
+                self.requests.get(&about.0).copied()
+            }
+            ServerJsonRpcMessage::Notification(notice) => match &notice.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    self.progress.get(&progress.params.progress_token).copied()
+                }
+                ServerNotification::CancelledNotification(cancelled) => {
+                    self.requests.get(cancelled.params.request_id.as_ref()?).copied()
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Nothing more comes for a request.
+    fn end(&mut self, id: &RequestId, now: Timestamp) {
+        let Some(number) = self.requests.remove(id) else { return };
+        self.progress.retain(|_, strand| *strand != number);
+        if let Some(strand) = self.strands.get_mut(&number) {
+            strand.end(now);
+        }
+    }
+
+    /// Forgets requests that ended long ago, and the oldest of too many.
+    fn forget(&mut self, now: Timestamp) {
+        self.strands.retain(|_, strand| !strand.is_over(now));
+        let mut ended: Vec<_> =
+            self.strands.iter().filter(|(_, strand)| strand.is_ended()).map(|(number, _)| *number).collect();
+        ended.sort_unstable();
+        for number in ended.iter().rev().skip(ENDED) {
+            self.strands.remove(number);
+        }
+    }
+}
+
+/// The session's own end.
+pub(super) struct Wire {
+    link: Arc<Link>,
+    messages: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
+}
+
+impl Transport<RoleServer> for Wire {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        // It has its place from now on; whoever sent it waits while too much is not fetched.
+        let room = self.link.send(message);
+        async move {
+            if let Some(room) = room
+                && let Ok(place) = room.acquire().await
+            {
+                place.forget();
+            }
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.messages.recv().await.map(|message| *message)
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.link.close();
+        Ok(())
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

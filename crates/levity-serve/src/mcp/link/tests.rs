@@ -1,0 +1,171 @@
+use futures_util::{FutureExt as _, StreamExt as _};
+use levity_runtime::SystemWorld;
+use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn link() -> (Arc<Link>, Wire) {
+    Link::new(Arc::new(SystemWorld))
+}
+
+fn call(id: u64) -> ClientJsonRpcMessage {
+    let params = json!({"name": "echo", "_meta": {"progressToken": format!("p{id}")}});
+    client(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+}
+
+fn client(message: Value) -> ClientJsonRpcMessage {
+    serde_json::from_value(message).unwrap()
+}
+
+fn answer(id: u64) -> ServerJsonRpcMessage {
+    let result = json!({"content": [], "isError": false});
+    serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "result": result})).unwrap()
+}
+
+fn progress(id: u64, done: u64) -> ServerJsonRpcMessage {
+    let params = json!({"progressToken": format!("p{id}"), "progress": done});
+    serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        .unwrap()
+}
+
+fn changed() -> ServerJsonRpcMessage {
+    serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).unwrap()
+}
+
+/// The ids of all events that are there, and whether that is the end.
+fn ids(reader: &mut Reader) -> (Vec<String>, bool) {
+    let mut found = Vec::new();
+    loop {
+        match reader.next().now_or_never() {
+            Some(Some(ServerSseMessage { event_id, .. })) => found.push(event_id.unwrap()),
+            Some(None) => return (found, true),
+            None => return (found, false),
+        }
+    }
+}
+
+fn all(found: &[&str], ended: bool) -> (Vec<String>, bool) {
+    (found.iter().map(ToString::to_string).collect(), ended)
+}
+
+#[tokio::test]
+async fn each_message_goes_to_the_request_that_it_is_about() {
+    let (link, mut wire) = link();
+    let (mut one, mut two) = (link.request(call(1)).await.unwrap(), link.request(call(2)).await.unwrap());
+    let mut common = link.common().unwrap();
+    assert!(wire.receive().await.is_some() && wire.receive().await.is_some());
+    for message in [progress(2, 1), changed(), answer(1), answer(2), answer(2)] {
+        wire.send(message).await.unwrap();
+    }
+    assert_eq!(ids(&mut one), all(&["0/0", "1/0"], true));
+    assert_eq!(ids(&mut two), all(&["0/1", "1/1", "2/1"], true));
+    assert_eq!(ids(&mut common), all(&["1"], false));
+    let state = link.state();
+    assert!(state.strands.is_empty() && state.requests.is_empty() && state.progress.is_empty());
+}
+
+#[tokio::test]
+async fn whoever_was_cut_off_comes_back_for_the_rest() {
+    let (link, mut wire) = link();
+    let mut reader = link.request(call(1)).await.unwrap();
+    wire.send(progress(1, 1)).await.unwrap();
+    assert_eq!(ids(&mut reader), all(&["0/0", "1/0"], false));
+    drop(reader);
+    wire.send(progress(1, 2)).await.unwrap();
+    let mut reader = link.resume("1/0").unwrap();
+    assert_eq!(ids(&mut reader), all(&["2/0"], false));
+    drop(reader);
+    wire.send(answer(1)).await.unwrap();
+    // It has ended meanwhile, and can be fetched until it was.
+    drop(link.resume("2/0").unwrap());
+    assert_eq!(ids(&mut link.resume("2/0").unwrap()), all(&["3/0"], true));
+    assert_eq!(link.resume("2/0").err(), Some(Gone::Stream));
+    for nonsense in ["", "x", "1/", "/1", "1/2/3", "-1/0", "1/99999999999999999999"] {
+        assert_eq!(link.resume(nonsense).err(), Some(Gone::Stream), "{nonsense}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_fetches_is_bounded() {
+    let (link, mut wire) = link();
+    for id in 0..100 {
+        drop(link.request(call(id)).await.unwrap());
+        wire.receive().await.unwrap();
+        for done in 0..100 {
+            wire.send(progress(id, done)).await.unwrap();
+        }
+        wire.send(answer(id)).await.unwrap();
+        wire.send(changed()).await.unwrap();
+    }
+    // The last of each is there, and of the last requests.
+    assert_eq!(ids(&mut link.resume("0/99").unwrap()).0.len(), 16);
+    assert_eq!(ids(&mut link.common().unwrap()).0.len(), 16);
+    assert!(link.resume("0/50").is_err());
+    assert!(link.state().strands.len() <= ENDED + 1);
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_makes_only_its_own_senders_wait() {
+    let (link, mut wire) = link();
+    let (slow, mut other) = (link.request(call(1)).await.unwrap(), link.request(call(2)).await.unwrap());
+    for done in 0..16 {
+        wire.send(progress(1, done)).await.unwrap();
+    }
+    let mut waits = Box::pin(wire.send(progress(1, 16)));
+    assert!(waits.as_mut().now_or_never().is_none());
+    wire.send(answer(2)).now_or_never().unwrap().unwrap();
+    assert!(ids(&mut other).1);
+    // When it leaves, nobody waits for it.
+    drop(slow);
+    waits.now_or_never().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_reads_what_belongs_to_no_request_takes_turns() {
+    let (link, mut wire) = link();
+    // Nobody was there for this one.
+    wire.send(changed()).await.unwrap();
+    let (mut first, mut second) = (link.common().unwrap(), link.common().unwrap());
+    assert_eq!(ids(&mut first), all(&["1"], false));
+    wire.send(changed()).await.unwrap();
+    assert_eq!((ids(&mut first).0.len(), ids(&mut second).0.len()), (1, 0));
+    drop(first);
+    wire.send(changed()).await.unwrap();
+    assert_eq!(ids(&mut second), all(&["3"], false));
+    drop(second);
+    assert_eq!(ids(&mut link.common().unwrap()), all(&[], false));
+    assert_eq!(ids(&mut link.resume("1").unwrap()), all(&["2", "3"], false));
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_or_begun_anew_is_over() {
+    let (link, mut wire) = link();
+    let mut reader = link.request(call(1)).await.unwrap();
+    let params = json!({"requestId": 1});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    link.push(client(cancel)).await.unwrap();
+    assert_eq!(ids(&mut reader), all(&["0/0"], true));
+    wire.send(answer(1)).await.unwrap();
+    let (mut old, mut new) = (link.request(call(2)).await.unwrap(), link.request(call(2)).await.unwrap());
+    wire.send(answer(2)).await.unwrap();
+    assert_eq!((ids(&mut old), ids(&mut new)), (all(&["0/1"], true), all(&["0/2", "1/2"], true)));
+}
+
+#[tokio::test]
+async fn an_end_is_the_end_for_all() {
+    let (link, mut wire) = link();
+    let (mut reader, mut common) = (link.request(call(1)).await.unwrap(), link.common().unwrap());
+    wire.receive().await.unwrap();
+    let (first, ()) = tokio::join!(link.initialize(call(0)), async {
+        wire.receive().await.unwrap();
+        wire.send(answer(0)).await.unwrap();
+    });
+    assert!(first.is_ok());
+    link.close();
+    assert!(wire.receive().await.is_none());
+    assert!(ids(&mut reader).1 && ids(&mut common).1);
+    assert_eq!(link.push(call(2)).await, Err(Gone::Session));
+    assert_eq!(link.initialize(call(2)).await.err(), Some(Gone::Session));
+    assert!(link.common().is_err() && link.request(call(3)).await.is_err());
+}

@@ -1,0 +1,167 @@
+//! One row of events to a client over HTTP, which may be cut off and come back for the rest.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+use levity_core::Timestamp;
+use rmcp::model::ServerJsonRpcMessage;
+use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::link::Link;
+
+/// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.
+const KEPT: usize = 16;
+
+/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves.
+const READERS: usize = 32;
+
+/// How long what belonged to a request is kept after its end.
+const LASTS: Duration = Duration::from_secs(60);
+
+/// How soon a client that was cut off comes back.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// Events in a row, numbered from 1; 0 is before the first.
+pub(super) struct Strand {
+    /// Its number among those of requests.
+    number: Option<u64>,
+    /// The last events.
+    kept: VecDeque<(u64, ServerSseMessage)>,
+    last: u64,
+    /// The last that somebody was there for.
+    handed: u64,
+    outlets: Vec<Outlet>,
+    ended: Option<Timestamp>,
+}
+
+struct Outlet {
+    events: mpsc::UnboundedSender<ServerSseMessage>,
+    room: Arc<Semaphore>,
+}
+
+impl Strand {
+    pub(super) fn new(number: Option<u64>) -> Self {
+        Self { number, kept: VecDeque::new(), last: 0, handed: 0, outlets: Vec::new(), ended: None }
+    }
+
+    /// Its first reader, who is told at once how to come back.
+    pub(super) fn begin(&mut self) -> Reader {
+        let reader = self.read_instead(0);
+        if let Some(outlet) = self.outlets.first() {
+            let _ = outlet.events.send(ServerSseMessage::priming(self.id(0), RETRY));
+        }
+        reader
+    }
+
+    /// Reads what comes behind an event, in place of whoever read it before.
+    pub(super) fn read_instead(&mut self, after: u64) -> Reader {
+        self.outlets.clear();
+        self.read_too(after)
+    }
+
+    /// Reads what nobody was there for, and what comes then.
+    pub(super) fn read_new(&mut self) -> Reader {
+        self.read_too(self.handed)
+    }
+
+    /// Reads what comes behind an event when those who read it already have left.
+    pub(super) fn read_too(&mut self, after: u64) -> Reader {
+        let (events, messages) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(KEPT));
+        self.outlets.retain(|outlet| !outlet.events.is_closed());
+        if self.outlets.is_empty() {
+            for (_, event) in self.kept.iter().filter(|(index, _)| *index > after) {
+                let _ = events.send(event.clone());
+            }
+            self.handed = self.last;
+        }
+        if self.ended.is_none() {
+            self.outlets.truncate(READERS - 1);
+            self.outlets.push(Outlet { events, room: room.clone() });
+        }
+        Reader { messages, room, of: None }
+    }
+
+    /// Adds an event; gives what its sender waits for.
+    pub(super) fn send(&mut self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+        self.last += 1;
+        let event = ServerSseMessage::new(self.id(self.last), message);
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((self.last, event.clone()));
+        self.outlets.retain(|outlet| !outlet.events.is_closed());
+        let outlet = self.outlets.first()?;
+        let _ = outlet.events.send(event);
+        self.handed = self.last;
+        Some(outlet.room.clone())
+    }
+
+    /// Nothing more is added.
+    pub(super) fn end(&mut self, now: Timestamp) {
+        self.ended.get_or_insert(now);
+        self.outlets.clear();
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Whether it ended so long ago that nobody comes back for it.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.ended.is_some_and(|ended| now.since(ended) >= LASTS)
+    }
+
+    fn id(&self, index: u64) -> String {
+        match self.number {
+            Some(number) => format!("{index}/{number}"),
+            None => index.to_string(),
+        }
+    }
+}
+
+/// What a client reads of a strand.
+pub(super) struct Reader {
+    messages: mpsc::UnboundedReceiver<ServerSseMessage>,
+    room: Arc<Semaphore>,
+    /// Whose strand it is, where that is forgotten when all of it was read.
+    of: Option<(Weak<Link>, u64)>,
+}
+
+impl Reader {
+    pub(super) fn ending(mut self, link: &Arc<Link>, strand: u64) -> Self {
+        self.of = Some((Arc::downgrade(link), strand));
+        self
+    }
+}
+
+impl Stream for Reader {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+        let event = ready!(self.messages.poll_recv(cx));
+        match &event {
+            Some(_) => self.room.add_permits(1),
+            None => {
+                if let Some((link, strand)) = self.of.take()
+                    && let Some(link) = link.upgrade()
+                {
+                    link.fetched(strand);
+                }
+            }
+        }
+        Poll::Ready(event)
+    }
+}
+
+impl Drop for Reader {
+    /// Nobody waits for a reader who has left.
+    fn drop(&mut self) {
+        self.room.close();
+    }
+}
