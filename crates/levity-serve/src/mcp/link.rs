@@ -1,7 +1,7 @@
 //! What goes in and out of one session over HTTP.
 //!
-//! The library has this too, with several queues of whole messages for each session: five times the memory for one that only
-//! waits. It forgets the answer to a request when its client was cut off, and gives what was the last event once more.
+//! The library has this too, with four queues of whole messages for each session, which are most of the memory of one that only
+//! waits. It forgets an answer with which its client was cut off, and gives the last event that a client had once more.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,8 +22,9 @@ use super::strand::{Reader, Strand};
 /// How many messages of the client wait for the session; more make their requests wait.
 const INBOX: usize = 16;
 
-/// How many requests are remembered whose client was cut off before it had the answer.
-const ENDED: usize = 16;
+/// How many requests are remembered that were answered, and how many bytes their events may have; the last one always is. Nobody
+/// knows whether the client had the answer before it was cut off.
+const ENDED: (usize, usize) = (16, 1 << 20);
 
 /// Between the session, which works on messages, and the HTTP requests that bring and fetch them.
 pub(super) struct Link {
@@ -107,9 +108,8 @@ impl Link {
     }
 
     /// Hands over a request, and reads what belongs to it.
-    pub(super) async fn request(self: &Arc<Self>, message: ClientJsonRpcMessage) -> Result<Reader, Gone> {
-        let (number, reader) = self.state().begin(&message, self.world.now());
-        let reader = reader.ending(self, number);
+    pub(super) async fn request(&self, message: ClientJsonRpcMessage) -> Result<Reader, Gone> {
+        let reader = self.state().begin(&message, self.world.now());
         self.push(message).await?;
         Ok(reader)
     }
@@ -124,7 +124,7 @@ impl Link {
     }
 
     /// Goes on reading behind the event with this id.
-    pub(super) fn resume(self: &Arc<Self>, event: &str) -> Result<Reader, Gone> {
+    pub(super) fn resume(&self, event: &str) -> Result<Reader, Gone> {
         let number = |text: &str| text.parse::<u64>().map_err(|_| Gone::Stream);
         let mut state = self.state();
         state.forget(self.world.now());
@@ -133,16 +133,12 @@ impl Link {
             return Ok(state.common.read_too(index));
         };
         let (index, strand) = (number(index)?, number(strand)?);
-        let reader = state.strands.get_mut(&strand).ok_or(Gone::Stream)?.read_instead(index);
-        Ok(reader.ending(self, strand))
+        Ok(state.strands.get_mut(&strand).ok_or(Gone::Stream)?.read_instead(index))
     }
 
-    /// Forgets what belonged to a request, once its client has all of it.
-    pub(super) fn fetched(&self, strand: u64) {
-        let mut state = self.state();
-        if state.strands.get(&strand).is_some_and(Strand::is_ended) {
-            state.strands.remove(&strand);
-        }
+    /// Forgets what nobody comes back for.
+    pub(super) fn forget(&self) {
+        self.state().forget(self.world.now());
     }
 
     /// Puts a message where it belongs; gives what its sender waits for.
@@ -156,8 +152,7 @@ impl Link {
 }
 
 impl State {
-    fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> (u64, Reader) {
-        self.forget(now);
+    fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> Reader {
         let number = self.next;
         self.next += 1;
         let mut strand = Strand::new(Some(number));
@@ -171,7 +166,7 @@ impl State {
                 self.progress.insert(token, number);
             }
         }
-        (number, reader)
+        reader
     }
 
     fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Arc<Semaphore>> {
@@ -229,16 +224,21 @@ impl State {
         if let Some(strand) = self.strands.get_mut(&number) {
             strand.end(now);
         }
+        self.forget(now);
     }
 
     /// Forgets requests that ended long ago, and the oldest of too many.
     fn forget(&mut self, now: Timestamp) {
         self.strands.retain(|_, strand| !strand.is_over(now));
-        let mut ended: Vec<_> =
-            self.strands.iter().filter(|(_, strand)| strand.is_ended()).map(|(number, _)| *number).collect();
-        ended.sort_unstable();
-        for number in ended.iter().rev().skip(ENDED) {
-            self.strands.remove(number);
+        let ended = self.strands.iter().filter(|(_, strand)| strand.is_ended());
+        let mut ended: Vec<_> = ended.map(|(number, strand)| (*number, strand.bytes())).collect();
+        ended.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut count, mut bytes) = (0, 0);
+        for (number, more) in ended {
+            (count, bytes) = (count + 1, bytes + more);
+            if count > ENDED.0 || (count > 1 && bytes > ENDED.1) {
+                self.strands.remove(&number);
+            }
         }
     }
 }

@@ -82,7 +82,9 @@ impl Sessions {
     /// Ends those that nobody has used for long.
     fn sweep(&self) {
         let now = self.world.now();
-        self.all().retain(|_, kept| kept.used.idle(now) < self.idle);
+        let mut all = self.all();
+        all.retain(|_, kept| kept.used.idle(now) < self.idle);
+        all.values().for_each(|kept| kept.link.forget());
     }
 
     /// Ends what nobody uses as time goes by, while there are sessions at all.

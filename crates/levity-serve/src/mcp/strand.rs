@@ -1,8 +1,9 @@
 //! One row of events to a client over HTTP, which may be cut off and come back for the rest.
 
 use std::collections::VecDeque;
+use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,8 +12,6 @@ use levity_core::Timestamp;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::{Semaphore, mpsc};
-
-use super::link::Link;
 
 /// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.
 const KEPT: usize = 16;
@@ -36,7 +35,8 @@ pub(super) struct Strand {
     /// The last that somebody was there for.
     handed: u64,
     outlets: Vec<Outlet>,
-    ended: Option<Timestamp>,
+    /// When it ended, and how many bytes are kept of it.
+    ended: Option<(Timestamp, usize)>,
 }
 
 struct Outlet {
@@ -84,7 +84,7 @@ impl Strand {
             self.outlets.truncate(READERS - 1);
             self.outlets.push(Outlet { events, room: room.clone() });
         }
-        Reader { messages, room, of: None }
+        Reader { messages, room }
     }
 
     /// Adds an event; gives what its sender waits for.
@@ -104,7 +104,9 @@ impl Strand {
 
     /// Nothing more is added.
     pub(super) fn end(&mut self, now: Timestamp) {
-        self.ended.get_or_insert(now);
+        if self.ended.is_none() {
+            self.ended = Some((now, self.kept.iter().map(|(_, event)| size(event)).sum()));
+        }
         self.outlets.clear();
     }
 
@@ -114,7 +116,12 @@ impl Strand {
 
     /// Whether it ended so long ago that nobody comes back for it.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        self.ended.is_some_and(|ended| now.since(ended) >= LASTS)
+        self.ended.is_some_and(|(ended, _)| now.since(ended) >= LASTS)
+    }
+
+    /// How many bytes are kept of it, once it has ended.
+    pub(super) fn bytes(&self) -> usize {
+        self.ended.map_or(0, |(_, bytes)| bytes)
     }
 
     fn id(&self, index: u64) -> String {
@@ -125,19 +132,31 @@ impl Strand {
     }
 }
 
+/// How long an event is when it is written out.
+fn size(event: &ServerSseMessage) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // What cannot be written out was not kept by anybody.
+    let _ = event.message.as_deref().map(|message| serde_json::to_writer(&mut count, message));
+    count.0
+}
+
 /// What a client reads of a strand.
 pub(super) struct Reader {
     messages: mpsc::UnboundedReceiver<ServerSseMessage>,
     room: Arc<Semaphore>,
-    /// Whose strand it is, where that is forgotten when all of it was read.
-    of: Option<(Weak<Link>, u64)>,
-}
-
-impl Reader {
-    pub(super) fn ending(mut self, link: &Arc<Link>, strand: u64) -> Self {
-        self.of = Some((Arc::downgrade(link), strand));
-        self
-    }
 }
 
 impl Stream for Reader {
@@ -145,15 +164,8 @@ impl Stream for Reader {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
         let event = ready!(self.messages.poll_recv(cx));
-        match &event {
-            Some(_) => self.room.add_permits(1),
-            None => {
-                if let Some((link, strand)) = self.of.take()
-                    && let Some(link) = link.upgrade()
-                {
-                    link.fetched(strand);
-                }
-            }
+        if event.is_some() {
+            self.room.add_permits(1);
         }
         Poll::Ready(event)
     }

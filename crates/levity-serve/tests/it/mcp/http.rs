@@ -172,6 +172,40 @@ async fn a_session_that_is_worked_for_is_not_idle() {
     assert_eq!(answer.message()["result"]["content"][0]["text"], "done");
 }
 
+/// In a session a call goes on when its client is cut off, and the answer waits for it.
+#[tokio::test]
+async fn who_is_cut_off_comes_back_for_the_answer() {
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (begun.clone(), go.clone());
+    let talk = Talk::new("wait", move |_| {
+        let (begins, goes) = (begins.clone(), goes.clone());
+        async move {
+            begins.notify_one();
+            goes.notified().await;
+            Ok(Reply::text("done"))
+        }
+    });
+    let site = Site::open(&builder().offer(talk).build().unwrap()).await;
+    let session = site.session().await.unwrap();
+    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    let body = call(1, "wait", json!({})).to_string();
+    stream.write_all((site.head("POST", &headers, body.len()) + &body).as_bytes()).await.unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let last = loop {
+        let line = lines.next_line().await.unwrap().expect("the stream goes on");
+        if let Some(id) = line.strip_prefix("id:") {
+            break id.trim().to_owned();
+        }
+    };
+    begun.notified().await;
+    drop(lines);
+    go.notify_one();
+    let again = [headers[0], headers[1], ("last-event-id", &*last)];
+    let answer = site.send("GET", &again, "").await;
+    assert_eq!(answer.message()["result"]["content"][0]["text"], "done", "{answer:?}");
+}
+
 /// Questions of old go out on the stream of the call that they belong to, whichever task asks them.
 #[tokio::test]
 async fn questions_go_where_their_call_came_from() {
