@@ -1,10 +1,10 @@
-//! How soon events reach somebody who follows a run by HTTP, beside a bare axum server that sends the same bytes; and what readers who only
+//! How soon events reach somebody who follows a run by HTTP, beside a bare axum server that sends the same bytes; and what clients who only
 //! wait cost.
 //!
 //! `cargo bench --bench serve`; `-- --quick` to see that it runs. The servers are processes of their own; the clock is one for all of them.
 
 use std::convert::Infallible;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,16 +17,17 @@ use axum::serve::ListenerExt as _;
 use levity::agent::Agent;
 use levity::core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity::serve::http::HttpApi;
-use levity::serve::{Gate, Listener, Order, Runs};
+use levity::serve::{Gate, Order, Runs};
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+mod waiting;
+
 /// How long an event may take at most, of 99 in 100.
 const GOAL_MILLIS: f64 = 5.0;
-/// What so many who wait may cost in all.
+/// How many clients wait.
 const IDLE: usize = 1_000;
-const GOAL_MIB: f64 = 64.0;
 /// How many bytes of words an event has.
 const WORDS: usize = 200;
 
@@ -35,6 +36,8 @@ fn main() {
     match args.next().as_deref() {
         Some("serve-levity") => runtime().block_on(levity_server()),
         Some("serve-bare") => runtime().block_on(bare_server()),
+        Some("serve-bridge") => runtime().block_on(waiting::bridge()),
+        Some("serve-mcp") => runtime().block_on(waiting::mcp()),
         _ => report(std::env::args().any(|arg| arg == "--quick")),
     }
 }
@@ -57,7 +60,7 @@ fn report(quick: bool) {
     show("a bare axum stream", &mut bare);
     let late = show("levity's events by HTTP", &mut levity);
     println!("  99 % within {:.2} ms, {}\n", late / 1e3, verdict(late / 1e3 <= GOAL_MILLIS));
-    idle(if quick { 50 } else { IDLE });
+    waiting::report(if quick { 50 } else { IDLE });
 }
 
 fn verdict(met: bool) -> &'static str {
@@ -74,30 +77,20 @@ fn show(name: &str, micros: &mut [f64]) -> f64 {
 
 /// Reads so many events, and says how many microseconds each was under way.
 fn follow(server: &Server, count: usize) -> Vec<f64> {
-    let stream = server.open();
+    let (since, stream) = (now(), server.open());
     let mut micros = Vec::new();
     for line in BufReader::new(stream).lines() {
         let line = line.expect("the stream goes on");
         let Some((_, rest)) = line.split_once("\"text\":\"") else { continue };
-        let sent: u64 =
-            rest.split(' ').next().and_then(|nanos| nanos.parse().ok()).expect("the moment it was sent");
+        // What the run was told has a text too, and what it told before anybody followed says nothing.
+        let sent = rest.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
+        let Some(sent) = sent.filter(|sent| *sent >= since) else { continue };
         micros.push((now().saturating_sub(sent)) as f64 / 1e3);
         if micros.len() == count {
             break;
         }
     }
     micros
-}
-
-/// What so many cost who follow a run that tells nothing.
-fn idle(count: usize) {
-    let server = Server::start("serve-levity");
-    let first = server.open();
-    let before = server.resident();
-    let others: Vec<TcpStream> = (0..count).map(|_| server.quiet()).collect();
-    let grown = server.resident().saturating_sub(before) as f64 / (1 << 20) as f64;
-    println!("{count} who follow and wait: {grown:.1} MiB, {}", verdict(grown <= GOAL_MIB));
-    drop((first, others));
 }
 
 struct Server {
@@ -118,23 +111,7 @@ impl Server {
 
     /// Follows the run that tells something.
     fn open(&self) -> TcpStream {
-        self.ask("/v1/runs/busy/events")
-    }
-
-    /// Follows the run that waits, until it is known to be followed.
-    fn quiet(&self) -> TcpStream {
-        let mut stream = self.ask("/v1/runs/idle/events?after=1");
-        let mut head = [0; 16];
-        stream.read_exact(&mut head).expect("it answers");
-        stream
-    }
-
-    fn ask(&self, path: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).expect("the server is there");
-        stream.set_nodelay(true).expect("it can be set");
-        let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
-        stream.write_all(text.as_bytes()).expect("it is asked");
-        stream
+        self.ask("GET", "/v1/runs/busy/events", "", "")
     }
 
     /// The memory that the system holds for it.
@@ -217,9 +194,7 @@ async fn levity_server() {
             tokio::task::yield_now().await;
         }
     }
-    let listener = Listener::bind("127.0.0.1:0", Gate::open()).await.expect("an address");
-    println!("{}", listener.address());
-    HttpApi::new(runs).serve(listener).await.expect("it serves");
+    HttpApi::new(runs).serve(waiting::listener(Gate::open()).await).await.expect("it serves");
 }
 
 async fn bare_server() {

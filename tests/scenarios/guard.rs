@@ -206,6 +206,34 @@ async fn words_left_for_a_run_by_others_are_looked_at() {
 }
 
 #[tokio::test]
+async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on() {
+    let folder = folder("left");
+    let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let builder = Agent::builder(model.clone()).ask_user().guard(guard());
+    let agent = builder.runtime(runtime.clone()).build().unwrap();
+    let run = RunId::new("r");
+    agent.run("Go").id("r").park().await.unwrap_err();
+    let ask = agent.asks(&run).await.unwrap().remove(0);
+    let words = std::sync::Arc::new(Message::user(format!("also {SAID}")));
+    let said = Post::Command(levity::core::Command::Say { message: words });
+    let decision = Decision::answer(format!("it is {SAID}"));
+    for post in [said, Post::Decide { effect: ask.effect, decision }] {
+        assert_eq!(runtime.tell(&run, post).await.unwrap(), levity::runtime::Told::Posted);
+    }
+    let kept = async || serde_json::to_string(&journal.read(&run).await.unwrap()).unwrap();
+    assert_clean("the journal", &kept().await);
+    // Nobody is there to ask, and the answer is taken before that is said.
+    agent.resume("r").await.unwrap();
+    let told = format!("{:?} {}", model.requests(), kept().await);
+    for words in ["it is [secret: api key]", "also [secret: api key]"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert_clean("what was left", &told);
+}
+
+#[tokio::test]
 async fn the_guards_of_an_agent_hold_in_a_swarm() {
     use levity::swarm::{Handoff, Swarm, Worker};
     let first = ScriptedModel::new().call("transfer_to", json!({"to": "b", "note": format!("it is {CALL}")}));

@@ -13,7 +13,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::terminal::{chain, complain, say};
+use crate::terminal::{chain, complain, note, say};
 
 /// Says what goes to the standard error, such as `levity=debug,warn`.
 const FILTER: &str = "LEVITY_LOG";
@@ -31,7 +31,20 @@ pub(crate) struct LogArgs {
 /// Logs that are kept, if any are. What waits is written when it is dropped.
 pub(crate) struct Logs {
     files: Option<LogFiles>,
-    _otlp: Option<Otlp>,
+    otlp: Option<Otlp>,
+}
+
+/// How long a collector may take to answer at the end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        if self.otlp.as_ref().is_some_and(|otlp| !otlp.flush(PATIENCE)) {
+            note(&format!(
+                "the collector that `{COLLECTOR}` names did not take all traces and metrics; is it there?"
+            ));
+        }
+    }
 }
 
 impl LogArgs {
@@ -52,7 +65,7 @@ impl LogArgs {
             // Another one can only be there already in a program that is not this one.
             let _ = all.with(otlp.as_ref().map(Otlp::layer)).with(shown).try_init();
         }
-        Ok(Logs { files, _otlp: otlp })
+        Ok(Logs { files, otlp })
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the commands print, and how.
 
 use std::borrow::Cow;
-use std::error::Error;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+
+pub(crate) use levity::core::text::chain;
 
 /// Prints, and does not mind a reader who has gone away.
 pub(crate) fn say(text: &str) {
@@ -59,18 +60,6 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
     note(problem);
     ExitCode::from(code)
-}
-
-/// An error and all it came from, on one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -241,6 +241,7 @@ impl Outcome {
     pub fn guarded(&self) -> &[Intervention] {
         match self {
             Self::Model(Ok(response)) => &response.guarded,
+            Self::Model(Err(error)) => error.guarded(),
             Self::Tool(result) => &result.guarded,
             Self::Child(ending) => &ending.guarded,
             _ => &[],

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::Intervention;
+
 /// What an error came from: any error while the process lives, its text after a trip through a journal.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
@@ -21,14 +23,7 @@ impl Cause {
     }
 
     fn chain(&self) -> String {
-        let mut text = self.0.to_string();
-        let mut next = self.0.source();
-        while let Some(error) = next {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            next = error.source();
-        }
-        text
+        crate::text::chain(&*self.0)
     }
 }
 
@@ -145,13 +140,28 @@ pub struct ModelError {
     retry_after: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    guarded: Option<Box<Guarded>>,
 }
+
+/// Behind a pointer, since errors are returned by value and are to stay small.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Guarded(Vec<Intervention>);
 
 impl ModelError {
     /// An error of this kind; the message is one lowercase clause without payload.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { kind, message, status: None, request_id: None, charged: false, retry_after: None, cause: None }
+        Self {
+            kind,
+            message,
+            status: None,
+            request_id: None,
+            charged: false,
+            retry_after: None,
+            cause: None,
+            guarded: None,
+        }
     }
 
     /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part of the reply
@@ -242,6 +252,18 @@ impl ModelError {
     /// The HTTP status, where there was one.
     pub fn status(&self) -> Option<u16> {
         self.status
+    }
+
+    /// Says which guards stepped in on what the provider said.
+    #[must_use]
+    pub fn with_guarded(mut self, guarded: Vec<Intervention>) -> Self {
+        self.guarded = (!guarded.is_empty()).then(|| Box::new(Guarded(guarded)));
+        self
+    }
+
+    /// The guards that stepped in on what the provider said.
+    pub fn guarded(&self) -> &[Intervention] {
+        self.guarded.as_ref().map_or(&[], |guarded| &guarded.0)
     }
 
     /// The provider's id of the request, where it gave one.

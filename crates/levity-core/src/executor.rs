@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Limits, Machine,
-    Message, ModelCard, Outcome, Resolution, RunId, ToolError, Worst,
+    Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -54,7 +54,7 @@ pub trait Executor: Send + Sync {
         ending
     }
 
-    /// Whether [`hear`](Self::hear) has something to say.
+    /// Whether [`hear`](Self::hear) or [`hear_call`](Self::hear_call) has something to say.
     fn hears(&self) -> bool {
         false
     }
@@ -63,6 +63,13 @@ pub trait Executor: Send + Sync {
     async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
         let _ = run;
         Heard::Taken(message, Vec::new())
+    }
+
+    /// Looks at a call whose arguments a person put in place of the model's, before that is written down. Only asked
+    /// when it [hears](Self::hears).
+    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
+        let _ = run;
+        Heard::Taken(call, Vec::new())
     }
 
     /// Finds out what came of a call that began in a process that is gone and that must not be performed

@@ -265,9 +265,9 @@ impl fmt::Display for Intervention {
 /// What became of something that people say to a run, before it is written down.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Heard {
+pub enum Heard<T = Arc<Message>> {
     /// This is taken in, and these have had a hand in it.
-    Taken(Arc<Message>, Vec<Intervention>),
+    Taken(T, Vec<Intervention>),
     /// It is not taken in.
     Blocked(Intervention),
 }

@@ -228,6 +228,9 @@ pub struct Opened {
     /// Fingerprints of what the run is driven with, by name: its model, its tools, its settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<(String, Digest)>,
+    /// Whether what people say to it is looked at before it is written down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hears: bool,
     /// The run that it was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Forked>,
@@ -244,6 +247,7 @@ impl Opened {
             limits: Box::new(limits),
             origin: None,
             setup: Vec::new(),
+            hears: false,
             forked: None,
         }
     }

@@ -25,6 +25,9 @@ pub struct Response {
     pub finish: Finish,
     /// What it cost.
     pub usage: Usage,
+    /// The model that gave it, as the provider says: often a version of the one that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
     /// The guards that stepped in. A message whose [answer](crate::Stage::Answer) was blocked is empty; a blocked
     /// call stands in it without its arguments, and must not be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,7 +37,13 @@ pub struct Response {
 impl Response {
     /// A reply that ended by itself.
     pub fn new(message: impl Into<Arc<Message>>) -> Self {
-        Self { message: message.into(), finish: Finish::Stop, usage: Usage::default(), guarded: Vec::new() }
+        Self {
+            message: message.into(),
+            finish: Finish::Stop,
+            usage: Usage::default(),
+            model: None,
+            guarded: Vec::new(),
+        }
     }
 
     /// Sets why the model stopped.
@@ -48,6 +57,13 @@ impl Response {
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
+        self
+    }
+
+    /// Sets which model gave it.
+    #[must_use]
+    pub fn with_model(mut self, model: Option<Arc<str>>) -> Self {
+        self.model = model;
         self
     }
 }
@@ -178,6 +194,8 @@ pub enum Delta {
     Part(Part),
     /// Token counts; each replaces what was known before.
     Usage(Usage),
+    /// Which model replies, as the provider says.
+    Model(Arc<str>),
     /// Why the model stopped.
     Finish(Finish),
     /// Not of the reply: a wrapper lets time pass before the request is sent, or sent again.
@@ -196,9 +214,12 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Whether it is of the reply itself, and not a count, the end or a word of a wrapper's.
+    /// Whether it is of the reply itself, and not a count, a name, the end or a word of a wrapper's.
     pub fn is_content(&self) -> bool {
-        !matches!(self, Self::Usage(_) | Self::Finish(_) | Self::Waiting { .. } | Self::Restart { .. })
+        !matches!(
+            self,
+            Self::Usage(_) | Self::Model(_) | Self::Finish(_) | Self::Waiting { .. } | Self::Restart { .. }
+        )
     }
 }
 
@@ -219,7 +240,9 @@ impl Deltas {
     /// A whole response, in as few pieces as there are parts.
     pub fn from_response(response: &Response) -> Self {
         let parts = response.message.parts.iter().cloned().map(Delta::Part);
-        Self::ready(parts.chain([Delta::Usage(response.usage), Delta::Finish(response.finish.clone())]))
+        let model = response.model.clone().map(Delta::Model);
+        let end = [Delta::Usage(response.usage), Delta::Finish(response.finish.clone())];
+        Self::ready(parts.chain(model).chain(end))
     }
 
     /// The next piece, or `None` at the end.
@@ -281,6 +304,7 @@ pub struct Fold {
     calls: HashMap<u32, usize>,
     touched: Option<usize>,
     usage: Usage,
+    model: Option<Arc<str>>,
     finish: Option<Finish>,
     bytes: usize,
     limit: usize,
@@ -314,6 +338,7 @@ impl Fold {
             calls: HashMap::new(),
             touched: None,
             usage: Usage::default(),
+            model: None,
             finish: None,
             bytes: 0,
             limit,
@@ -352,6 +377,7 @@ impl Fold {
             Delta::Opaque(opaque) => self.attach(opaque),
             Delta::Part(part) => self.add(Building::Whole(part)),
             Delta::Usage(usage) => self.usage.update(usage),
+            Delta::Model(model) => self.model = Some(model),
             Delta::Finish(finish) => self.finish = Some(finish),
             Delta::Waiting { .. } => {}
             Delta::Restart { .. } => self.restart(),
@@ -368,7 +394,7 @@ impl Fold {
     fn restart(&mut self) {
         self.parts.clear();
         self.calls.clear();
-        (self.touched, self.finish) = (None, None);
+        (self.touched, self.model, self.finish) = (None, None, None);
     }
 
     fn last(&mut self) -> Option<&mut Building> {
@@ -428,7 +454,10 @@ impl Fold {
         parts.shrink_to_fit();
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
         let finish = self.finish.unwrap_or(if calls { Finish::ToolCalls } else { Finish::Stop });
-        Response::new(Message { role: Role::Assistant, parts }).with_finish(finish).with_usage(self.usage)
+        Response::new(Message { role: Role::Assistant, parts })
+            .with_finish(finish)
+            .with_usage(self.usage)
+            .with_model(self.model)
     }
 }
 
@@ -443,6 +472,7 @@ fn delta_size(delta: &Delta) -> usize {
         | Delta::Part(Part::Thinking(Thinking { text, opaque: None })) => PART + text.len(),
         Delta::Part(part) => PART + json_size(part),
         Delta::Opaque(opaque) => PART + json_size(opaque),
+        Delta::Model(name) => name.len(),
         Delta::Usage(_) | Delta::Finish(_) | Delta::Waiting { .. } | Delta::Restart { .. } => 1,
     };
     size.max(1)

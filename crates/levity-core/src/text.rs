@@ -1,4 +1,4 @@
-//! Putting foreign text into a prompt: cut to a length, and never to be taken for what stands around it.
+//! Text for prompts and logs: foreign text cut to a length and never to be taken for what stands around it, errors on one line.
 //!
 //! Lengths are in bytes. Nothing is cut within a letter.
 //!
@@ -12,11 +12,31 @@
 //! ```
 
 use std::borrow::Cow;
+use std::error::Error;
 
 use serde_json::Value;
 
 /// A longer row of backticks is not fenced: the fences would be too much beside it.
 const LONGEST_FENCE: usize = 32;
+
+/// An error and all that it came from, on one line.
+///
+/// ```
+/// # use levity_core::text::chain;
+/// use levity_core::{ToolError, ToolErrorKind};
+/// let error = ToolError::new(ToolErrorKind::Failed, "the file cannot be read").with_source("no such file");
+/// assert_eq!(chain(&error), "the file cannot be read: no such file");
+/// ```
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
 
 /// A text between fences that are longer than any in it. One that leaves no room for that is a line of JSON.
 ///

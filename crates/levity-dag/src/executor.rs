@@ -9,10 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, Limits,
-    Outcome, Permit, Prepared, Program, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
-    World,
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, GuardCx,
+    Heard, Limits, Message, Outcome, Permit, Prepared, Program, RunId, Stage, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
 };
+use levity_loop::__private::Guards;
 use levity_loop::Agent;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
 use serde::Deserialize as _;
@@ -31,6 +32,8 @@ pub(crate) struct TeamExecutor {
     pub(crate) code: Option<Arc<dyn Program>>,
     pub(crate) planner: Option<Arc<dyn Planner>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    /// Those of the whole, for what a plan calls by itself and what is said to it.
+    pub(crate) guards: Guards,
     pub(crate) world: Arc<dyn World>,
     /// Itself, for code, whose calls of tools it makes.
     pub(crate) me: Weak<Self>,
@@ -39,6 +42,37 @@ pub(crate) struct TeamExecutor {
 impl TeamExecutor {
     fn tool(&self, mut run: ToolRun, cx: EffectCx) -> BoxFuture<'_, Outcome> {
         let time = take_timeout(&mut run.call.args);
+        let planning = run.call.name == PLAN && self.planner.is_some();
+        let watched = self.guards.watch(Stage::Call) || self.guards.watch(Stage::Result);
+        match watched && !planning {
+            true => Box::pin(self.guarded(run, time, cx)),
+            false => self.perform(run, time, cx),
+        }
+    }
+
+    /// Calls what a step calls, if the guards let it; an agent's own are asked by the agent.
+    async fn guarded(&self, mut run: ToolRun, time: Option<Duration>, cx: EffectCx) -> Outcome {
+        let (id, mut before) = (cx.run.clone(), Vec::new());
+        if self.guards.watch(Stage::Call) {
+            let guard_cx = GuardCx::new().with_run(id.clone());
+            match self.guards.call(run.call.clone(), &guard_cx, &*self.world).await {
+                Ok(looked) => (run.call, before) = looked,
+                Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
+            }
+        }
+        match self.perform(run, time, cx).await {
+            Outcome::Tool(mut result) => {
+                result.guarded = before;
+                Outcome::Tool(match self.guards.watch(Stage::Result) {
+                    true => self.guards.result(result, &id, &*self.world).await,
+                    false => result,
+                })
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn perform(&self, run: ToolRun, time: Option<Duration>, cx: EffectCx) -> BoxFuture<'_, Outcome> {
         if let Some(function) = self.functions.get(&run.call.name) {
             return self.function(function, run.call, time, cx);
         }
@@ -219,6 +253,18 @@ impl Executor for TeamExecutor {
         };
         made.limits = within(&child.input, made.limits);
         Ok(made)
+    }
+
+    fn hears(&self) -> bool {
+        self.guards.watch(Stage::Input) || self.guards.watch(Stage::Call)
+    }
+
+    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        self.guards.hear(run, message, &*self.world).await
+    }
+
+    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
+        self.guards.hear_call(run, call, &*self.world).await
     }
 
     fn setup(&self) -> Vec<(String, Digest)> {

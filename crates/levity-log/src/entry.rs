@@ -122,10 +122,12 @@ impl Entry {
         let run = self.run.as_ref().map_or(Cow::Borrowed("-"), |run| style.secrets.redact(run.as_str()));
         plain::word(&mut line, &plain::clip(&run, style.max_text.max(64)));
         line.push(' ');
-        // What it is about is ours, or a host's message: in a sentence rather than in quotes.
-        let mut what = String::new();
-        plain::word(&mut what, &style.shown(&self.what));
-        line.push_str(what.trim_matches('"'));
+        // What it is about is ours, or a host's message: in a sentence rather than in quotes, unless it could be taken for
+        // the fields behind it.
+        let (shown, mut what) = (style.shown(&self.what), String::new());
+        plain::word(&mut what, &shown);
+        let bare = what.strip_prefix('"').and_then(|what| what.strip_suffix('"'));
+        line.push_str(bare.filter(|_| !shown.contains('=')).unwrap_or(&what));
         for (name, field) in &self.fields {
             line.push(' ');
             plain::word(&mut line, name);
@@ -235,5 +237,24 @@ impl From<Value> for Field {
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("at", &self.at).field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(what: &'static str, expected: &str) {
+        let style = Style { json: false, max_text: 300, secrets: Secrets::new() };
+        let line = Entry::new(Timestamp::default(), Level::Info, what).with("tool", "now").line(&style);
+        assert_eq!(line.split_once(" - ").unwrap().1.trim_end(), expected);
+    }
+
+    #[test]
+    fn a_message_is_a_sentence_and_no_field() {
+        check("tool called", "tool called tool=now");
+        check("he said \"hi\"", r#"he said \"hi\" tool=now"#);
+        check("done run=other level=ERROR", r#""done run=other level=ERROR" tool=now"#);
     }
 }

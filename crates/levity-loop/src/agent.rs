@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, ModelCard, RunId,
+    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, ModelCard, Post, RunId,
     ToolError,
 };
-use levity_runtime::{Job, Runtime};
+use levity_runtime::{Job, Runtime, Told};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -202,6 +202,15 @@ impl Agent {
     /// What drives its runs.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
+    }
+
+    /// Tells something to a run of this agent that this process does not drive, as [`Runtime::tell`] does. Where nobody
+    /// drives it, this agent's guards look at what people say before it is written down.
+    ///
+    /// # Errors
+    /// As [`Runtime::tell_by`].
+    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, levity_runtime::Error> {
+        self.inner.runtime.tell_by(&*self.inner.executor, run, post).await
     }
 
     /// A run of this agent below another, for an executor of your own: a new one, or one from the state that its machine

@@ -11,8 +11,8 @@ use levity_core::{
     Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Ending, EventKind,
     Executor, Fold, GuardCx, Heard, Intervention, Live, LostCall, Message, Model, ModelCall, ModelCard,
     ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Price, Program, Progress, Report, Request,
-    Resolution, Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolResult,
-    ToolRun, ToolSpec, World, Worst, estimate_tokens,
+    Resolution, Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun,
+    ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
@@ -247,7 +247,7 @@ impl AgentExecutor {
             let guard_cx = GuardCx::new().with_run(cx.run.clone());
             match Box::pin(self.look_at_call(run.call.clone(), &guard_cx)).await {
                 Ok((call, more)) => (run.call, guarded) = (call, more),
-                Err(more) => return Outcome::Tool(refused(run.call, more)),
+                Err(more) => return Outcome::Tool(Guards::refused(run.call, more)),
             }
         }
         let (key, of) = (cx.key(), cx.run.clone());
@@ -275,15 +275,6 @@ impl AgentExecutor {
         }
     }
 
-    /// What is left of what a person answered.
-    async fn answered(&self, ask: &Ask, text: String) -> Decision {
-        match self.hear_input(&ask.run, Arc::new(Message::user(text))).await {
-            Heard::Taken(message, _) => Decision::answer(message.text()),
-            Heard::Blocked(by) => Decision::deny(by.to_string()),
-            _ => Decision::deny("nobody knows what was answered"),
-        }
-    }
-
     /// A child that a person has allowed, and may have told something else.
     async fn edited(&self, child: &ChildRun) -> Result<ChildRun, ToolError> {
         let id = child.call.clone().unwrap_or_else(|| "".into());
@@ -302,7 +293,6 @@ impl AgentExecutor {
         Outcome::Decision(match &self.approver {
             None => Decision::deny("nobody is there to ask"),
             Some(approver) => match AssertUnwindSafe(approver.decide(ask)).catch_unwind().await {
-                Ok(Decision::Answer { text }) if self.hears() => self.answered(ask, text).await,
                 Ok(decision) => decision,
                 Err(_) => Decision::deny("the approver panicked"),
             },
@@ -405,11 +395,15 @@ impl Executor for AgentExecutor {
     }
 
     fn hears(&self) -> bool {
-        self.guards.watch(Stage::Input)
+        self.guards.watch(Stage::Input) || self.guards.watch(Stage::Call)
     }
 
     async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
         self.hear_input(run, message).await
+    }
+
+    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
+        self.hear_edited(run, call).await
     }
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
@@ -474,14 +468,6 @@ async fn streamed(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<
         fold.push(delta)?;
     }
     Ok(fold.finish())
-}
-
-/// The answer to a call that a guard blocked.
-fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
-    let message = guarded.last().map(not_made).unwrap_or_default();
-    let mut result = ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
-    result.guarded = guarded;
-    result
 }
 
 /// What a tool says on its way is not told while what it returns is looked at: it is of the same kind.

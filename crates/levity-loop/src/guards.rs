@@ -1,5 +1,6 @@
 //! The guards of an agent are asked, in order, about what goes in and out.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub enum WhenGuardFails {
 
 /// The guards of an agent.
 #[derive(Clone)]
-pub(crate) struct Guards {
+pub struct Guards {
     pub(crate) all: Vec<Arc<dyn Guard>>,
     pub(crate) timeout: Duration,
     pub(crate) when_failing: WhenGuardFails,
@@ -46,6 +47,18 @@ pub(crate) struct Guards {
 impl Default for Guards {
     fn default() -> Self {
         Self { all: Vec::new(), timeout: Self::DEFAULT_TIMEOUT, when_failing: WhenGuardFails::default() }
+    }
+}
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all.iter().map(|guard| name(&**guard))).finish()
+    }
+}
+
+impl FromIterator<Arc<dyn Guard>> for Guards {
+    fn from_iter<I: IntoIterator<Item = Arc<dyn Guard>>>(all: I) -> Self {
+        Self { all: all.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -73,7 +86,7 @@ impl Guards {
     pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Whether anybody looks at this. Where nobody does, nothing is made for it.
-    pub(crate) fn watch(&self, stage: Stage) -> bool {
+    pub fn watch(&self, stage: Stage) -> bool {
         self.all.iter().any(|guard| watches(&**guard, stage))
     }
 

@@ -58,3 +58,9 @@ pub use strategy::{
     Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
     Reflection, Reflector, Turn,
 };
+
+/// For levity's own crates, which have guards stand elsewhere, too; nothing is promised of it.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::guards::Guards;
+}

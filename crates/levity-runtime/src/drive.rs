@@ -6,8 +6,8 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
     Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
-    EffectNote, Entry, Event, EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Opened,
-    Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
+    EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink, Machine,
+    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -25,7 +25,7 @@ use crate::trace::{Above, Trace};
 mod audit;
 mod budget;
 mod child;
-mod hear;
+pub(crate) mod hear;
 mod lost;
 mod orders;
 mod park;
@@ -71,6 +71,8 @@ type Performed = (EffectId, Result<Came, Error>);
 enum Came {
     /// It has an outcome; a child says what it has used.
     Finished(Outcome, Option<Spent>),
+    /// Somebody in this process has decided, and guards may have stepped in on that.
+    Decided(Outcome, Vec<Intervention>),
     /// Nobody wants to know any more.
     Withdrawn,
     /// Somebody says what came of it in an earlier process.
@@ -247,7 +249,8 @@ impl<M: Machine + 'static> Driver<M> {
     async fn begin(&mut self) -> Result<(), Error> {
         self.commit().await?;
         self.count_below().await?;
-        if self.state.seq == 0 {
+        let old = self.state.seq > 0;
+        if !old {
             let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
             let limits = *self.around.meter.limits();
             let mut opened = Opened::new(self.state.machine.kind(), state, limits);
@@ -256,6 +259,7 @@ impl<M: Machine + 'static> Driver<M> {
             opened.origin = self.around.origin;
             if self.keeps() {
                 opened.setup = self.around.executor.setup();
+                opened.hears = self.around.executor.hears();
             }
             self.stage(vec![Entry::Opened(opened)])?;
         }
@@ -266,6 +270,9 @@ impl<M: Machine + 'static> Driver<M> {
         // go on.
         if self.state.paused && (self.line.is_none() || self.around.depth > 0) {
             self.record(vec![Entry::Commanded(Command::Resume)]).await?;
+        }
+        if old {
+            self.hear_left().await?;
         }
         self.ask_again().await?;
         if let Some(limit) = self.around.meter.limits().wall_time {
@@ -475,11 +482,17 @@ impl<M: Machine + 'static> Driver<M> {
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
         let (handle, registration) = AbortHandle::new_pair();
         self.questions.push(Question { ask: ask.clone(), approver: Some(handle) });
-        let answer = async move { executor.execute(Effect::Ask(ask), cx).await };
+        let answer = async move {
+            let (run, call) = (ask.run.clone(), ask.call.clone());
+            match executor.execute(Effect::Ask(ask), cx).await {
+                Outcome::Decision(decision) if executor.hears() => {
+                    hear::decided(&*executor, &run, call, decision).await
+                }
+                outcome => Came::Finished(outcome, None),
+            }
+        };
         let answer = Abortable::new(answer, registration);
-        self.effects.push(Box::pin(async move {
-            (id, Ok(answer.await.map_or(Came::Withdrawn, |outcome| Came::Finished(outcome, None))))
-        }));
+        self.effects.push(Box::pin(async move { (id, Ok(answer.await.unwrap_or(Came::Withdrawn))) }));
     }
 
     /// Waits until the time that was written when the wait began, and never longer than it was to be: the
@@ -550,8 +563,13 @@ impl<M: Machine + 'static> Driver<M> {
         done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
         for (effect, performed) in done {
+            let mut stepped_in = Vec::new();
             let (mut outcome, spent) = match performed? {
                 Came::Finished(outcome, spent) => (outcome, spent),
+                Came::Decided(outcome, guarded) => {
+                    stepped_in = guarded;
+                    (outcome, None)
+                }
                 Came::Withdrawn => continue,
                 Came::Resolved(resolution) => {
                     entries.extend(self.resolved(effect, resolution));
@@ -564,6 +582,7 @@ impl<M: Machine + 'static> Driver<M> {
                 continue;
             }
             self.budget.settle(&self.around, effect, &mut outcome);
+            entries.extend(stepped_in.into_iter().map(hear::stepped_in));
             entries.push(Entry::Finished { effect, outcome, spent });
         }
         entries.splice(0..0, self.warnings());
@@ -574,7 +593,7 @@ impl<M: Machine + 'static> Driver<M> {
 /// The outcome, for those who trace.
 fn outcome((_, performed): &Performed) -> Option<&Outcome> {
     match performed {
-        Ok(Came::Finished(outcome, _)) => Some(outcome),
+        Ok(Came::Finished(outcome, _) | Came::Decided(outcome, _)) => Some(outcome),
         _ => None,
     }
 }

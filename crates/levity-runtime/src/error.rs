@@ -142,6 +142,12 @@ pub enum ControlError {
         /// Which guard, and why.
         intervention: Intervention,
     },
+    /// Guards look at what the run is told, and nobody drives it who could ask them.
+    #[error(
+        "run `{0}` has guards that look at what it is told, and nobody drives it; resume it and tell it then, or have \
+         its agent tell it (`Agent::tell`)"
+    )]
+    Unheard(RunId),
     /// Nobody waits for this decision: it was made, or the question was withdrawn.
     #[error("run `{run}` does not wait for a decision on effect {effect}")]
     NotAsked {

@@ -48,7 +48,7 @@ impl Fork {
     ) -> Result<Vec<Record>, Divergence> {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), *self.opened.limits);
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
-        opened.setup = executor.setup();
+        (opened.setup, opened.hears) = (executor.setup(), executor.hears());
         opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {

@@ -1,8 +1,8 @@
 use std::collections::{HashSet, VecDeque};
 
 use levity_core::{
-    CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event, EventKind,
-    Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
+    Ask, CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event,
+    EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
 };
 
 use crate::error::Divergence;
@@ -315,6 +315,14 @@ impl<M: Machine> State<M> {
     /// Whether an effect that has begun is a question.
     pub(crate) fn is_question(&self, id: EffectId) -> bool {
         self.running.iter().any(|running| running.id == id && running.note.kind == EffectKind::Ask)
+    }
+
+    /// A question that an earlier process has asked, and this one has not yet.
+    pub(crate) fn left_question(&self, id: EffectId) -> Option<&Ask> {
+        match self.running.iter().find(|running| running.id == id)?.effect.as_ref()? {
+            Effect::Ask(ask) => Some(ask),
+            _ => None,
+        }
     }
 
     /// The effects that an earlier process left under way.

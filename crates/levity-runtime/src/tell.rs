@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 
 use levity_core::{
-    Command, EffectId, EffectKind, EffectNote, Entry, JournalErrorKind, OpenRun, Outcome, Post, Record,
-    Resolution, RunId, ToolCall, ToolResult,
+    Command, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind, OpenRun, Outcome, Post,
+    Record, Resolution, RunId, ToolCall, ToolResult,
 };
 
+use crate::drive::hear::{has_words, heard_post, stepped_in};
 use crate::error::{ControlError, Error};
 use crate::runtime::Runtime;
 
@@ -14,7 +15,8 @@ use crate::runtime::Runtime;
 pub enum Told {
     /// It is in the run's journal. Nobody drives the run; it goes by it when it is resumed.
     Written,
-    /// It was left for the process that drives the run, which takes it shortly.
+    /// It was left for the process that drives the run, which takes it shortly. Words for a run that has guards and that
+    /// nobody drives are left for the process that resumes it.
     Posted,
 }
 
@@ -32,12 +34,29 @@ impl Runtime {
     /// # }
     /// ```
     ///
+    /// What people say to a run with guards is written down once these have looked at it. Where nobody drives the run, it
+    /// is left for whoever resumes it, if the journal takes that (`SqliteJournal` does);
+    /// otherwise [`tell_by`](Self::tell_by) has the guards look.
+    ///
     /// # Errors
-    /// When there is no such run, it has ended, it does not ask or wait for that, or it is driven by a process
-    /// that this journal cannot reach.
+    /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a process that this
+    /// journal cannot reach, or nobody can ask its guards ([`ControlError::Unheard`]).
     pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, Error> {
+        self.tell_heard(None, run, post).await
+    }
+
+    /// The same, and when nobody drives the run, this executor [hears](Executor::hear) what people say before it is
+    /// written down. It is to be that of the agent whose run it is; of a run below another, that of the agent below.
+    ///
+    /// # Errors
+    /// As [`tell`](Self::tell), and [`ControlError::Blocked`] when a guard does not let it through.
+    pub async fn tell_by(&self, executor: &dyn Executor, run: &RunId, post: Post) -> Result<Told, Error> {
+        self.tell_heard(Some(executor), run, post).await
+    }
+
+    async fn tell_heard(&self, by: Option<&dyn Executor>, run: &RunId, post: Post) -> Result<Told, Error> {
         match self.journal().open(run).await {
-            Ok(open) => self.write(run, open, post).await,
+            Ok(open) => self.write(by, run, open, post).await,
             Err(error) if error.kind() == JournalErrorKind::Busy => {
                 self.journal().post(run, &post).await?;
                 Ok(Told::Posted)
@@ -46,15 +65,54 @@ impl Runtime {
         }
     }
 
-    async fn write(&self, run: &RunId, mut open: OpenRun, post: Post) -> Result<Told, Error> {
+    async fn write(
+        &self,
+        by: Option<&dyn Executor>,
+        run: &RunId,
+        mut open: OpenRun,
+        post: Post,
+    ) -> Result<Told, Error> {
         let Some(last) = open.records.last() else { return Err(Error::NotFound(run.clone())) };
         if matches!(last.entry, Entry::Ended(_)) {
             return Err(ControlError::NotRunning(run.clone()).into());
         }
         let seq = last.seq.saturating_add(1);
-        let entry = entry(run, &open.records, post)?;
-        open.log.append(&[Record::new(seq, self.world().now(), entry)]).await?;
-        Ok(Told::Written)
+        let mut entries = vec![entry(run, &open.records, post.clone())?];
+        let (mut told, words) = (Ok(Told::Written), has_words(&post));
+        match by {
+            Some(executor) if words && executor.hears() => {
+                let call = call_of(&open.records, &post);
+                let (post, guarded) = heard_post(executor, run, call, post).await;
+                entries = guarded.iter().cloned().map(stepped_in).collect();
+                match (post, guarded.last()) {
+                    (Some(post), _) => entries.push(entry(run, &open.records, post)?),
+                    (None, Some(by)) => {
+                        told = Err(ControlError::Blocked { run: run.clone(), intervention: by.clone() });
+                    }
+                    (None, None) => return Err(ControlError::Unheard(run.clone()).into()),
+                }
+            }
+            None if words && hears(&open.records) => {
+                drop(open);
+                return self.leave(run, &post).await;
+            }
+            _ => {}
+        }
+        let at = self.world().now();
+        let numbered = entries.into_iter().zip(seq..).map(|(entry, seq)| Record::new(seq, at, entry));
+        open.log.append(&numbered.collect::<Vec<_>>()).await?;
+        Ok(told?)
+    }
+
+    /// Leaves words for whoever drives the run next, and has its guards look at them.
+    async fn leave(&self, run: &RunId, post: &Post) -> Result<Told, Error> {
+        match self.journal().post(run, post).await {
+            Ok(()) => Ok(Told::Posted),
+            Err(error) if error.kind() == JournalErrorKind::Busy => {
+                Err(ControlError::Unheard(run.clone()).into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -79,6 +137,19 @@ fn entry(run: &RunId, records: &[Record], post: Post) -> Result<Entry, ControlEr
         }
         _ => Err(ControlError::NotRunning(run.clone())),
     }
+}
+
+/// Whether what people say to the run is looked at.
+fn hears(records: &[Record]) -> bool {
+    matches!(records.first().map(|record| &record.entry), Some(Entry::Opened(opened)) if opened.hears)
+}
+
+/// The call that a decision is on, without its arguments: these are in no record.
+fn call_of(records: &[Record], post: &Post) -> Option<ToolCall> {
+    let Post::Decide { effect, .. } = post else { return None };
+    let note = under_way(records).remove(effect)?;
+    let id = note.call.clone().unwrap_or_else(|| "".into());
+    Some(ToolCall::new(id, &*note.name, serde_json::Value::Null))
 }
 
 /// The effects that have begun and not finished.

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 
 use futures_util::future::BoxFuture;
+use levity_core::text::chain;
 use levity_core::{
     ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, Outcome, RunId, Secrets, Status,
     ToolRun,
@@ -194,6 +195,7 @@ impl Traced {
             gen_ai.request.model = model,
             gen_ai.request.max_tokens = Empty,
             gen_ai.conversation.id = Empty,
+            gen_ai.response.model = Empty,
             gen_ai.response.finish_reasons = Empty,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
@@ -264,6 +266,9 @@ fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
         Outcome::Model(Ok(response)) => {
             let usage = &response.usage;
             span.record("gen_ai.response.finish_reasons", finish(&response.finish));
+            if let Some(model) = &response.model {
+                span.record("gen_ai.response.model", &**model);
+            }
             record(span, "gen_ai.usage.input_tokens", usage.input);
             record(span, "gen_ai.usage.output_tokens", usage.output);
             record(span, "gen_ai.usage.cache_read.input_tokens", usage.cached);
@@ -308,16 +313,4 @@ impl Display for Titled<'_> {
             None => f.write_str(self.0),
         }
     }
-}
-
-/// An error with all that it came from.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

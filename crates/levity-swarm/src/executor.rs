@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Digest, Effect, EffectClass, EffectCx, Executor, History, Limits, Outcome,
-    Prepared, ToolError, ToolErrorKind,
+    Ask, Child, ChildRun, Digest, Effect, EffectClass, EffectCx, Executor, Heard, History, Limits, Message,
+    Outcome, Prepared, RunId, Stage, ToolError, ToolErrorKind, World,
 };
+use levity_loop::__private::Guards;
 use levity_loop::{Agent, Errand};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -17,6 +18,9 @@ use crate::worker::Does;
 /// Makes the runs of a swarm's workers.
 pub(crate) struct SwarmExecutor {
     pub(crate) members: BTreeMap<Arc<str>, Member>,
+    /// Those of the whole, for what is said to it.
+    pub(crate) guards: Guards,
+    pub(crate) world: Arc<dyn World>,
 }
 
 /// Somebody who works: a worker, the router, the judge.
@@ -76,6 +80,14 @@ impl Executor for SwarmExecutor {
         let mut made = member.child(work, saved).await?;
         made.limits = limits.map_or(made.limits, |limits| made.limits.within(&limits));
         Ok(made)
+    }
+
+    fn hears(&self) -> bool {
+        self.guards.watch(Stage::Input)
+    }
+
+    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        self.guards.hear(run, message, &*self.world).await
     }
 
     fn setup(&self) -> Vec<(String, Digest)> {

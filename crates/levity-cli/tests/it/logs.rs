@@ -36,3 +36,15 @@ fn a_filter_that_is_none_is_refused() {
     let output = command(&["run", "Hi", "-q"]).env("LEVITY_LOG", "levity=loud=very").output().unwrap();
     check(&output, 2, "LEVITY_LOG");
 }
+
+#[test]
+fn a_collector_that_is_not_there_is_no_trouble_and_is_said() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let script = script("collector.json", r#"[{"reply": "Hello."}]"#);
+    let mut run = command(&["run", "Hi", "-q", "--script", &script]);
+    let output = run.env("OTEL_EXPORTER_OTLP_ENDPOINT", address).output().unwrap();
+    check(&output, 0, "did not take all traces");
+    assert_eq!(text(&output), "Hello.\n");
+}

@@ -1,8 +1,6 @@
 //! What is made of what a step gave: variables, code to run, another round, a verdict.
 
-use std::error::Error as _;
-
-use levity_core::text::{fenced, head};
+use levity_core::text::{chain, fenced, head};
 use levity_core::{Outcome, Status, Step as Wants};
 use serde_json::{Map, Value, json};
 
@@ -61,14 +59,10 @@ impl Failed {
 
 /// Why a run below has no answer, with what it came from.
 pub(super) fn why_of(status: &Status) -> String {
-    let Status::Failed(failure) = status else { return status.to_string() };
-    let mut why = failure.to_string();
-    let mut source = failure.source();
-    while let Some(next) = source {
-        why = format!("{why}: {next}");
-        source = next.source();
+    match status {
+        Status::Failed(failure) => chain(failure),
+        other => other.to_string(),
     }
-    why
 }
 
 /// Why there is no outcome of the kind that was wanted.

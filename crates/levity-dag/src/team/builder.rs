@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Limits, Model, Program, Tool, ToolSource, Toolbox};
-use levity_loop::Agent;
+use levity_core::{Approver, Guard, Limits, Model, Program, Tool, ToolSource, Toolbox};
+use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
@@ -29,6 +29,7 @@ pub struct TeamBuilder {
     code: Option<Arc<dyn Program>>,
     planner: Option<Arc<dyn Planner>>,
     approver: Option<Arc<dyn Approver>>,
+    guards: Vec<Arc<dyn Guard>>,
     settings: Settings,
     limits: Option<Limits>,
     max_steps: Option<usize>,
@@ -163,6 +164,17 @@ impl TeamBuilder {
         self
     }
 
+    /// Has this guard look at what goes in and out of all agents, the planner included, behind the guards that they have
+    /// themselves; and at the steps of plans that call a tool or a function: at what these are given and what they return.
+    /// Agents that an agent calls have their own.
+    ///
+    /// What an agent is asked is its input: a task with the goal and what came before in it. The goal itself stays in the
+    /// team's journal as it was; `docs/guards.md` says how to have it looked at before.
+    pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
+        self.guards.push(Arc::new(guard));
+        self
+    }
+
     /// What drives its runs; by default one that keeps no journal.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
@@ -185,7 +197,7 @@ impl TeamBuilder {
         known.limits = limits;
         known.max_steps = self.max_steps.unwrap_or(known.max_steps);
         known.code = self.code.is_some();
-        let agents = join_agents(&mut known, self.agents)?;
+        let agents = join_agents(&mut known, self.agents, &self.guards)?;
         let functions = join_functions(&mut known, self.functions)?;
         join_tools(&mut known, &registry)?;
         let planner = match &self.planner {
@@ -207,6 +219,7 @@ impl TeamBuilder {
             code: self.code,
             planner: self.planner,
             approver: self.approver,
+            guards: self.guards.into_iter().collect(),
             world,
             me: me.clone(),
         });
@@ -273,17 +286,28 @@ fn join(known: &mut Known, name: Arc<str>, card: Performer) -> Result<()> {
 fn join_agents(
     known: &mut Known,
     agents: Vec<(Arc<str>, Performer, Agent)>,
+    guards: &[Arc<dyn Guard>],
 ) -> Result<BTreeMap<Arc<str>, Agent>> {
     let mut all = BTreeMap::new();
     for (name, card, agent) in agents {
         if &*name != PLANNER {
             join(known, name.clone(), card)?;
         }
-        if all.insert(name.clone(), agent).is_some() {
+        if all.insert(name.clone(), guarded(agent, guards)?).is_some() {
             return Err(taken(&name));
         }
     }
     Ok(all)
+}
+
+/// An agent with the guards of the whole behind its own.
+fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
+    if guards.is_empty() {
+        return Ok(agent);
+    }
+    let with = |builder: AgentBuilder, guard: &Arc<dyn Guard>| builder.guard(guard.clone());
+    let builder = guards.iter().fold(agent.to_builder(), with);
+    builder.build().map_err(|error| Error::Agent(Box::new(error)))
 }
 
 fn join_functions(

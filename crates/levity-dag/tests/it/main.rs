@@ -8,6 +8,7 @@ mod catalogue;
 mod crashes;
 mod files;
 mod flow;
+mod guards;
 mod killed;
 mod networkx;
 mod plans;

@@ -120,6 +120,7 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn start(&mut self, mut message: Value, sink: &mut Sink) {
+        sink.model(message.get("model").and_then(Value::as_str).unwrap_or_default());
         self.count(message.get("usage"), sink);
         self.keep(message.get_mut("container").map(Value::take));
     }
@@ -177,6 +178,7 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
         decoder.blocks.begin(None, block.clone(), sink)?;
         decoder.blocks.end(None, sink);
     }
+    sink.model(reply.get("model").and_then(Value::as_str).unwrap_or_default());
     decoder.count(reply.get("usage"), sink);
     decoder.keep(reply.get("container").cloned());
     decoder.stop = reply.get("stop_reason").and_then(Value::as_str).map(str::to_owned);

@@ -24,6 +24,7 @@ pub(super) struct Chunk<'a> {
     pub(super) x_groq: Groq,
     pub(super) error: Option<Box<Value>>,
     pub(super) object: Said<'a>,
+    pub(super) model: Said<'a>,
 }
 
 /// Where Groq has its counts.
@@ -103,6 +104,7 @@ impl<'de> Fields<'de> for Chunk<'de> {
             "x_groq" => fields.next_value_seed(InPlace(&mut self.x_groq))?,
             "error" => self.error = fields.next_value()?,
             "object" => self.object = fields.next_value()?,
+            "model" => self.model = fields.next_value()?,
             _ => ignore(fields)?,
         }
         Ok(())

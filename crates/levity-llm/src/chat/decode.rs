@@ -91,6 +91,7 @@ impl Decoder {
         if chunk.error.is_some() || (chunk.choices.is_empty() && chunk.object.as_str() == "error") {
             return Err(failure().into_error(None));
         }
+        sink.model(chunk.model.as_str());
         if let Some(counts) = chunk.usage.take().or(chunk.x_groq.usage.take()).filter(|counts| counts.any) {
             // Counts on their own are the last that is said; beside words they may come in every chunk.
             self.ended |= chunk.choices.is_empty();

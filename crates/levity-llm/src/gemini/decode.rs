@@ -103,6 +103,7 @@ impl Decoder {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
         }
+        sink.model(chunk.model_version.as_str().unwrap_or_default());
         if let Some(usage) = chunk.usage_metadata.and_then(|counts| count(&counts)) {
             sink.push(Delta::Usage(usage));
         }

@@ -14,6 +14,7 @@ pub(super) struct Chunk {
     pub(super) usage_metadata: Option<Counts>,
     pub(super) prompt_feedback: Option<Feedback>,
     pub(super) error: Option<Value>,
+    pub(super) model_version: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -91,7 +91,12 @@ pub(crate) struct Sink {
     /// Which nulls in arguments stand for nothing, and the calls that are gone through for them.
     nulls: Option<Arc<Nulls>>,
     filters: HashMap<u32, Filter>,
+    /// Which model replies; told with the end of the reply.
+    model: Option<Arc<str>>,
 }
+
+/// How many letters of a model's name are kept.
+const LONGEST_NAME: usize = 256;
 
 #[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
@@ -118,7 +123,17 @@ impl Sink {
             }
             _ => {}
         }
+        if matches!(delta, Delta::Finish(_)) {
+            self.deltas.extend(self.model.take().map(Delta::Model));
+        }
         self.deltas.push_back(delta);
+    }
+
+    /// Which model replies, as the provider says; it may say so in every piece.
+    pub(crate) fn model(&mut self, name: &str) {
+        if self.model.is_none() && !name.is_empty() {
+            self.model = Some(name.chars().take(LONGEST_NAME).collect::<String>().into());
+        }
     }
 
     /// Whether it is known why the model stopped.

@@ -288,7 +288,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
         let response = self.inner.complete(request).await?;
         let mut fold = Fold::new();
         let parts = response.message.parts.iter().cloned().map(Delta::Part);
-        for delta in parts.chain([Delta::Usage(response.usage), Delta::Finish(response.finish)]) {
+        let end = [Delta::Usage(response.usage), Delta::Finish(response.finish)];
+        for delta in parts.chain(response.model.map(Delta::Model)).chain(end) {
             reader.take(delta)?.into_iter().try_for_each(|delta| fold.push(delta))?;
         }
         reader.end().into_iter().try_for_each(|delta| fold.push(delta))?;

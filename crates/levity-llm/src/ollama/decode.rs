@@ -17,6 +17,8 @@ pub(crate) struct Decoder {
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(default, borrow)]
+    model: Said<'a>,
+    #[serde(default, borrow)]
     message: Option<Piece<'a>>,
     /// What stands for a message where a server answers in the older form.
     #[serde(default, borrow)]
@@ -81,6 +83,7 @@ impl Decoder {
         if let Some(error) = line.error.filter(|error| !error.is_null()) {
             return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
         }
+        sink.model(line.model.as_str());
         if let Some(piece) = line.message {
             sink.thinking(piece.thinking.as_str());
             sink.text(piece.content.as_str());

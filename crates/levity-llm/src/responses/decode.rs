@@ -59,6 +59,7 @@ struct More {
 #[serde(default)]
 struct Reply {
     status: Option<String>,
+    model: Value,
     output: Option<Vec<Value>>,
     usage: Value,
     incomplete_details: Value,
@@ -152,6 +153,7 @@ impl Decoder {
             }
         }
         self.last_words(sink);
+        sink.model(reply.model.as_str().unwrap_or_default());
         if let Some(usage) = count(&reply.usage) {
             sink.push(Delta::Usage(usage));
         }

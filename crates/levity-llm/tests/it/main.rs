@@ -26,6 +26,14 @@ mod json_random;
 mod layers;
 #[cfg(feature = "compatible")]
 mod models;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod named;
 #[cfg(feature = "ollama")]
 mod ollama;
 #[cfg(feature = "openai")]

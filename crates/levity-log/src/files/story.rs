@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use levity_core::text::chain;
 use levity_core::{
-    Compacted, Content, Decision, Delta, EffectId, Ending, Event, EventKind, Failure, Finish, Part, RunId,
-    Status, Timestamp, ToolResult, Usage,
+    Compacted, Content, Decision, Delta, EffectId, Ending, Event, EventKind, Finish, Part, RunId, Status,
+    Timestamp, ToolResult, Usage,
 };
 
 use crate::entry::{Entry, Field, Level};
@@ -218,20 +219,9 @@ fn level_of(status: &Status) -> Level {
 /// How a run ended, with all that it came from.
 fn status(status: &Status) -> String {
     match status {
-        Status::Failed(failure) => format!("failed: {}", chain::<Failure>(failure)),
+        Status::Failed(failure) => format!("failed: {}", chain(failure)),
         other => other.to_string(),
     }
-}
-
-fn chain<E: std::error::Error>(error: &E) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// The name of a kind, as it is in journals.

@@ -219,6 +219,7 @@ impl Exporter {
     /// Sends all spans, in batches. What may be taken later is kept for the next time, as far as there is room.
     fn send_spans(&mut self, state: &State, all: bool) -> bool {
         let Some(target) = &self.traces else { return true };
+        let mut taken = true;
         while !self.batch.is_empty() {
             let count = self.batch.len().min(BATCH);
             let body = self.envelope.spans(self.batch.get(..count).unwrap_or_default());
@@ -228,13 +229,14 @@ impl Exporter {
                 Came::Refused => {
                     state.dropped.fetch_add(count as u64, Ordering::AcqRel);
                     drop(self.batch.drain(..count));
+                    taken = false;
                     if !all {
-                        return false;
+                        break;
                     }
                 }
             }
         }
-        true
+        taken
     }
 
     fn send_metrics(&self, state: &State) -> bool {

@@ -36,7 +36,9 @@ type Kind = (&'static str, &'static str, &'static str, &'static [f64]);
 const USAGE: Kind = ("gen_ai.client.token.usage", "{token}", "Tokens of calls of models.", &TOKENS);
 const CALLS: Kind = ("gen_ai.client.operation.duration", "s", "How long calls of models took.", &SECONDS);
 const TOOLS: Kind = ("gen_ai.execute_tool.duration", "s", "How long calls of tools took.", &SECONDS);
-const AGENTS: Kind = ("gen_ai.invoke_agent.duration", "s", "How long runs took.", &SECONDS);
+const AGENTS: Kind = ("gen_ai.invoke_agent.duration", "s", "How long runs of agents took.", &SECONDS);
+const WORKFLOWS: Kind =
+    ("gen_ai.workflow.duration", "s", "How long runs of swarms and graphs took.", &SECONDS);
 const RUNS: Kind = ("levity.runs", "{run}", "Runs that ended.", &[]);
 const DROPPED: Kind = ("levity.otlp.dropped", "{span}", "Spans that were not sent.", &[]);
 
@@ -80,21 +82,26 @@ impl Metrics {
             Some("execute_tool") => {
                 self.add(TOOLS, of(span, &["gen_ai.tool.name", "error.type"]), span.seconds());
             }
-            Some("invoke_agent" | "invoke_workflow") => {
-                let names = ["gen_ai.operation.name", "gen_ai.agent.name", "error.type"];
-                self.add(AGENTS, of(span, &names), span.seconds());
-                self.add(
-                    RUNS,
-                    of(span, &["gen_ai.operation.name", "gen_ai.agent.name", "levity.status"]),
-                    1.,
-                );
+            Some(operation @ ("invoke_agent" | "invoke_workflow")) => {
+                let (kind, name) = match operation {
+                    "invoke_agent" => (AGENTS, "gen_ai.agent.name"),
+                    _ => (WORKFLOWS, "gen_ai.workflow.name"),
+                };
+                let operation = "gen_ai.operation.name";
+                self.add(kind, of(span, &[operation, name, "error.type"]), span.seconds());
+                self.add(RUNS, of(span, &[operation, name, "levity.status"]), 1.);
             }
             _ => {}
         }
     }
 
     fn chat(&mut self, span: &Span) {
-        let names = ["gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model"];
+        let names = [
+            "gen_ai.operation.name",
+            "gen_ai.provider.name",
+            "gen_ai.request.model",
+            "gen_ai.response.model",
+        ];
         let mut call = of(span, &names);
         for (sort, field) in
             [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")]
@@ -120,7 +127,7 @@ impl Metrics {
     /// All metrics as they are sent, counted from the beginning.
     pub(super) fn encode(&self, envelope: &Envelope, begun: u64, now: u64, dropped: u64) -> Json {
         let mut metrics = Vec::new();
-        for kind in [USAGE, CALLS, TOOLS, AGENTS] {
+        for kind in [USAGE, CALLS, TOOLS, AGENTS, WORKFLOWS] {
             let points = self.points(kind, |series| histogram(series, kind.3), envelope, begun, now);
             metrics.extend(metric(kind, "histogram", &points));
         }
@@ -199,6 +206,22 @@ mod tests {
         [0.5, 1., 1.5, 100.].into_iter().for_each(|value| series.add(value, &[1., 10.]));
         assert_eq!(series.buckets, [2, 1, 1]);
         assert_eq!((series.count, series.sum, series.least, series.most), (4, 103., 0.5, 100.));
+    }
+
+    #[test]
+    fn a_workflow_is_measured_by_its_own_name() {
+        let mut span = Span::new("run", 1, 1, None, 0);
+        for (name, value) in
+            [("gen_ai.operation.name", "invoke_workflow"), ("gen_ai.workflow.name", "review")]
+        {
+            span.attributes.push((name, Value::Text(value.to_owned())));
+        }
+        let mut metrics = Metrics::default();
+        metrics.take(&span);
+        let named = |key: &Key| key.contains(&("gen_ai.workflow.name", "review".to_owned()));
+        let kinds: Vec<_> = metrics.series.keys().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, ["gen_ai.workflow.duration", "levity.runs"]);
+        assert!(metrics.series.keys().all(|(_, key)| named(key)), "{:?}", metrics.series.keys());
     }
 
     #[test]

@@ -285,6 +285,11 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     assert_eq!(otlp.dropped(), 1);
     otlp.flush(PATIENCE);
     assert_eq!(refusing.spans().len(), 1);
+
+    let half = Collector::new(|number| if number == 1 { 400 } else { 200 });
+    let otlp = quiet(&half).open().unwrap();
+    tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("never")));
+    assert!(!otlp.flush(PATIENCE), "the metrics were taken, the span was not");
 }
 
 #[test]

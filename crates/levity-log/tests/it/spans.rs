@@ -1,9 +1,9 @@
 //! Spans, as any subscriber sees them.
 
-use levity_core::{ModelErrorKind, Secrets};
+use levity_core::{Message, ModelErrorKind, Response, Secrets};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_test::{ScriptedModel, Turn};
+use levity_test::{FunctionModel, ScriptedModel, Turn};
 use serde_json::json;
 use tracing::Instrument as _;
 
@@ -85,6 +85,22 @@ fn a_failing_model_ends_its_span_and_the_runs_with_an_error() {
     let (chat, run) = (spans.named("chat scripted"), spans.named("invoke_agent"));
     assert_eq!(chat.get("error.type"), Some("auth"));
     assert_eq!((run.get("error.type"), run.get("levity.status")), (Some("auth"), Some("failed")));
+}
+
+#[test]
+fn the_model_that_replied_is_told_as_its_provider_calls_it() {
+    let spans = Spans::default();
+    within(&with(spans.clone()), async {
+        let model = FunctionModel::new(|_| {
+            Ok(Response::new(Message::assistant("Hi.")).with_model(Some("big-2026-11-16".into())))
+        });
+        Agent::builder(model).build().unwrap().run("Hello").await.unwrap();
+        let silent = ScriptedModel::new().reply("Hi.");
+        Agent::builder(silent).build().unwrap().run("Hello").await.unwrap();
+    });
+    let told: Vec<_> = spans.all().into_iter().filter(|span| span.name == "chat").collect();
+    let named: Vec<_> = told.iter().map(|chat| chat.get("gen_ai.response.model")).collect();
+    assert_eq!(named, [Some("big-2026-11-16"), None]);
 }
 
 #[test]

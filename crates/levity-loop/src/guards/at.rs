@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use levity_core::text::chain;
 use levity_core::{
     ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Heard, Intervention,
     Message, ModelError, Part, Response, Role, RunId, Stage, Status, Subject, ToolCall, ToolError,
-    ToolErrorKind, ToolResult,
+    ToolErrorKind, ToolResult, World,
 };
 use serde_json::{Value, json};
 
-use super::{Looked, is_blocked};
+use super::{Guards, Looked, is_blocked};
 use crate::asked;
 use crate::executor::AgentExecutor;
 
@@ -48,15 +49,13 @@ impl AgentExecutor {
 
     /// What the guards make of what people say later.
     pub(crate) async fn hear_input(&self, run: &RunId, message: Arc<Message>) -> Heard {
+        self.guards.hear(run, message, &*self.world).await
+    }
+
+    /// What the guards make of a call whose arguments a person put there.
+    pub(crate) async fn hear_edited(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
         let cx = GuardCx::new().with_run(run.clone());
-        match self.look(Subject::Input(message.clone()), &cx).await.passed() {
-            Ok((Subject::Input(message), guarded)) => Heard::Taken(message, guarded),
-            Ok((_, guarded)) => Heard::Taken(message, guarded),
-            Err(mut guarded) => match guarded.pop() {
-                Some(last) => Heard::Blocked(last),
-                None => Heard::Taken(message, guarded),
-            },
-        }
+        heard(self.look_at_call(call.clone(), &cx).await, call)
     }
 
     /// Whether a reply is looked at before anybody sees a piece of it.
@@ -116,11 +115,7 @@ impl AgentExecutor {
     ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
         let mut guarded = Vec::new();
         if self.guards.watch(Stage::Call) {
-            let (subject, more) = self.look(Subject::Call(call.clone()), cx).await.passed()?;
-            if let Subject::Call(new) = subject {
-                call = new;
-            }
-            guarded = more;
+            (call, guarded) = self.guards.call(call, cx, &*self.world).await?;
         }
         let answer = self.finishes.then_some(()).filter(|()| call.name == asked::FINISH);
         let answer = answer.and_then(|()| asked::answer(&call.args).ok());
@@ -146,28 +141,23 @@ impl AgentExecutor {
             return error;
         }
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
-        let text = told(&error);
+        let text = chain(&error);
         match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
-            Ok((Subject::Failure(new), _)) if new == text => error,
+            Ok((Subject::Failure(new), guarded)) if new == text => error.with_guarded(guarded),
             // What it came from may say the same, so it is left out.
-            Ok((Subject::Failure(new), _)) => error.with_message(new).without_source(),
-            _ => error.with_message("what the provider said is withheld").without_source(),
+            Ok((Subject::Failure(new), guarded)) => {
+                error.with_message(new).without_source().with_guarded(guarded)
+            }
+            Ok((_, guarded)) | Err(guarded) => {
+                let error = error.with_message("what the provider said is withheld").without_source();
+                error.with_guarded(guarded)
+            }
         }
     }
 
     /// What the guards make of what a tool returned.
     pub(crate) async fn look_at_result(&self, result: ToolResult, run: &RunId) -> ToolResult {
-        let cx = GuardCx::new().with_run(run.clone());
-        let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
-        let (mut new, guarded) = match self.look(Subject::Result(result), &cx).await.passed() {
-            Ok((Subject::Result(new), guarded)) => (new, guarded),
-            Ok((_, guarded)) | Err(guarded) => {
-                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
-                (ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)), guarded)
-            }
-        };
-        new.guarded = before.into_iter().chain(guarded).collect();
-        new
+        self.guards.result(result, run, &*self.world).await
     }
 
     /// What the guards make of what a child returned, which is what the call of it returned.
@@ -191,6 +181,74 @@ impl AgentExecutor {
                 blocked
             }
         }
+    }
+}
+
+impl Guards {
+    /// What they make of what people say.
+    pub async fn hear(&self, run: &RunId, message: Arc<Message>, world: &dyn World) -> Heard {
+        let cx = GuardCx::new().with_run(run.clone());
+        match self.look(Subject::Input(message.clone()), &cx, world).await.passed() {
+            Ok((Subject::Input(message), guarded)) => Heard::Taken(message, guarded),
+            looked => heard(looked.map(|(_, guarded)| (message.clone(), guarded)), message),
+        }
+    }
+
+    /// What they make of a call a person has edited.
+    pub async fn hear_call(&self, run: &RunId, call: ToolCall, world: &dyn World) -> Heard<ToolCall> {
+        let cx = GuardCx::new().with_run(run.clone());
+        heard(self.call(call.clone(), &cx, world).await, call)
+    }
+
+    /// What they make of a call.
+    ///
+    /// # Errors
+    /// Who stepped in, when one of them blocked it.
+    pub async fn call(
+        &self,
+        call: ToolCall,
+        cx: &GuardCx,
+        world: &dyn World,
+    ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
+        let (subject, guarded) = self.look(Subject::Call(call.clone()), cx, world).await.passed()?;
+        Ok(match subject {
+            Subject::Call(new) => (new, guarded),
+            _ => (call, guarded),
+        })
+    }
+
+    /// What they make of what a tool returned.
+    pub async fn result(&self, result: ToolResult, run: &RunId, world: &dyn World) -> ToolResult {
+        let cx = GuardCx::new().with_run(run.clone());
+        let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
+        let (mut new, guarded) = match self.look(Subject::Result(result), &cx, world).await.passed() {
+            Ok((Subject::Result(new), guarded)) => (new, guarded),
+            Ok((_, guarded)) | Err(guarded) => {
+                let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
+                (ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)), guarded)
+            }
+        };
+        new.guarded = before.into_iter().chain(guarded).collect();
+        new
+    }
+
+    /// The answer to a call that they blocked.
+    pub fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
+        let message = guarded.last().map(not_made).unwrap_or_default();
+        let mut result = ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
+        result.guarded = guarded;
+        result
+    }
+}
+
+/// What was taken in, or the last of those who stepped in: it is the one that blocked.
+fn heard<T>(looked: Result<(T, Vec<Intervention>), Vec<Intervention>>, said: T) -> Heard<T> {
+    match looked {
+        Ok((taken, guarded)) => Heard::Taken(taken, guarded),
+        Err(mut guarded) => match guarded.pop() {
+            Some(last) => Heard::Blocked(last),
+            None => Heard::Taken(said, guarded),
+        },
     }
 }
 
@@ -219,7 +277,7 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
 /// A reply of which nothing is left but what it cost.
 fn withheld(response: &Response, guarded: Vec<Intervention>) -> Response {
     let mut empty = Response::new(Message::new(Role::Assistant, []));
-    (empty.usage, empty.guarded) = (response.usage, guarded);
+    (empty.usage, empty.model, empty.guarded) = (response.usage, response.model.clone(), guarded);
     empty.finish = Finish::Other("blocked".to_owned());
     empty
 }
@@ -249,22 +307,10 @@ fn not_shown(guarded: &[Intervention]) -> String {
     format!("the call was made, and what it returned is withheld: {why}")
 }
 
-/// An error and all that it came from, in words.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        next = error.source();
-    }
-    text
-}
-
 fn told_status(status: &Status) -> String {
     match status {
         Status::Failed(Failure::Program(error)) => error.explain(),
-        Status::Failed(failure) => told(failure),
+        Status::Failed(failure) => chain(failure),
         status => status.to_string(),
     }
 }

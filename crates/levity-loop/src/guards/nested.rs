@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::{
     Ask, Child, ChildRun, Digest, Effect, EffectCx, Ending, Executor, Heard, Message, ModelCard, Outcome,
-    Permit, Prepared, Resolution, RunId, ToolError, Worst,
+    Permit, Prepared, Resolution, RunId, ToolCall, ToolError, Worst,
 };
 use serde_json::Value;
 
@@ -54,6 +54,10 @@ impl Executor for Nested {
 
     async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
         self.0.hear(run, message).await
+    }
+
+    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
+        self.0.hear_call(run, call).await
     }
 
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {

@@ -15,6 +15,7 @@ use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::json;
 
 mod programs;
+mod told;
 mod topics;
 
 type Judge = Box<dyn Fn(&Subject) -> Verdict + Send + Sync>;
@@ -273,7 +274,7 @@ async fn a_call_is_looked_at_before_a_person_is_asked() {
         [json!({"text": "**** once more"})],
         "what a person put in its place is looked at"
     );
-    assert_eq!(seen.texts(Stage::Call).len(), 2);
+    assert_eq!(seen.texts(Stage::Call).len(), 3, "also once more, before the tool is called");
 }
 
 #[tokio::test]
@@ -558,7 +559,9 @@ async fn a_providers_error_is_cleaned() {
     let model = ScriptedModel::new().fail_with(error);
     let (runtime, journal) = runtime();
     let agent = Agent::builder(model).guard(SecretGuard::new().blocking()).runtime(runtime).build().unwrap();
-    let error = agent.run("Go").id("r").await.unwrap_err();
+    let (events, ended) = watched(agent.run("Go").id("r").start()).await;
+    assert_eq!(stepped_in(&events), [Intervention::rewrote("secrets", Stage::Answer)]);
+    let error = ended.unwrap_err();
     let told = format!("{error} {error:?} {}", written(&journal, &"r".into()));
     assert!(!told.contains("sk-0") && told.contains("[secret: api key]"), "{told}");
 }

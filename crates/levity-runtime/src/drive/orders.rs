@@ -56,12 +56,16 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn decide(&mut self, effect: EffectId, decision: Decision) -> Result<Entry, ControlError> {
-        let Some(at) = self.questions.iter().position(|question| question.ask.effect == effect) else {
-            return Err(ControlError::NotAsked { run: self.state.run.clone(), effect });
-        };
-        // Somebody has answered, so the approver need not.
-        if let Some(approver) = self.questions.swap_remove(at).approver {
-            approver.abort();
+        match self.questions.iter().position(|question| question.ask.effect == effect) {
+            // Somebody has answered, so the approver need not.
+            Some(at) => {
+                if let Some(approver) = self.questions.swap_remove(at).approver {
+                    approver.abort();
+                }
+            }
+            // What an earlier process has asked need not be asked again.
+            None if self.state.left_question(effect).is_some() => {}
+            None => return Err(ControlError::NotAsked { run: self.state.run.clone(), effect }),
         }
         Ok(Entry::finished(effect, Outcome::Decision(decision)))
     }

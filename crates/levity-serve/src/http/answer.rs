@@ -149,6 +149,13 @@ impl From<ControlError> for Problem {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "said_enough", error.to_string()).later(1)
             }
             ControlError::NotAsked { .. } => Self::conflict("not_asked", error.to_string()),
+            ControlError::Unheard(run) => {
+                let message = format!(
+                    "guards look at what run `{run}` is told, and nobody drives it; resume it, and say it then"
+                );
+                Self::conflict("unheard", message)
+            }
+            ControlError::Blocked { .. } => Self::conflict("blocked", error.to_string()),
             _ => Self::conflict("not_running", error.to_string()),
         }
     }

@@ -83,7 +83,9 @@ impl Model for ClientModel {
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let reply = self.client.sample(self.ask(&request)?).await.map_err(failed)?;
-        Ok(Response::new(Message::new(Role::Assistant, reply.parts)).with_finish(reply.finish))
+        let model = Some(reply.model).filter(|name| !name.is_empty()).map(Into::into);
+        let message = Message::new(Role::Assistant, reply.parts);
+        Ok(Response::new(message).with_finish(reply.finish).with_model(model))
     }
 }
 

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::Limits;
-use levity_loop::Agent;
+use levity_core::{Guard, Limits};
+use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 
 use super::{Inner, Swarm};
@@ -21,6 +21,7 @@ use crate::worker::{Card, Does, Worker};
 pub struct SwarmBuilder {
     pattern: Pattern,
     workers: Vec<Worker>,
+    guards: Vec<Arc<dyn Guard>>,
     parallel: usize,
     context: usize,
     bus: (usize, usize),
@@ -41,6 +42,7 @@ impl SwarmBuilder {
         Self {
             pattern,
             workers: Vec::new(),
+            guards: Vec::new(),
             parallel: Self::DEFAULT_PARALLEL,
             context: Self::DEFAULT_CONTEXT,
             bus: (Bus::MAX_MESSAGES, Bus::MAX_BYTES),
@@ -65,6 +67,17 @@ impl SwarmBuilder {
     /// Adds an agent as a worker; see [`Worker::new`].
     pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         self.worker(Worker::new(name, description, agent))
+    }
+
+    /// Has this guard look at what goes in and out of everybody who works: the workers, the router, the judge. It comes
+    /// behind the guards that they have themselves. A swarm that is a worker, and agents that a worker calls, have their
+    /// own.
+    ///
+    /// What each of them is asked is its input: a task in the words of the pattern, with the goal in it. The goal itself
+    /// stays in the swarm's journal as it was; `docs/guards.md` says how to have it looked at before.
+    pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
+        self.guards.push(Arc::new(guard));
+        self
     }
 
     /// How many may work at a time; [`DEFAULT_PARALLEL`](Self::DEFAULT_PARALLEL) by default.
@@ -130,9 +143,11 @@ impl SwarmBuilder {
             bus: self.bus,
             talk: self.talk,
         };
-        let members = members(self.workers, &rules)?;
-        let executor = Arc::new(SwarmExecutor { members });
-        let (runtime, limits) = (self.runtime, self.limits);
+        let members = members(self.workers, &rules, &self.guards)?;
+        let (guards, runtime) = (self.guards.into_iter().collect(), self.runtime);
+        let world = runtime.world().clone();
+        let executor = Arc::new(SwarmExecutor { members, guards, world });
+        let limits = self.limits;
         Ok(Swarm { inner: Arc::new(Inner { rules: Arc::new(rules), executor, runtime, limits }) })
     }
 }
@@ -174,16 +189,35 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
 }
 
 /// All who work, with the tools that the pattern gives them.
-fn members(workers: Vec<Worker>, rules: &Rules) -> Result<BTreeMap<Arc<str>, Member>> {
+fn members(
+    workers: Vec<Worker>,
+    rules: &Rules,
+    guards: &[Arc<dyn Guard>],
+) -> Result<BTreeMap<Arc<str>, Member>> {
     let mut members = BTreeMap::new();
     for worker in workers {
         let name = worker.card.name.clone();
-        members.insert(name.clone(), equip(&name, worker.does, rules)?);
+        let does = match worker.does {
+            Does::Agent(agent) => Does::Agent(guarded(agent, guards)?),
+            does => does,
+        };
+        members.insert(name.clone(), equip(&name, does, rules)?);
     }
     for (name, agent) in rules.pattern.leads()? {
-        members.insert(name.into(), Member { equipped: Does::Agent(agent), plain: None });
+        let equipped = Does::Agent(guarded(agent, guards)?);
+        members.insert(name.into(), Member { equipped, plain: None });
     }
     Ok(members)
+}
+
+/// An agent with the guards of the whole behind its own.
+fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
+    if guards.is_empty() {
+        return Ok(agent);
+    }
+    let with = |builder: AgentBuilder, guard: &Arc<dyn Guard>| builder.guard(guard.clone());
+    let builder = guards.iter().fold(agent.to_builder(), with);
+    builder.build().map_err(|error| Error::Agent(Box::new(error)))
 }
 
 fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {

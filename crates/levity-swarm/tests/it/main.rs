@@ -6,6 +6,7 @@ mod bus;
 mod crowd;
 mod debate;
 mod edges;
+mod guards;
 mod handoff;
 mod hostile;
 mod lineage;

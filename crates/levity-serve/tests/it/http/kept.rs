@@ -1,7 +1,7 @@
 //! What is kept: conversations, plans, and runs that other processes drive.
 
 use levity_core::{Change, ConversationId, Message, RunId, Timestamp};
-use levity_loop::Agent;
+use levity_loop::{Agent, SecretGuard};
 use levity_memory::{Conversations, InMemory};
 use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
 use levity_serve::Runs;
@@ -128,6 +128,23 @@ async fn a_run_that_nobody_drives_is_told_by_its_journal_and_revived() {
     let told = client.events("/v1/runs/r/events", None).await.rest().await;
     assert_eq!(told.last().unwrap().data["state"], "answered");
     client.post("/v1/runs/r/resume", json!({})).await.refused(409, "not_running");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn words_for_a_run_with_guards_wait_until_somebody_drives_it() {
+    let journal = MemoryJournal::new();
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let guarded = agent(model, &journal).to_builder().guard(SecretGuard::new()).build().unwrap();
+    guarded.run("Ask.").id("r").park().await.unwrap_err();
+    let server = Server::new(Runs::new(guarded)).await;
+    let client = server.client;
+    let said = json!({"text": "password=hunter2"});
+    client.post("/v1/runs/r/say", said.clone()).await.refused(409, "unheard");
+    client.post("/v1/runs/r/resume", json!({})).await.is(202);
+    client.post("/v1/runs/r/say", said).await.is(200);
+    let kept = serde_json::to_string(&journal.records(&RunId::new("r"))).unwrap();
+    assert!(kept.contains("[secret: password]") && !kept.contains("hunter2"), "{kept}");
     server.stop().await;
 }
 

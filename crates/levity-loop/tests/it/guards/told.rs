@@ -1,0 +1,157 @@
+//! What a run is told: by its handle, by an approver, and while nobody drives it.
+
+use std::sync::{Arc, Mutex};
+
+use levity_core::{Approver, Ask, Command, Decision, Journal as _, Post};
+use levity_runtime::Told;
+
+use super::*;
+
+/// Blocks `never`, and puts stars in place of `hush`.
+fn words(stages: &[Stage]) -> Probe {
+    probe("words", stages, &Seen::default(), |subject| match subject.text().contains("never") {
+        true => Verdict::block("no such word"),
+        false => swap(subject, "hush", "****"),
+    })
+}
+
+fn said(text: &str) -> Post {
+    Post::Command(Command::Say { message: Arc::new(Message::user(text)) })
+}
+
+/// Leaves a run that has asked a person.
+async fn asking(agent: &Agent, run: &str) -> Ask {
+    let left = agent.run("Do it").id(run).park().await.unwrap_err();
+    assert!(matches!(left, Error::Parked { .. }), "{left}");
+    agent.asks(&run.into()).await.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
+    let (runtime, journal) = runtime();
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let builder = Agent::builder(model.clone()).ask_user().guard(words(&[Stage::Input]));
+    let agent = builder.runtime(runtime.clone()).build().unwrap();
+    let (ask, run) = (asking(&agent, "r").await, RunId::new("r"));
+    let answer = |text: &str| Post::Decide { effect: ask.effect, decision: Decision::answer(text) };
+
+    for post in [said("hush"), answer("hush")] {
+        let error = runtime.tell(&run, post).await.unwrap_err();
+        let unheard = levity_runtime::Error::Control(ControlError::Unheard(run.clone()));
+        assert_eq!(error.to_string(), unheard.to_string());
+    }
+    let pause = Post::Command(Command::Pause);
+    assert_eq!(runtime.tell(&run, pause).await.unwrap(), Told::Written, "what has no words is no matter");
+    let error = agent.tell(&run, answer("never")).await.unwrap_err();
+    assert!(matches!(error, levity_runtime::Error::Control(ControlError::Blocked { .. })), "{error}");
+    agent.tell(&run, said("and hush")).await.unwrap();
+    assert_eq!(agent.tell(&run, answer("hush, this one")).await.unwrap(), Told::Written);
+    let error = agent.tell(&run, answer("another")).await.unwrap_err();
+    assert!(matches!(error, levity_runtime::Error::Control(ControlError::NotAsked { .. })), "{error}");
+
+    let kept = written(&journal, &run);
+    assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");
+    agent.resume("r").await.unwrap();
+    let sent = format!("{:?}", model.requests()[1]);
+    assert!(sent.contains("and ****") && sent.contains("****, this one"), "{sent}");
+    let records = journal.read(&run).await.unwrap();
+    let told = replay(&run, &records, |_, state| agent.restore(state)).unwrap().events;
+    let blocked: Vec<_> = stepped_in(&told).into_iter().map(|by| by.blocked.is_some()).collect();
+    assert_eq!(blocked, [true, false, false]);
+}
+
+#[tokio::test]
+async fn a_run_without_guards_is_told_as_ever() {
+    let (runtime, _) = runtime();
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let agent = Agent::builder(model).ask_user().runtime(runtime.clone()).build().unwrap();
+    let ask = asking(&agent, "r").await;
+    assert!(!agent.executor().hears());
+    let post = Post::Decide { effect: ask.effect, decision: Decision::answer("hush") };
+    assert_eq!(runtime.tell(&ask.run, post).await.unwrap(), Told::Written);
+    agent.resume("r").await.unwrap();
+}
+
+fn send() -> RecordingTool {
+    RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive())
+}
+
+fn sending() -> ScriptedModel {
+    ScriptedModel::new().call("send", json!({"text": "good day"})).reply("Sent.")
+}
+
+/// What is decided on a call by the run's handle, what the model is told, and what is written.
+async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
+    let ((runtime, journal), model) = (runtime(), sending());
+    let builder = Agent::builder(model.clone()).tool(send()).guard(words(&[Stage::Input, Stage::Call]));
+    let agent = builder.runtime(runtime).build().unwrap();
+    let mut run = agent.run("Send it").id("r").start();
+    let (mut stream, mut events) = (run.events(), Vec::new());
+    while let Some(event) = stream.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            for decision in &decisions {
+                let _ = run.control().decide(ask, decision.clone()).await;
+            }
+        }
+        events.push(event);
+    }
+    run.await.unwrap();
+    let blocked = stepped_in(&events).into_iter().map(|by| by.blocked.is_some()).collect();
+    (format!("{:?}", model.requests()[1]), written(&journal, &"r".into()), blocked)
+}
+
+#[tokio::test]
+async fn why_a_call_is_denied_is_looked_at() {
+    let (sent, kept, blocked) = decided(vec![Decision::deny("hush about it")]).await;
+    assert!(sent.contains("**** about it") && !kept.contains("hush"), "{sent} {kept}");
+    assert_eq!(blocked, [false]);
+    let (sent, kept, blocked) = decided(vec![Decision::deny("never")]).await;
+    assert!(sent.contains("no such word") && !kept.contains("never"), "the denial holds: {sent} {kept}");
+    assert_eq!(blocked, [true]);
+}
+
+#[tokio::test]
+async fn what_a_person_puts_in_place_of_arguments_is_written_as_the_guards_left_it() {
+    let edits = ["never", "hush once more"].map(|text| Decision::edit(json!({"text": text})));
+    let (sent, kept, blocked) = decided(edits.to_vec()).await;
+    assert!(sent.contains("**** once more"), "the model is told of the change: {sent}");
+    assert!(!sent.contains("hush") && !kept.contains("hush") && !kept.contains("never"), "{sent} {kept}");
+    assert_eq!(blocked, [true, false]);
+}
+
+/// Decides what it was told to.
+struct Decides(Decision);
+
+#[async_trait]
+impl Approver for Decides {
+    async fn decide(&self, _: &Ask) -> Decision {
+        self.0.clone()
+    }
+}
+
+#[tokio::test]
+async fn what_an_approver_decides_is_looked_at_and_told() {
+    let edit = |text: &str| Decision::edit(json!({"text": text}));
+    for (decision, blocked) in [
+        (Decision::Allow, None),
+        (edit("hush"), Some(false)),
+        (edit("never"), Some(true)),
+        (Decision::deny("hush"), Some(false)),
+        (Decision::answer("hush"), Some(false)),
+        (Decision::answer("never"), Some(true)),
+    ] {
+        let ((runtime, journal), model, tool) = (runtime(), sending(), send());
+        let builder = Agent::builder(model.clone()).tool(tool.clone()).approver(Decides(decision.clone()));
+        let agent = builder.guard(words(&[Stage::Input, Stage::Call])).runtime(runtime).build().unwrap();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = events.clone();
+        let run =
+            agent.run("Send it").id("r").on_event(move |event| seen.lock().unwrap().push(event.clone()));
+        run.await.unwrap();
+        let stepped_in = stepped_in(&events.lock().unwrap());
+        let told: Vec<_> = stepped_in.iter().map(|by| by.blocked.is_some()).collect();
+        assert_eq!(told, blocked.into_iter().collect::<Vec<_>>(), "{decision:?}");
+        let kept = written(&journal, &"r".into()) + &format!("{:?} {:?}", model.requests(), args(&tool));
+        assert!(!kept.contains("hush") && !kept.contains("never"), "{decision:?}: {kept}");
+    }
+}
