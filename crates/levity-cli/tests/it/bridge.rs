@@ -152,8 +152,8 @@ impl Host {
         let mut said = self.said.subscribe();
         let line = |said: &Vec<String>| said.iter().find(|line| line.contains(part)).cloned();
         let waiting = said.wait_for(|said| line(said).is_some());
-        let said = tokio::time::timeout(Duration::from_secs(60), waiting).await;
-        line(&said.unwrap_or_else(|_| panic!("it never said `{part}`")).unwrap()).unwrap()
+        let said = tokio::time::timeout(Duration::from_secs(60), waiting).await.ok().and_then(Result::ok);
+        said.and_then(|said| line(&said)).ok_or_else(|| format!("it never said `{part}`")).unwrap()
     }
 }
 

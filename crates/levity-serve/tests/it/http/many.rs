@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Journal, RunState, ToolError};
 use levity_dag::{Brief, Plan, Planner, Step, Team};
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
+use levity_runtime::{MemoryJournal, Runtime, SqliteJournal};
 use levity_serve::Runs;
 use levity_swarm::{Router, Swarm, Worker};
 use levity_test::ScriptedModel;
@@ -142,4 +142,28 @@ async fn a_team() {
     a_child_ends_with_the_one_above(team(MemoryJournal::new())).await;
     let journal = Stuck::default();
     a_pause_reaches_a_child_when_nobody_waits(journal.clone(), team(journal)).await;
+}
+
+/// Where another process drives them, word is left for the run and for those below it.
+#[tokio::test]
+async fn a_pause_reaches_a_child_of_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SqliteJournal::new(folder.path().join("runs.db")).unwrap();
+    let (there, permits) = swarm(open());
+    let driving = Server::new(there).await;
+    let (mut events, child) = at_work(driving.client).await;
+    let server = Server::new(swarm(open()).0).await;
+    for (command, name) in [("pause", "paused"), ("resume", "resumed")] {
+        let told = server.client.post(&format!("/v1/runs/r/{command}"), json!({})).await.is(202);
+        assert_eq!(told["told"], "posted");
+        let mut told = events.until(name).await;
+        told.extend(events.until(name).await);
+        let mut runs = who(&told, name);
+        runs.sort_unstable();
+        assert_eq!(runs, ["r", &*child], "{name}");
+    }
+    permits.add_permits(1);
+    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    server.stop().await;
+    driving.stop().await;
 }
