@@ -1,0 +1,161 @@
+//! From settings to an agent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::{Digest, Model, ToolSpec, estimate_tokens};
+use levity_memory::{Conversations, Window};
+use levity_runtime::MemoryJournal;
+use levity_tools::{Arguments, Dispatcher};
+use serde_json::json;
+
+use super::{AgentBuilder, Keeps};
+use crate::agent::{Agent, Inner};
+use crate::error::{Error, Result};
+use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
+use crate::guards;
+use crate::reads;
+use crate::spec::SignalTool;
+use crate::strategy::Low;
+
+impl AgentBuilder {
+    /// Puts the agent together.
+    ///
+    /// # Errors
+    /// When tools clash or their schemas make no sense, or a setting contradicts itself.
+    pub fn build(mut self) -> Result<Agent> {
+        self.check()?;
+        self.spec.has_tools = self.tool_count > 0;
+        if self.audit && !self.runtime.journal().keeps() {
+            self.runtime = self.runtime.with_journal(MemoryJournal::new());
+        }
+        let world = self.runtime.world().clone();
+        let conversations = self.memory.take().map(|memory| match memory {
+            Keeps::Store(store) => Conversations::shared(store, world.clone()),
+            Keeps::Conversations(conversations) => conversations,
+        });
+        self.memory = conversations.clone().map(Keeps::Conversations);
+        let made_of = Arc::new(self.clone());
+        self.set_window();
+        let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
+        if let Some(time) = self.tool_timeout {
+            tools = tools.timeout(time);
+        }
+        if let Some(bytes) = self.max_output {
+            tools = tools.max_output(bytes);
+        }
+        if let Some(calls) = self.max_concurrent {
+            tools = tools.max_concurrent(calls);
+        }
+        if let Some(above) = self.search_above {
+            tools = tools.tool_search(above);
+        }
+        let tools = tools.build()?;
+        self.spec.signals = signals(self.signals)?;
+        self.spec.finder = tools.finder();
+        self.spec.tool_tokens =
+            tools.offer(&[]).iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
+        self.spec.reader = tools.reader();
+        self.spec.max_piece = tools.max_output() - reads::MARKER;
+        let mut settings = self.spec.settings();
+        if !self.guards.all.is_empty() {
+            let names: Vec<String> = self.guards.all.iter().map(|guard| guards::name(&**guard)).collect();
+            settings.push(("the guards".to_owned(), Digest::of(&names)));
+        }
+        let executor = Arc::new_cyclic(|me| AgentExecutor {
+            me: me.clone(),
+            model: self.model,
+            slots: self.slots,
+            tools,
+            programs: self.programs,
+            delegates: self.delegates,
+            approver: self.approver,
+            resolver: self.resolver,
+            finishes: self.spec.finishes,
+            guards: self.guards,
+            settings,
+            conversations,
+            world,
+            model_timeout: self.model_timeout,
+            offered: Offered::default(),
+            digest: ToolsDigest::default(),
+            tools_worst: ToolsWorst::default(),
+        });
+        Ok(Agent::new(Inner {
+            spec: Arc::new(self.spec),
+            executor,
+            runtime: self.runtime,
+            limits: self.limits,
+            context: self.context,
+            context_budget: self.context_budget,
+            audit: self.audit,
+            name: self.name.clone(),
+            made_of,
+        }))
+    }
+
+    /// What the models have room for, beside their replies.
+    fn set_window(&mut self) {
+        let others = self.slots.iter().filter(|(slot, _)| *slot != SUMMARISER).map(|(_, model)| model);
+        let models = std::iter::once(&self.model).chain(others);
+        let most = models.filter_map(|model| room(&**model, self.spec.options.max_tokens)).min();
+        let fit = |window: Window| match (window.max_tokens(), most) {
+            (None, Some(most)) => window.tokens(most),
+            _ => window,
+        };
+        self.spec.window = fit(self.window.clone().unwrap_or_else(|| Window::new().all_messages()));
+        self.spec.talk_window = fit(self.window.clone().unwrap_or_default());
+        let summariser = self.slots.get(SUMMARISER).unwrap_or(&self.model);
+        if let Some(room) = room(&**summariser, None) {
+            self.spec.summary_room = room / 2;
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        if self.spec.max_turns == 0 {
+            return wrong("max_turns", "is 0, and an agent needs a turn to answer; set 1 or more");
+        }
+        if self.spec.max_calls == 0 {
+            return wrong("max_calls_per_turn", "is 0; leave out the tools instead");
+        }
+        if self.spec.single_tool && self.tool_count == 0 {
+            return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
+        }
+        if let Some(slot) = self.slots.keys().find(|slot| !SLOTS[1..].contains(&slot.as_str())) {
+            let problem =
+                format!("has no slot `{slot}`; there are `planner`, `reflector`, `summariser` and `cheap`");
+            return wrong("model_for", &problem);
+        }
+        let cheap = self.slots.contains_key(CHEAP);
+        if cheap && self.spec.when_low != Low::Switch {
+            return wrong(
+                "model_for",
+                "has a `cheap` model that nothing calls; add `.when_low(Low::Switch)`",
+            );
+        }
+        if !cheap && self.spec.when_low == Low::Switch {
+            let problem = "is to switch, and there is nothing to switch to; add `.model_for(\"cheap\", ..)`";
+            return wrong("when_low", problem);
+        }
+        Ok(())
+    }
+}
+
+/// The tools that are signals, with what checks their arguments.
+fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalTool>> {
+    let tool = |(spec, is_last): (Arc<ToolSpec>, bool)| {
+        let name = spec.name.clone();
+        Ok((name, SignalTool { arguments: Arguments::new(spec)?, is_last }))
+    };
+    specs.into_iter().map(tool).collect()
+}
+
+/// What a model has room for in a request, with something to spare: counts are estimates until the provider has
+/// counted.
+fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
+    let card = model.card();
+    let window = card.window?;
+    let reply = max_tokens.or(card.max_output).unwrap_or(8_192).min(window / 4);
+    Some((window - reply) / 20 * 19)
+}
