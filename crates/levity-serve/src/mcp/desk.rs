@@ -39,7 +39,8 @@ pub(super) struct Inbox {
 /// A question for the client.
 pub(super) struct Asked {
     pub(super) name: Option<Arc<str>>,
-    pub(super) request: InputRequest,
+    /// Aside, so that a queue of questions is small: nearly always nobody asks any.
+    pub(super) request: Box<InputRequest>,
     pub(super) reply: oneshot::Sender<Result<Value, AskError>>,
 }
 
@@ -71,7 +72,7 @@ impl Desk {
             return Ok(answer);
         }
         let (reply, answer) = oneshot::channel();
-        let asked = Asked { name, request, reply };
+        let asked = Asked { name, request: Box::new(request), reply };
         self.asks.send(asked).await.map_err(|_| AskError::gone())?;
         answer.await.map_err(|_| AskError::gone())?
     }

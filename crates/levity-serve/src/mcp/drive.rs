@@ -176,7 +176,7 @@ impl Case {
     }
 
     fn requests(&self) -> InputRequests {
-        self.open.iter().map(|(key, asked)| (key.clone(), asked.request.clone())).collect()
+        self.open.iter().map(|(key, asked)| (key.clone(), (*asked.request).clone())).collect()
     }
 
     async fn done(&mut self, done: Outcome, telling: Telling, context: &RequestContext<RoleServer>) -> Step {
@@ -216,7 +216,7 @@ async fn put(asked: Asked, context: &RequestContext<RoleServer>, world: &dyn Wor
         });
         let options = PeerRequestOptions::no_options();
         let sent = tokio::select! {
-            sent = context.peer.send_cancellable_request(server_request(request), options) => Some(sent),
+            sent = context.peer.send_cancellable_request(server_request(*request), options) => Some(sent),
             () = &mut over => None,
         };
         match sent {

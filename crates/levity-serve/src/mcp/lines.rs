@@ -4,7 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcRequest, RequestId,
+    ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Mutex, Semaphore};
@@ -99,7 +102,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
         if line.is_empty() {
             return Parsed::Nothing;
         }
-        let error = match serde_json::from_slice(line) {
+        let error = match message(line) {
             Ok(message) => return Parsed::Message(message),
             Err(error) => error,
         };
@@ -182,6 +185,15 @@ where
         self.line.clear();
         self.line.shrink_to(64 << 10);
     }
+}
+
+/// The library tries one kind of message after another. Most are calls, so that is tried first.
+fn message(line: &[u8]) -> serde_json::Result<ClientJsonRpcMessage> {
+    let called = std::str::from_utf8(line).is_ok_and(|line| line.contains("\"tools/call\""));
+    if called && let Ok(call) = serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(line) {
+        return Ok(ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(call.request), call.id));
+    }
+    serde_json::from_slice(line)
 }
 
 async fn write<W: AsyncWrite + Unpin>(writer: &Mutex<W>, message: &ServerJsonRpcMessage) -> io::Result<()> {
