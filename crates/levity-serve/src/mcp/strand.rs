@@ -16,7 +16,8 @@ use tokio::sync::{Semaphore, mpsc};
 /// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.
 const KEPT: usize = 16;
 
-/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves.
+/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves. Whoever comes back is
+/// the first.
 const READERS: usize = 32;
 
 /// How long what belonged to a request is kept after its end.
@@ -44,47 +45,78 @@ struct Outlet {
     room: Arc<Semaphore>,
 }
 
+impl Drop for Outlet {
+    /// Nothing more goes this way, so nobody waits for room in it.
+    fn drop(&mut self) {
+        self.room.close();
+    }
+}
+
+fn pair() -> (Outlet, Reader) {
+    let (events, messages) = mpsc::unbounded_channel();
+    let room = Arc::new(Semaphore::new(KEPT));
+    (Outlet { events, room: room.clone() }, Reader { messages, room })
+}
+
 impl Strand {
     pub(super) fn new(number: Option<u64>) -> Self {
         Self { number, kept: VecDeque::new(), last: 0, handed: 0, outlets: Vec::new(), ended: None }
     }
 
-    /// Its first reader, who is told at once how to come back.
-    pub(super) fn begin(&mut self) -> Reader {
-        let reader = self.read_instead(0);
-        if let Some(outlet) = self.outlets.first() {
-            let _ = outlet.events.send(ServerSseMessage::priming(self.id(0), RETRY));
+    /// Reads what nobody was there for, and what comes then; whoever reads it already has it until they leave. The reader is told
+    /// at once how to come back.
+    pub(super) fn read_new(&mut self) -> Reader {
+        let (outlet, reader) = pair();
+        let _ = outlet.events.send(ServerSseMessage::priming(self.id(self.handed), RETRY));
+        if self.active().is_none() {
+            self.replay(&outlet, self.handed);
+        }
+        if self.ended.is_none() {
+            self.outlets.truncate(READERS - 1);
+            self.outlets.push(outlet);
         }
         reader
     }
 
-    /// Reads what comes behind an event, in place of whoever read it before.
-    pub(super) fn read_instead(&mut self, after: u64) -> Reader {
-        self.outlets.clear();
-        self.read_too(after)
-    }
-
-    /// Reads what nobody was there for, and what comes then.
-    pub(super) fn read_new(&mut self) -> Reader {
-        self.read_too(self.handed)
-    }
-
-    /// Reads what comes behind an event when those who read it already have left.
-    pub(super) fn read_too(&mut self, after: u64) -> Reader {
-        let (events, messages) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(KEPT));
-        self.outlets.retain(|outlet| !outlet.events.is_closed());
-        if self.outlets.is_empty() {
-            for (_, event) in self.kept.iter().filter(|(index, _)| *index > after) {
-                let _ = events.send(event.clone());
-            }
-            self.handed = self.last;
+    /// Goes on behind an event. Whoever comes back has lost what it read before, though that may not be known here yet: it has
+    /// everything from now on. What belongs to a request has one reader only. Of the others, those who are there merely wait, so
+    /// that two clients do not drive each other away.
+    pub(super) fn read_again(&mut self, after: u64) -> Reader {
+        let (outlet, reader) = pair();
+        self.replay(&outlet, after);
+        if self.number.is_some() {
+            self.outlets.clear();
+        } else if let Some(before) = self.active() {
+            // Nobody waits until it has read what is given to its successor as well.
+            before.room.close();
         }
         if self.ended.is_none() {
             self.outlets.truncate(READERS - 1);
-            self.outlets.push(Outlet { events, room: room.clone() });
+            self.outlets.insert(0, outlet);
         }
-        Reader { messages, room }
+        reader
+    }
+
+    /// Whether there is anything behind an event, or will be.
+    pub(super) fn has_more(&self, after: u64) -> bool {
+        self.ended.is_none() || self.last > after
+    }
+
+    fn replay(&mut self, outlet: &Outlet, after: u64) {
+        for (_, event) in self.kept.iter().filter(|(index, _)| *index > after) {
+            let _ = outlet.events.send(event.clone());
+        }
+        self.handed = self.last;
+    }
+
+    /// Who is given events now.
+    fn active(&mut self) -> Option<&Outlet> {
+        self.outlets.retain(|outlet| !outlet.events.is_closed());
+        // One that had to give up its place does not know what came meanwhile. It ends, and its client comes back for that.
+        while self.outlets.first().is_some_and(|outlet| outlet.room.is_closed()) {
+            self.outlets.remove(0);
+        }
+        self.outlets.first()
     }
 
     /// Adds an event; gives what its sender waits for.
@@ -95,11 +127,12 @@ impl Strand {
             self.kept.pop_front();
         }
         self.kept.push_back((self.last, event.clone()));
-        self.outlets.retain(|outlet| !outlet.events.is_closed());
-        let outlet = self.outlets.first()?;
+        let last = self.last;
+        let outlet = self.active()?;
         let _ = outlet.events.send(event);
-        self.handed = self.last;
-        Some(outlet.room.clone())
+        let room = outlet.room.clone();
+        self.handed = last;
+        Some(room)
     }
 
     /// Nothing more is added.
@@ -108,10 +141,6 @@ impl Strand {
             self.ended = Some((now, self.kept.iter().map(|(_, event)| size(event)).sum()));
         }
         self.outlets.clear();
-    }
-
-    pub(super) fn is_ended(&self) -> bool {
-        self.ended.is_some()
     }
 
     /// Whether it ended so long ago that nobody comes back for it.
