@@ -371,7 +371,7 @@ impl Runs {
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
-        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false })
+        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false, queued: kept.is_some() })
     }
 
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
@@ -428,6 +428,8 @@ struct Place {
     run: Arc<LiveRun>,
     inner: Weak<Inner>,
     driven: bool,
+    /// Whether it was kept for a run of the queue.
+    queued: bool,
 }
 
 impl Drop for Place {
@@ -437,8 +439,9 @@ impl Drop for Place {
         if let Some(inner) = self.inner.upgrade() {
             let runs = Runs { inner };
             runs.retire(self);
-            // Whoever drove it goes on with others by itself.
-            if !self.driven {
+            // Whoever drove it goes on with others by itself, and so does whoever takes up the queue: a run that cannot be taken
+            // up now must not have it begun anew at once, and so for ever.
+            if !self.driven && !self.queued {
                 runs.go_on_soon();
             }
         }
