@@ -15,9 +15,9 @@ use rmcp::model::{
 };
 use rmcp::service::OriginatingRequestId;
 use rmcp::transport::Transport;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-use super::strand::{Reader, Strand};
+use super::strand::{Reader, Room, Strand};
 
 /// How many messages of the client wait for the session; more make their requests wait.
 const INBOX: usize = 16;
@@ -160,7 +160,7 @@ impl Link {
     }
 
     /// Puts a message where it belongs; gives what its sender waits for.
-    fn send(&self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+    fn send(&self, message: ServerJsonRpcMessage) -> Option<Room> {
         self.state().send(message, self.world.now())
     }
 
@@ -197,7 +197,7 @@ impl State {
         reader
     }
 
-    fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Arc<Semaphore>> {
+    fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Room> {
         let answers = match &message {
             ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
             ServerJsonRpcMessage::Error(error) => error.id.clone(),
@@ -287,12 +287,10 @@ impl Transport<RoleServer> for Wire {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         // It has its place from now on; whoever sent it waits while too much is not fetched.
-        let room = self.link.send(message);
+        let (room, world) = (self.link.send(message), self.link.world.clone());
         async move {
-            if let Some(room) = room
-                && let Ok(place) = room.acquire().await
-            {
-                place.forget();
+            if let Some(room) = room {
+                room.wait(world).await;
             }
             Ok(())
         }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use levity_core::Timestamp;
+use levity_core::{Timestamp, World};
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::{Semaphore, mpsc};
@@ -25,6 +25,10 @@ const LASTS: Duration = Duration::from_secs(60);
 
 /// How soon a client that was cut off comes back.
 const RETRY: Duration = Duration::from_secs(3);
+
+/// How long senders of what belongs to no request wait for somebody who reads nothing of it. What they send comes from calls, whose
+/// answers must not wait behind a stream that may be dead.
+pub(super) const STALLED: Duration = Duration::from_secs(10);
 
 /// Events in a row, numbered from 1; 0 is before the first.
 pub(super) struct Strand {
@@ -49,6 +53,30 @@ impl Drop for Outlet {
     /// Nothing more goes this way, so nobody waits for room in it.
     fn drop(&mut self) {
         self.room.close();
+    }
+}
+
+/// What a sender waits for.
+pub(super) struct Room {
+    room: Arc<Semaphore>,
+    most: Option<Duration>,
+}
+
+impl Room {
+    /// Waits until there is room for what was sent. Whoever makes none for too long has its stream ended; it comes back for the rest.
+    pub(super) async fn wait(self, world: Arc<dyn World>) {
+        let Self { room, most } = self;
+        let taken = async {
+            if let Ok(place) = room.acquire().await {
+                place.forget();
+            }
+        };
+        let Some(most) = most.filter(|_| room.available_permits() == 0) else { return taken.await };
+        tokio::select! {
+            biased;
+            () = taken => {}
+            () = world.sleep(most) => room.close(),
+        }
     }
 }
 
@@ -120,7 +148,7 @@ impl Strand {
     }
 
     /// Adds an event; gives what its sender waits for.
-    pub(super) fn send(&mut self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+    pub(super) fn send(&mut self, message: ServerJsonRpcMessage) -> Option<Room> {
         self.last += 1;
         let event = ServerSseMessage::new(self.id(self.last), message);
         if self.kept.len() == KEPT {
@@ -132,7 +160,7 @@ impl Strand {
         let _ = outlet.events.send(event);
         let room = outlet.room.clone();
         self.handed = last;
-        Some(room)
+        Some(Room { room, most: self.number.is_none().then_some(STALLED) })
     }
 
     /// Nothing more is added.

@@ -6,6 +6,7 @@ use levity_test::ManualWorld;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use serde_json::{Value, json};
 
+use super::super::strand::STALLED;
 use super::*;
 
 fn link() -> (Arc<Link>, Wire) {
@@ -125,6 +126,28 @@ async fn nobody_waits_for_a_stream_that_was_come_back_to() {
     assert!(waits.as_mut().now_or_never().is_none());
     let _new = link.resume("0/0").unwrap();
     assert!(waits.now_or_never().is_some());
+}
+
+/// What a call says belongs to no request, too, and its answer comes behind that.
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_no_call_up_for_long() {
+    let world = Arc::new(ManualWorld::new());
+    let (link, mut wire) = Link::new(world.clone());
+    let mut stalled = link.common().unwrap();
+    for _ in 0..16 {
+        wire.send(changed()).await.unwrap();
+    }
+    let mut waits = Box::pin(wire.send(changed()));
+    assert!(waits.as_mut().now_or_never().is_none());
+    world.advance(STALLED - Duration::from_millis(1));
+    assert!(waits.as_mut().now_or_never().is_none());
+    world.advance(Duration::from_millis(1));
+    assert!(waits.now_or_never().is_some());
+    assert!(wire.send(changed()).now_or_never().is_some(), "only the first waited");
+    // It has what it was given, and comes back for the rest.
+    let (found, ended) = ids(&mut stalled);
+    assert_eq!((found.last().unwrap().as_str(), ended), ("17", true));
+    assert_eq!(ids(&mut link.resume("17").unwrap()), all(&["18"], false));
 }
 
 #[tokio::test]
