@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use levity_core::{Ask, Cause, ConversationId, Ending, Event, EventKind, RunId, RunQuery, RunSummary, World};
 use levity_runtime::{Runtime, Watcher};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
@@ -54,6 +55,8 @@ struct Inner {
     feeds: AtomicU64,
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
+    /// How much more may be seen through for runs that others drive.
+    errands: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -142,7 +145,8 @@ impl Runs {
 
     fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks }) }
+        let errands = Arc::new(Semaphore::new(Self::TOLD));
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands }) }
     }
 
     /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
