@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use levity_core::{Ask, Cause, ConversationId, Ending, Event, EventKind, RunId, RunQuery, RunSummary, World};
 use levity_runtime::{Runtime, Watcher};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
@@ -54,6 +55,8 @@ struct Inner {
     feeds: AtomicU64,
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
+    /// How much more may be seen through for runs that others drive.
+    errands: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -142,7 +145,8 @@ impl Runs {
 
     fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks }) }
+        let errands = Arc::new(Semaphore::new(Self::TOLD));
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands }) }
     }
 
     /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
@@ -371,7 +375,7 @@ impl Runs {
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
-        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false })
+        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false, queued: kept.is_some() })
     }
 
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
@@ -428,6 +432,8 @@ struct Place {
     run: Arc<LiveRun>,
     inner: Weak<Inner>,
     driven: bool,
+    /// Whether it was kept for a run of the queue.
+    queued: bool,
 }
 
 impl Drop for Place {
@@ -437,8 +443,9 @@ impl Drop for Place {
         if let Some(inner) = self.inner.upgrade() {
             let runs = Runs { inner };
             runs.retire(self);
-            // Whoever drove it goes on with others by itself.
-            if !self.driven {
+            // Whoever drove it goes on with others by itself, and so does whoever takes up the queue: a run that cannot be taken
+            // up now must not have it begun anew at once, and so for ever.
+            if !self.driven && !self.queued {
                 runs.go_on_soon();
             }
         }

@@ -130,6 +130,14 @@ struct Desk {
     readers: Arc<Semaphore>,
 }
 
+/// A request that is worked on.
+struct Asked {
+    id: Value,
+    method: String,
+    params: Value,
+    cancel: CancelToken,
+}
+
 impl Desk {
     fn calls(&self) -> MutexGuard<'_, HashMap<String, CancelToken>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,7 +152,10 @@ impl Desk {
                     let words = format!("{most} requests of this client are under way; wait for one of them");
                     return Some(answered(&id, &Err(Error::new(ErrorKind::Full, words))));
                 };
-                under_way.spawn(self.clone().work(id, method, params, place));
+                // At once: the next message may take it back.
+                let cancel = CancelToken::new();
+                self.calls().insert(id.to_string(), cancel.clone());
+                under_way.spawn(self.clone().work(Asked { id, method, params, cancel }, place));
                 None
             }
             Ok(Incoming::Notification { method, params }) => {
@@ -160,9 +171,8 @@ impl Desk {
         }
     }
 
-    async fn work(self: Arc<Self>, id: Value, method: String, params: Value, place: OwnedSemaphorePermit) {
-        let (key, cancel) = (id.to_string(), CancelToken::new());
-        self.calls().insert(key.clone(), cancel.clone());
+    async fn work(self: Arc<Self>, asked: Asked, place: OwnedSemaphorePermit) {
+        let Asked { id, method, params, cancel } = asked;
         let mut called = pin!(methods::call(&self.host, self.number, &method, params, &cancel));
         let done = match methods::changes(&method) {
             // What changes something says itself whether it was taken back in time.
@@ -172,7 +182,7 @@ impl Desk {
                 () = cancel.cancelled() => Err(Error::taken_back()),
             },
         };
-        self.calls().remove(&key);
+        self.calls().remove(&id.to_string());
         let (result, follow) = match done {
             Ok(Done { value, follow: None }) => (Ok(value), None),
             Ok(Done { value, follow: Some((task, reader)) }) => self.follow(&method, value, task, reader),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use http::StatusCode;
 use levity_core::{Command, Message, Post, RunId, RunQuery};
-use levity_runtime::{Control, ControlError, Told};
+use levity_runtime::{Control, ControlError, Runtime, Told};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
@@ -135,28 +135,37 @@ where
 
 /// Writes into the journal of a run that nobody drives, or leaves word for the process that does.
 pub(super) async fn write(api: &Api, id: &RunId, post: Post) -> Answered {
-    Ok(said(id, written(api, id, post).await?))
+    records(api, id).await?;
+    Ok(said(id, name(api.runs.runtime().tell(id, post).await?)))
 }
 
-/// The same for what runs below must hear, too. Where nobody drives them, they are not driven either while the one above is paused.
+/// The same for what runs below must hear, too; all of them hear it, whether or not anybody waits.
 async fn write_all(api: &Api, id: &RunId, command: Command) -> Answered {
-    let what = written(api, id, Post::Command(command.clone())).await?;
-    if what == "posted" {
-        for below in api.runs.list(&RunQuery::new().below(id.clone())).await? {
+    records(api, id).await?;
+    let (runtime, run) = (api.runs.runtime().clone(), id.clone());
+    let told = api.runs.see_through(async move { tell_all(&runtime, &run, command).await }).await;
+    let told = told.ok_or_else(|| ControlError::NotRunning(id.clone()))??;
+    Ok(said(id, name(told)))
+}
+
+/// Where nobody drives the runs below, they are not driven either while the one above is paused.
+async fn tell_all(runtime: &Runtime, id: &RunId, command: Command) -> Result<Told, levity_runtime::Error> {
+    let told = runtime.tell(id, Post::Command(command.clone())).await?;
+    if told == Told::Posted {
+        for below in runtime.journal().list(&RunQuery::new().below(id.clone())).await? {
             if below.run != *id && below.status.is_none() {
                 // One that has ended meanwhile needs no telling.
-                let _ = api.runs.runtime().tell(&below.run, Post::Command(command.clone())).await;
+                let _ = runtime.tell(&below.run, Post::Command(command.clone())).await;
             }
         }
     }
-    Ok(said(id, what))
+    Ok(told)
 }
 
-async fn written(api: &Api, id: &RunId, post: Post) -> Answered<&'static str> {
-    records(api, id).await?;
-    match api.runs.runtime().tell(id, post).await? {
-        Told::Posted => Ok("posted"),
-        _ => Ok("written"),
+fn name(told: Told) -> &'static str {
+    match told {
+        Told::Posted => "posted",
+        _ => "written",
     }
 }
 

@@ -43,6 +43,8 @@ impl McpServer {
         let door = Arc::new(Door { sessions: sessions.clone(), _sweeper: sweeper });
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
+            // Sessions tell their clients themselves how to come back.
+            .with_sse_retry(None)
             .disable_allowed_hosts()
             .disable_allowed_origins();
         let factory = move || Ok(Session::new(inner.clone()));
@@ -58,6 +60,9 @@ async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Re
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());
+    }
+    if comes_for_nothing(&door.sessions, &request) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let response = service.handle(request).await;
     // The library says so of a body that it cannot read; the type is not what is wrong with it.
@@ -79,6 +84,16 @@ fn opens_session(request: &Request<Body>) -> bool {
     request.method() == Method::POST
         && !headers.contains_key("mcp-session-id")
         && version.is_none_or(|version| version < MODERN)
+}
+
+/// Whether a request goes on with a stream that has ended. The library would answer with a stream without events, whereupon clients
+/// come back every few seconds for as long as they live; when there is no stream at all, they let it be.
+fn comes_for_nothing(sessions: &Sessions, request: &Request<Body>) -> bool {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let (Some(session), Some(event)) = (header("mcp-session-id"), header("last-event-id")) else {
+        return false;
+    };
+    request.method() == Method::GET && sessions.has_no_more(session, event)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

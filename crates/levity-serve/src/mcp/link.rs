@@ -3,7 +3,7 @@
 //! The library has this too, with four queues of whole messages for each session, which are most of the memory of one that only
 //! waits. It forgets an answer with which its client was cut off, and gives the last event that a client had once more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +15,9 @@ use rmcp::model::{
 };
 use rmcp::service::OriginatingRequestId;
 use rmcp::transport::Transport;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-use super::strand::{Reader, Strand};
+use super::strand::{Reader, Room, Strand};
 
 /// How many messages of the client wait for the session; more make their requests wait.
 const INBOX: usize = 16;
@@ -41,6 +41,8 @@ struct State {
     common: Strand,
     /// What belongs to one request, by its number.
     strands: HashMap<u64, Strand>,
+    /// Those to which nothing more comes, in the order in which they ended.
+    ended: VecDeque<u64>,
     requests: HashMap<RequestId, u64>,
     progress: HashMap<ProgressToken, u64>,
     next: u64,
@@ -66,6 +68,7 @@ impl Link {
             first: None,
             common: Strand::new(None),
             strands: HashMap::new(),
+            ended: VecDeque::new(),
             requests: HashMap::new(),
             progress: HashMap::new(),
             next: 0,
@@ -96,6 +99,7 @@ impl Link {
 
     /// Hands over a message that is answered by nothing.
     pub(super) async fn push(&self, message: ClientJsonRpcMessage) -> Result<(), Gone> {
+        let place = self.place().await?;
         if let ClientJsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
             && let Some(id) = &cancelled.params.request_id
@@ -103,14 +107,26 @@ impl Link {
             // It is not answered any more.
             self.state().end(id, self.world.now());
         }
+        place.send(Box::new(message));
+        Ok(())
+    }
+
+    /// A place for one message of the client.
+    async fn place(&self) -> Result<mpsc::OwnedPermit<Box<ClientJsonRpcMessage>>, Gone> {
         let inbox = self.state().inbox.clone().ok_or(Gone::Session)?;
-        inbox.send(Box::new(message)).await.map_err(|_| Gone::Session)
+        inbox.reserve_owned().await.map_err(|_| Gone::Session)
     }
 
     /// Hands over a request, and reads what belongs to it.
     pub(super) async fn request(&self, message: ClientJsonRpcMessage) -> Result<Reader, Gone> {
-        let reader = self.state().begin(&message, self.world.now());
-        self.push(message).await?;
+        // Whoever leaves before there is a place has not begun anything.
+        let place = self.place().await?;
+        let mut state = self.state();
+        if state.inbox.is_none() {
+            return Err(Gone::Session);
+        }
+        let reader = state.begin(&message, self.world.now());
+        place.send(Box::new(message));
         Ok(reader)
     }
 
@@ -125,15 +141,17 @@ impl Link {
 
     /// Goes on reading behind the event with this id.
     pub(super) fn resume(&self, event: &str) -> Result<Reader, Gone> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| Gone::Stream);
         let mut state = self.state();
         state.forget(self.world.now());
-        let Some((index, strand)) = event.split_once('/') else {
-            let index = number(event)?;
-            return Ok(state.common.read_too(index));
-        };
-        let (index, strand) = (number(index)?, number(strand)?);
-        Ok(state.strands.get_mut(&strand).ok_or(Gone::Stream)?.read_instead(index))
+        let (strand, index) = state.find(event)?;
+        Ok(strand.read_again(index))
+    }
+
+    /// Whether anything comes behind the event with this id.
+    pub(super) fn has_more(&self, event: &str) -> bool {
+        let mut state = self.state();
+        state.forget(self.world.now());
+        state.find(event).is_ok_and(|(strand, index)| strand.has_more(index))
     }
 
     /// Forgets what nobody comes back for.
@@ -142,7 +160,7 @@ impl Link {
     }
 
     /// Puts a message where it belongs; gives what its sender waits for.
-    fn send(&self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+    fn send(&self, message: ServerJsonRpcMessage) -> Option<Room> {
         self.state().send(message, self.world.now())
     }
 
@@ -152,11 +170,21 @@ impl Link {
 }
 
 impl State {
+    /// The row that an event is of, and its place there.
+    fn find(&mut self, event: &str) -> Result<(&mut Strand, u64), Gone> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| Gone::Stream);
+        let Some((index, strand)) = event.split_once('/') else {
+            return Ok((&mut self.common, number(event)?));
+        };
+        let (index, strand) = (number(index)?, number(strand)?);
+        Ok((self.strands.get_mut(&strand).ok_or(Gone::Stream)?, index))
+    }
+
     fn begin(&mut self, message: &ClientJsonRpcMessage, now: Timestamp) -> Reader {
         let number = self.next;
         self.next += 1;
         let mut strand = Strand::new(Some(number));
-        let reader = strand.begin();
+        let reader = strand.read_new();
         self.strands.insert(number, strand);
         if let ClientJsonRpcMessage::Request(request) = message {
             // An id that is used anew means the new request.
@@ -169,7 +197,7 @@ impl State {
         reader
     }
 
-    fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Arc<Semaphore>> {
+    fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Room> {
         let answers = match &message {
             ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
             ServerJsonRpcMessage::Error(error) => error.id.clone(),
@@ -178,8 +206,10 @@ impl State {
         if answers.is_some()
             && let Some(first) = self.first.take()
         {
-            // Whoever asked may have left; the session ends with that.
-            let _ = first.send(message);
+            if first.send(message).is_err() {
+                // Whoever asked has left. Nobody else knows of the session.
+                self.inbox = None;
+            }
             return None;
         }
         let strand = match &answers {
@@ -223,6 +253,7 @@ impl State {
         self.progress.retain(|_, strand| *strand != number);
         if let Some(strand) = self.strands.get_mut(&number) {
             strand.end(now);
+            self.ended.push_back(number);
         }
         self.forget(now);
     }
@@ -230,16 +261,15 @@ impl State {
     /// Forgets requests that ended long ago, and the oldest of too many.
     fn forget(&mut self, now: Timestamp) {
         self.strands.retain(|_, strand| !strand.is_over(now));
-        let ended = self.strands.iter().filter(|(_, strand)| strand.is_ended());
-        let mut ended: Vec<_> = ended.map(|(number, strand)| (*number, strand.bytes())).collect();
-        ended.sort_unstable_by(|a, b| b.cmp(a));
-        let (mut count, mut bytes) = (0, 0);
-        for (number, more) in ended {
-            (count, bytes) = (count + 1, bytes + more);
+        let (strands, mut count, mut bytes) = (&mut self.strands, 0, 0);
+        for number in self.ended.iter().rev() {
+            let Some(strand) = strands.get(number) else { continue };
+            (count, bytes) = (count + 1, bytes + strand.bytes());
             if count > ENDED.0 || (count > 1 && bytes > ENDED.1) {
-                self.strands.remove(&number);
+                strands.remove(number);
             }
         }
+        self.ended.retain(|number| strands.contains_key(number));
     }
 }
 
@@ -257,12 +287,10 @@ impl Transport<RoleServer> for Wire {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         // It has its place from now on; whoever sent it waits while too much is not fetched.
-        let room = self.link.send(message);
+        let (room, world) = (self.link.send(message), self.link.world.clone());
         async move {
-            if let Some(room) = room
-                && let Ok(place) = room.acquire().await
-            {
-                place.forget();
+            if let Some(room) = room {
+                room.wait(world).await;
             }
             Ok(())
         }

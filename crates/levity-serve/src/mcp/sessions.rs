@@ -98,6 +98,11 @@ impl Sessions {
         }
     }
 
+    /// Whether a client that comes back to a session has come for nothing.
+    pub(super) fn has_no_more(&self, id: &str, event: &str) -> bool {
+        self.get(&id.into()).is_ok_and(|(link, _)| !link.has_more(event))
+    }
+
     /// Ends all of them.
     pub(super) fn close_all(&self) {
         self.all().clear();

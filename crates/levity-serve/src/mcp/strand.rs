@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
-use levity_core::Timestamp;
+use levity_core::{Timestamp, World};
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::{Semaphore, mpsc};
@@ -16,7 +16,8 @@ use tokio::sync::{Semaphore, mpsc};
 /// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.
 const KEPT: usize = 16;
 
-/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves.
+/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves. Whoever comes back is
+/// the first.
 const READERS: usize = 32;
 
 /// How long what belonged to a request is kept after its end.
@@ -24,6 +25,10 @@ const LASTS: Duration = Duration::from_secs(60);
 
 /// How soon a client that was cut off comes back.
 const RETRY: Duration = Duration::from_secs(3);
+
+/// How long senders of what belongs to no request wait for somebody who reads nothing of it. What they send comes from calls, whose
+/// answers must not wait behind a stream that may be dead.
+pub(super) const STALLED: Duration = Duration::from_secs(10);
 
 /// Events in a row, numbered from 1; 0 is before the first.
 pub(super) struct Strand {
@@ -44,62 +49,118 @@ struct Outlet {
     room: Arc<Semaphore>,
 }
 
+impl Drop for Outlet {
+    /// Nothing more goes this way, so nobody waits for room in it.
+    fn drop(&mut self) {
+        self.room.close();
+    }
+}
+
+/// What a sender waits for.
+pub(super) struct Room {
+    room: Arc<Semaphore>,
+    most: Option<Duration>,
+}
+
+impl Room {
+    /// Waits until there is room for what was sent. Whoever makes none for too long has its stream ended; it comes back for the rest.
+    pub(super) async fn wait(self, world: Arc<dyn World>) {
+        let Self { room, most } = self;
+        let taken = async {
+            if let Ok(place) = room.acquire().await {
+                place.forget();
+            }
+        };
+        let Some(most) = most.filter(|_| room.available_permits() == 0) else { return taken.await };
+        tokio::select! {
+            biased;
+            () = taken => {}
+            () = world.sleep(most) => room.close(),
+        }
+    }
+}
+
+fn pair() -> (Outlet, Reader) {
+    let (events, messages) = mpsc::unbounded_channel();
+    let room = Arc::new(Semaphore::new(KEPT));
+    (Outlet { events, room: room.clone() }, Reader { messages, room })
+}
+
 impl Strand {
     pub(super) fn new(number: Option<u64>) -> Self {
         Self { number, kept: VecDeque::new(), last: 0, handed: 0, outlets: Vec::new(), ended: None }
     }
 
-    /// Its first reader, who is told at once how to come back.
-    pub(super) fn begin(&mut self) -> Reader {
-        let reader = self.read_instead(0);
-        if let Some(outlet) = self.outlets.first() {
-            let _ = outlet.events.send(ServerSseMessage::priming(self.id(0), RETRY));
+    /// Reads what nobody was there for, and what comes then; whoever reads it already has it until they leave. The reader is told
+    /// at once how to come back.
+    pub(super) fn read_new(&mut self) -> Reader {
+        let (outlet, reader) = pair();
+        let _ = outlet.events.send(ServerSseMessage::priming(self.id(self.handed), RETRY));
+        if self.active().is_none() {
+            self.replay(&outlet, self.handed);
+        }
+        if self.ended.is_none() {
+            self.outlets.truncate(READERS - 1);
+            self.outlets.push(outlet);
         }
         reader
     }
 
-    /// Reads what comes behind an event, in place of whoever read it before.
-    pub(super) fn read_instead(&mut self, after: u64) -> Reader {
-        self.outlets.clear();
-        self.read_too(after)
-    }
-
-    /// Reads what nobody was there for, and what comes then.
-    pub(super) fn read_new(&mut self) -> Reader {
-        self.read_too(self.handed)
-    }
-
-    /// Reads what comes behind an event when those who read it already have left.
-    pub(super) fn read_too(&mut self, after: u64) -> Reader {
-        let (events, messages) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(KEPT));
-        self.outlets.retain(|outlet| !outlet.events.is_closed());
-        if self.outlets.is_empty() {
-            for (_, event) in self.kept.iter().filter(|(index, _)| *index > after) {
-                let _ = events.send(event.clone());
-            }
-            self.handed = self.last;
+    /// Goes on behind an event. Whoever comes back has lost what it read before, though that may not be known here yet: it has
+    /// everything from now on. What belongs to a request has one reader only. Of the others, those who are there merely wait, so
+    /// that two clients do not drive each other away.
+    pub(super) fn read_again(&mut self, after: u64) -> Reader {
+        let (outlet, reader) = pair();
+        self.replay(&outlet, after);
+        if self.number.is_some() {
+            self.outlets.clear();
+        } else if let Some(before) = self.active() {
+            // Nobody waits until it has read what is given to its successor as well.
+            before.room.close();
         }
         if self.ended.is_none() {
             self.outlets.truncate(READERS - 1);
-            self.outlets.push(Outlet { events, room: room.clone() });
+            self.outlets.insert(0, outlet);
         }
-        Reader { messages, room }
+        reader
+    }
+
+    /// Whether there is anything behind an event, or will be.
+    pub(super) fn has_more(&self, after: u64) -> bool {
+        self.ended.is_none() || self.last > after
+    }
+
+    fn replay(&mut self, outlet: &Outlet, after: u64) {
+        for (_, event) in self.kept.iter().filter(|(index, _)| *index > after) {
+            let _ = outlet.events.send(event.clone());
+        }
+        self.handed = self.last;
+    }
+
+    /// Who is given events now.
+    fn active(&mut self) -> Option<&Outlet> {
+        self.outlets.retain(|outlet| !outlet.events.is_closed());
+        // One that had to give up its place does not know what came meanwhile. It ends, and its client comes back for that.
+        while self.outlets.first().is_some_and(|outlet| outlet.room.is_closed()) {
+            self.outlets.remove(0);
+        }
+        self.outlets.first()
     }
 
     /// Adds an event; gives what its sender waits for.
-    pub(super) fn send(&mut self, message: ServerJsonRpcMessage) -> Option<Arc<Semaphore>> {
+    pub(super) fn send(&mut self, message: ServerJsonRpcMessage) -> Option<Room> {
         self.last += 1;
         let event = ServerSseMessage::new(self.id(self.last), message);
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
         self.kept.push_back((self.last, event.clone()));
-        self.outlets.retain(|outlet| !outlet.events.is_closed());
-        let outlet = self.outlets.first()?;
+        let last = self.last;
+        let outlet = self.active()?;
         let _ = outlet.events.send(event);
-        self.handed = self.last;
-        Some(outlet.room.clone())
+        let room = outlet.room.clone();
+        self.handed = last;
+        Some(Room { room, most: self.number.is_none().then_some(STALLED) })
     }
 
     /// Nothing more is added.
@@ -108,10 +169,6 @@ impl Strand {
             self.ended = Some((now, self.kept.iter().map(|(_, event)| size(event)).sum()));
         }
         self.outlets.clear();
-    }
-
-    pub(super) fn is_ended(&self) -> bool {
-        self.ended.is_some()
     }
 
     /// Whether it ended so long ago that nobody comes back for it.

@@ -59,6 +59,25 @@ impl Runs {
         Some(heard)
     }
 
+    /// Does something for somebody who may leave meanwhile, to the end. So many at once are done; the others wait, and leave with
+    /// whoever waits. Gives nothing when these runs end before it.
+    pub(crate) async fn see_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let place = self.inner.errands.clone().acquire_owned().await.ok()?;
+        let (send, done) = oneshot::channel();
+        {
+            let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(async move {
+                let _place = place;
+                let _ = send.send(work.await);
+            });
+        }
+        done.await.ok()
+    }
+
     /// Cancels a run for somebody who cannot wait until that is done.
     pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
         let Ok(control) = run.control().cloned() else { return };

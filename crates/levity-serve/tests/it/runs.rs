@@ -360,3 +360,61 @@ async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
     tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("some were forgotten");
     assert_eq!(permits.available_permits(), 0, "each was worked on once");
 }
+
+/// An agent that can go on with one run, and then with none for now.
+struct Flaky(Agent, Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl Runner for Flaky {
+    fn runtime(&self) -> &Runtime {
+        self.0.runtime()
+    }
+
+    fn talks(&self) -> bool {
+        false
+    }
+
+    fn start(&self, goal: &str, setup: Setup) -> levity_serve::Result<Started> {
+        Runner::start(&self.0, goal, setup)
+    }
+
+    async fn resume(&self, run: &RunId, watcher: Watcher) -> levity_serve::Result<Started> {
+        match self.1.fetch_add(1, Ordering::Relaxed) {
+            0 => Runner::resume(&self.0, run, watcher).await,
+            _ => Err(Error::Io {
+                what: "the disk is slow".to_owned(),
+                source: std::io::ErrorKind::Other.into(),
+            }),
+        }
+    }
+
+    async fn history(&self, run: &RunId) -> levity_serve::Result<Vec<Event>> {
+        Runner::history(&self.0, run).await
+    }
+
+    async fn asks(&self, run: &RunId) -> levity_serve::Result<Vec<Ask>> {
+        Runner::asks(&self.0, run).await
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_up_now_is_tried_once_for_each_place() {
+    let runtime = in_memory();
+    leave(&runtime, 4).await;
+    let (agent, permits) = holding(runtime);
+    let tried = Arc::new(AtomicUsize::new(0));
+    let runs = Runs::new(Flaky(agent, tried.clone())).most(1);
+    assert!(runs.resume_all().await.unwrap().is_empty());
+    assert_eq!((tried.load(Ordering::Relaxed), runs.queued()), (1, 3));
+    permits.add_permits(1);
+    let settled = async {
+        while tried.load(Ordering::Relaxed) < 4 || runs.queued() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), settled).await.expect("all are tried");
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((tried.load(Ordering::Relaxed), runs.queued(), runs.under_way()), (4, 3, 0));
+}

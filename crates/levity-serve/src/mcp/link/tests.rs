@@ -6,6 +6,7 @@ use levity_test::ManualWorld;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use serde_json::{Value, json};
 
+use super::super::strand::STALLED;
 use super::*;
 
 fn link() -> (Arc<Link>, Wire) {
@@ -63,7 +64,7 @@ async fn each_message_goes_to_the_request_that_it_is_about() {
     }
     assert_eq!(ids(&mut one), all(&["0/0", "1/0"], true));
     assert_eq!(ids(&mut two), all(&["0/1", "1/1", "2/1"], true));
-    assert_eq!(ids(&mut common), all(&["1"], false));
+    assert_eq!(ids(&mut common), all(&["0", "1"], false));
     let state = link.state();
     assert!(state.requests.is_empty() && state.progress.is_empty());
 }
@@ -89,6 +90,118 @@ async fn whoever_was_cut_off_comes_back_for_the_rest() {
     }
 }
 
+/// The old connection may be dead without anybody having noticed.
+#[tokio::test]
+async fn whoever_comes_back_has_everything_though_the_old_stream_is_open() {
+    let (link, mut wire) = link();
+    let mut old = link.common().unwrap();
+    wire.send(changed()).await.unwrap();
+    assert_eq!(ids(&mut old), all(&["0", "1"], false));
+    for _ in 0..17 {
+        wire.send(changed()).now_or_never();
+    }
+    let mut waits = Box::pin(wire.send(changed()));
+    assert!(waits.as_mut().now_or_never().is_none());
+    let mut new = link.resume("1").unwrap();
+    assert!(waits.now_or_never().is_some(), "nobody waits for the old one");
+    assert_eq!(ids(&mut new).0.last().unwrap(), "19");
+    wire.send(changed()).await.unwrap();
+    assert_eq!(ids(&mut new), all(&["20"], false));
+    // The old one stays as it is, so that two who live do not drive each other away, until it would be its turn.
+    assert!(!ids(&mut old).1);
+    drop(new);
+    wire.send(changed()).await.unwrap();
+    assert_eq!(ids(&mut old), all(&[], true));
+    assert_eq!(ids(&mut link.resume("20").unwrap()), all(&["21"], false));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_stream_that_was_come_back_to() {
+    let (link, mut wire) = link();
+    let _old = link.request(call(1)).await.unwrap();
+    for done in 0..16 {
+        wire.send(progress(1, done)).await.unwrap();
+    }
+    let mut waits = Box::pin(wire.send(progress(1, 16)));
+    assert!(waits.as_mut().now_or_never().is_none());
+    let _new = link.resume("0/0").unwrap();
+    assert!(waits.now_or_never().is_some());
+}
+
+/// What a call says belongs to no request, too, and its answer comes behind that.
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_no_call_up_for_long() {
+    let world = Arc::new(ManualWorld::new());
+    let (link, mut wire) = Link::new(world.clone());
+    let mut stalled = link.common().unwrap();
+    for _ in 0..16 {
+        wire.send(changed()).await.unwrap();
+    }
+    let mut waits = Box::pin(wire.send(changed()));
+    assert!(waits.as_mut().now_or_never().is_none());
+    world.advance(STALLED - Duration::from_millis(1));
+    assert!(waits.as_mut().now_or_never().is_none());
+    world.advance(Duration::from_millis(1));
+    assert!(waits.now_or_never().is_some());
+    assert!(wire.send(changed()).now_or_never().is_some(), "only the first waited");
+    // It has what it was given, and comes back for the rest.
+    let (found, ended) = ids(&mut stalled);
+    assert_eq!((found.last().unwrap().as_str(), ended), ("17", true));
+    assert_eq!(ids(&mut link.resume("17").unwrap()), all(&["18"], false));
+}
+
+#[tokio::test]
+async fn what_took_long_is_not_forgotten_before_what_was_quick() {
+    let (link, mut wire) = link();
+    drop(link.request(call(0)).await.unwrap());
+    wire.receive().await.unwrap();
+    for id in 1..=20 {
+        drop(link.request(call(id)).await.unwrap());
+        wire.receive().await.unwrap();
+        wire.send(answer(id)).await.unwrap();
+    }
+    wire.send(answer(0)).await.unwrap();
+    assert_eq!(ids(&mut link.resume("0/0").unwrap()), all(&["1/0"], true));
+    let state = link.state();
+    assert_eq!((state.strands.len(), state.ended.len()), (ENDED.0, ENDED.0));
+}
+
+#[tokio::test]
+async fn who_leaves_before_there_is_room_leaves_nothing_behind() {
+    let (link, mut wire) = link();
+    let mut readers = Vec::new();
+    for id in 0..16 {
+        readers.push(link.request(call(id)).await.unwrap());
+    }
+    for id in 16..100 {
+        assert!(link.request(call(id)).now_or_never().is_none());
+    }
+    {
+        let state = link.state();
+        assert_eq!((state.strands.len(), state.requests.len()), (16, 16));
+    }
+    wire.receive().await.unwrap();
+    assert!(link.request(call(16)).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_waited_for_ends() {
+    let (link, mut wire) = link();
+    assert!(link.initialize(call(0)).now_or_never().is_none());
+    assert!(wire.receive().await.is_some());
+    wire.send(answer(0)).await.unwrap();
+    assert!(wire.receive().now_or_never().is_some_and(|message| message.is_none()));
+}
+
+#[tokio::test]
+async fn it_is_known_whether_anything_comes() {
+    let (link, mut wire) = link();
+    let _reader = link.request(call(1)).await.unwrap();
+    assert!(link.has_more("0/0") && link.has_more("7") && !link.has_more("0/1") && !link.has_more("x"));
+    wire.send(answer(1)).await.unwrap();
+    assert!(link.has_more("0/0") && !link.has_more("1/0"));
+}
+
 #[tokio::test]
 async fn what_nobody_fetches_is_bounded() {
     let (link, mut wire) = link();
@@ -103,7 +216,7 @@ async fn what_nobody_fetches_is_bounded() {
     }
     // The last of each is there, and of the last requests.
     assert_eq!(ids(&mut link.resume("0/99").unwrap()).0.len(), 16);
-    assert_eq!(ids(&mut link.common().unwrap()).0.len(), 16);
+    assert_eq!(ids(&mut link.common().unwrap()).0.len(), 1 + 16);
     assert!(link.resume("0/50").is_err());
     assert!(link.state().strands.len() <= ENDED.0);
 }
@@ -153,14 +266,15 @@ async fn who_reads_what_belongs_to_no_request_takes_turns() {
     // Nobody was there for this one.
     wire.send(changed()).await.unwrap();
     let (mut first, mut second) = (link.common().unwrap(), link.common().unwrap());
-    assert_eq!(ids(&mut first), all(&["1"], false));
+    assert_eq!(ids(&mut first), all(&["0", "1"], false));
     wire.send(changed()).await.unwrap();
-    assert_eq!((ids(&mut first).0.len(), ids(&mut second).0.len()), (1, 0));
+    assert_eq!((ids(&mut first), ids(&mut second)), (all(&["2"], false), all(&["1"], false)));
     drop(first);
     wire.send(changed()).await.unwrap();
     assert_eq!(ids(&mut second), all(&["3"], false));
     drop(second);
-    assert_eq!(ids(&mut link.common().unwrap()), all(&[], false));
+    // What it is told to come back with is what it has missed nothing before.
+    assert_eq!(ids(&mut link.common().unwrap()), all(&["3"], false));
     assert_eq!(ids(&mut link.resume("1").unwrap()), all(&["2", "3"], false));
 }
 

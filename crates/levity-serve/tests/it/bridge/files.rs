@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::SinkExt as _;
 use levity_core::{ToolCx, Toolbox as _};
 use levity_serve::bridge::{BridgeTools, ErrorKind, HostLimits};
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::{Stage, within};
 
@@ -217,6 +219,27 @@ async fn a_wait_is_taken_back() {
         tokio::time::timeout(Duration::from_millis(1), wait).await.unwrap_err();
     }
     within(client.request("fs/list", json!({}))).await.unwrap();
+}
+
+/// It may come with the request in one piece, before anybody has begun with that.
+#[tokio::test]
+async fn what_is_taken_back_at_once_is_not_done() {
+    let stage = empty().await;
+    let mut raw = stage.raw().await;
+    for (method, params) in [
+        ("fs/wait", json!({"path": "x", "timeout": 3000})),
+        ("fs/write", json!({"path": "x", "content": "y"})),
+    ] {
+        let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
+        let back = json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": method}});
+        for message in [request, back] {
+            raw.socket.feed(Message::Text(message.to_string().into())).await.unwrap();
+        }
+        raw.socket.flush().await.unwrap();
+        let answer = raw.next().await.unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!(method), &json!("cancelled")));
+    }
+    assert!(!stage.folder.path().join("x").exists());
 }
 
 /// Whoever reads a part of a file by the tool is told which one it is, and where it goes on.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Journal, RunState, ToolError};
+use levity_core::{
+    Journal, JournalError, OpenRun, Post, Record, RunId, RunQuery, RunState, RunSummary, ToolError,
+};
 use levity_dag::{Brief, Plan, Planner, Step, Team};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime, SqliteJournal};
@@ -11,7 +13,7 @@ use levity_serve::Runs;
 use levity_swarm::{Router, Swarm, Worker};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::client::{Client, Events, Sse};
 use super::support::{Held, Server};
@@ -162,6 +164,70 @@ async fn a_pause_reaches_a_child_of_another_process() {
         runs.sort_unstable();
         assert_eq!(runs, ["r", &*child], "{name}");
     }
+    permits.add_permits(1);
+    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    server.stop().await;
+    driving.stop().await;
+}
+
+/// Leaves word only when it is let.
+struct Slow {
+    inner: SqliteJournal,
+    begun: Arc<Notify>,
+    gate: Arc<Semaphore>,
+}
+
+#[async_trait::async_trait]
+impl Journal for Slow {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.inner.open(run).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.inner.list(query).await
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.inner.read(run).await
+    }
+
+    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+        self.begun.notify_one();
+        let _open = self.gate.acquire().await.unwrap();
+        self.inner.post(run, post).await
+    }
+}
+
+/// All of them are told, though whoever wanted it has left in between.
+#[tokio::test]
+async fn a_pause_goes_on_when_its_client_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SqliteJournal::new(folder.path().join("runs.db")).unwrap();
+    let (there, permits) = swarm(open());
+    let driving = Server::new(there).await;
+    let (mut events, child) = at_work(driving.client).await;
+    let (begun, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let slow = Slow { inner: open(), begun: begun.clone(), gate: gate.clone() };
+    let server = Server::new(swarm(slow).0).await;
+    tokio::select! {
+        answer = server.client.post("/v1/runs/r/pause", json!({})) => panic!("{answer:?}"),
+        () = begun.notified() => {}
+    }
+    // By now it is known there that the client has left.
+    for _ in 0..20 {
+        server.client.get("/v1/runs/r").await.is(200);
+    }
+    gate.add_permits(1);
+    let paused = async {
+        let mut told = events.until("paused").await;
+        told.extend(events.until("paused").await);
+        let mut runs: Vec<_> = who(&told, "paused").into_iter().map(str::to_owned).collect();
+        runs.sort_unstable();
+        runs
+    };
+    let paused = tokio::time::timeout(Duration::from_secs(20), paused).await.expect("nobody was told");
+    assert_eq!(paused, ["r", &*child]);
+    server.client.post("/v1/runs/r/resume", json!({})).await.is(202);
     permits.add_permits(1);
     assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
     server.stop().await;

@@ -206,6 +206,21 @@ async fn who_is_cut_off_comes_back_for_the_answer() {
     assert_eq!(answer.message()["result"]["content"][0]["text"], "done", "{answer:?}");
 }
 
+/// Clients of old come back to a request that they took back, and to one that failed, until they are told that there is nothing.
+#[tokio::test]
+async fn who_comes_back_for_nothing_is_told() {
+    let site = Site::open(&plain()).await;
+    let session = site.session().await.unwrap();
+    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let answer = site.post(&headers, &call(1, "echo", json!({}))).await;
+    assert!(answer.message()["result"].is_object(), "{answer:?}");
+    let again = |event: &'static str| [headers[0], headers[1], ("last-event-id", event)];
+    assert!(site.send("GET", &again("0/0"), "").await.message()["result"].is_object());
+    for event in ["1/0", "0/99", "nonsense"] {
+        assert_eq!(site.send("GET", &again(event), "").await.status, 204, "{event}");
+    }
+}
+
 /// Questions of old go out on the stream of the call that they belong to, whichever task asks them.
 #[tokio::test]
 async fn questions_go_where_their_call_came_from() {
