@@ -7,6 +7,7 @@ use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use serde_json::{Value, json};
 
 use super::super::strand::STALLED;
+use super::routes::ENDED;
 use super::*;
 
 fn link() -> (Arc<Link>, Wire) {
