@@ -179,7 +179,12 @@ impl BridgeClient {
 }
 
 fn unknown(error: &Error) -> Error {
-    let words = format!("{error}. Nobody knows whether the file was written: read it first");
+    let what = match error.kind() {
+        ErrorKind::TimedOut => "the host did not answer in time",
+        _ => "the connection to the host broke before there was an answer",
+    };
+    let words =
+        format!("{what}, and nobody knows whether the file was written: read it before you write it again");
     Error::new(error.kind(), words)
 }
 
