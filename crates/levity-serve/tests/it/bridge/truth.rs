@@ -109,7 +109,7 @@ async fn a_write_that_was_never_sent_is_known_to_be_undone() {
     });
     let error = written.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
-    assert!(error.to_string().contains("Nobody knows"), "{error}");
+    assert!(error.to_string().contains("nobody knows"), "{error}");
     // One that was not sent is sent to the host that comes next.
     let client = client.clone().patience(Duration::from_secs(20));
     let write = client.request("fs/write", json!({"path": "a", "content": "x"}));
