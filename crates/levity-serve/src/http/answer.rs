@@ -6,6 +6,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
+use levity_core::text::chain;
 use levity_core::{Cause, JournalErrorKind, MemoryError, MemoryErrorKind};
 use levity_runtime::ControlError;
 use serde_json::Value;
@@ -192,18 +193,6 @@ pub(super) fn told(status: StatusCode, value: &Value) -> Response {
     let mut answer = (status, Json(value)).into_response();
     guard(answer.headers_mut());
     answer
-}
-
-/// An error and all it came from, on one line.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// What a cause says, with all it came from.

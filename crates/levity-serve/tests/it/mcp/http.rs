@@ -27,6 +27,21 @@ fn call(id: i64, tool: &str, args: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": args}})
 }
 
+/// A tool that waits: it tells when it has begun, and is told when to end.
+fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (begun.clone(), go.clone());
+    let talk = Talk::new("wait", move |_| {
+        let (begins, goes) = (begins.clone(), goes.clone());
+        async move {
+            begins.notify_one();
+            goes.notified().await;
+            Ok(Reply::text("done"))
+        }
+    });
+    (talk, begun, go)
+}
+
 #[tokio::test]
 async fn both_ways_are_served() {
     let site = Site::open(&plain()).await;
@@ -146,16 +161,7 @@ async fn sessions_that_nobody_uses_end_though_nobody_comes() {
 #[tokio::test]
 async fn a_session_that_is_worked_for_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
-    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, goes) = (begun.clone(), go.clone());
-    let talk = Talk::new("wait", move |_| {
-        let (begins, goes) = (begins.clone(), goes.clone());
-        async move {
-            begins.notify_one();
-            goes.notified().await;
-            Ok(Reply::text("done"))
-        }
-    });
+    let (talk, begun, go) = waiting();
     let limits = Limits::default().sessions(1).idle(Duration::from_secs(60));
     let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
     let site = Site::open(&server).await;
@@ -175,16 +181,7 @@ async fn a_session_that_is_worked_for_is_not_idle() {
 /// In a session a call goes on when its client is cut off, and the answer waits for it.
 #[tokio::test]
 async fn who_is_cut_off_comes_back_for_the_answer() {
-    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begins, goes) = (begun.clone(), go.clone());
-    let talk = Talk::new("wait", move |_| {
-        let (begins, goes) = (begins.clone(), goes.clone());
-        async move {
-            begins.notify_one();
-            goes.notified().await;
-            Ok(Reply::text("done"))
-        }
-    });
+    let (talk, begun, go) = waiting();
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
     let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
