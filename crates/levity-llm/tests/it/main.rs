@@ -42,3 +42,11 @@ mod responses;
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;
 mod wholes;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod wires;
