@@ -46,6 +46,11 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
         None
     }
 
+    /// Whether it asks the provider to keep requests in its cache for an hour, which costs more.
+    fn keeps_an_hour(&self) -> bool {
+        false
+    }
+
     /// Begins a stream.
     fn decoder(&self) -> Self::Decoder;
 
@@ -228,6 +233,19 @@ impl Secrets {
     }
 }
 
+/// Whether fields of the provider's own name a time for its cache. What time it is does not matter: the longest costs
+/// the most.
+fn asks_for_hour(fields: &serde_json::Map<String, Value>) -> bool {
+    fn names(value: &Value) -> bool {
+        match value {
+            Value::Object(map) => map.contains_key("ttl") || map.values().any(names),
+            Value::Array(items) => items.iter().any(names),
+            _ => false,
+        }
+    }
+    fields.values().any(names)
+}
+
 /// Which model is asked, and where: for errors.
 pub(crate) struct Place {
     model: String,
@@ -322,7 +340,11 @@ impl<W: Wire> Model for Remote<W> {
     }
 
     fn worst(&self, request: &Request) -> levity_core::Worst {
-        levity_core::Worst::of(&self.card, request)
+        let extra = self.endpoint.extra();
+        let mut worst = levity_core::Worst::of(&self.card, request).with_fields(&self.card, extra);
+        let hour = self.wire.keeps_an_hour() || asks_for_hour(extra) || asks_for_hour(&request.options.extra);
+        worst.price = worst.price.map(|price| if hour { price.with_hour() } else { price.without_hour() });
+        worst
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {

@@ -16,6 +16,14 @@ mod chat;
 mod embed;
 #[cfg(feature = "compatible")]
 mod faults;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod fees;
 #[cfg(feature = "static-embedder")]
 mod fixed;
 #[cfg(feature = "gemini")]
