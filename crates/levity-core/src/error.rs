@@ -124,12 +124,19 @@ impl ModelErrorKind {
 /// let error = ModelError::new(ModelErrorKind::Overloaded, "the service is busy");
 /// assert!(error.is_retryable());
 /// assert_eq!(error.to_string(), "the service is busy");
+/// let error = error.with_target("openai:gpt-4o", "https://api.openai.com/v1").with_status(503);
+/// assert_eq!(
+///     error.to_string(),
+///     "request to https://api.openai.com/v1 failed (model openai:gpt-4o, status 503): the service is busy"
+/// );
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelError {
     kind: ModelErrorKind,
     message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<Box<Target>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +155,17 @@ pub struct ModelError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Guarded(Vec<Intervention>);
 
+/// What was asked: a model, and the address of its server where the request was to leave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Target {
+    model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    /// Whether there was no connection to the server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unreachable: bool,
+}
+
 impl ModelError {
     /// An error of this kind; the message is one lowercase clause without payload.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
@@ -155,6 +173,7 @@ impl ModelError {
         Self {
             kind,
             message,
+            target: None,
             status: None,
             request_id: None,
             charged: false,
@@ -177,6 +196,38 @@ impl ModelError {
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.message = message.into();
+        self
+    }
+
+    /// Adds which model was asked at which address. The address must hold no secret: no query, user or password.
+    #[must_use]
+    pub fn with_target(mut self, model: impl Into<String>, address: impl Into<String>) -> Self {
+        let unreachable = self.target.is_some_and(|target| target.unreachable);
+        let (model, address) = (model.into(), Some(address.into()));
+        self.target = Some(Box::new(Target { model, address, unreachable }));
+        self
+    }
+
+    /// Adds which model was to be asked, of a request that never left.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        let model = model.into();
+        self.target = Some(Box::new(Target { model, address: None, unreachable: false }));
+        self
+    }
+
+    /// Says that there was no connection to the server.
+    #[must_use]
+    pub fn with_unreachable(mut self) -> Self {
+        let empty = || Box::new(Target { model: String::new(), address: None, unreachable: true });
+        self.target.get_or_insert_with(empty).unreachable = true;
+        self
+    }
+
+    /// Leaves out which model was asked, and where.
+    #[must_use]
+    pub fn without_target(mut self) -> Self {
+        self.target = None;
         self
     }
 
@@ -226,6 +277,40 @@ impl ModelError {
         self
     }
 
+    /// The message alone: what the provider or the connection says, without model, address and status.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The model that was asked, as `provider:model`, where that is known.
+    pub fn model(&self) -> Option<&str> {
+        self.target.as_ref().map(|target| &*target.model).filter(|model| !model.is_empty())
+    }
+
+    /// The address of the server that was asked, without anything secret, where that is known.
+    pub fn address(&self) -> Option<&str> {
+        self.target.as_ref()?.address.as_deref()
+    }
+
+    /// Whether there was no connection to the server.
+    pub fn is_unreachable(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.unreachable)
+    }
+
+    /// The error as the reason why a run ended, on one line.
+    ///
+    /// ```
+    /// # use levity_core::{ModelError, ModelErrorKind};
+    /// let error = ModelError::new(ModelErrorKind::Overloaded, "the service is busy");
+    /// assert_eq!(error.report(), "the model gave no reply: the service is busy");
+    /// ```
+    pub fn report(&self) -> String {
+        match self.model() {
+            Some(_) => self.to_string(),
+            None => format!("the model gave no reply: {self}"),
+        }
+    }
+
     /// What kind of error it is.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
@@ -272,9 +357,24 @@ impl ModelError {
     }
 }
 
+/// The message; with the model, the address and the status before it where they are known.
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        let Some(model) = self.model() else { return f.write_str(&self.message) };
+        match self.address() {
+            None => return write!(f, "{} (model {model})", self.message),
+            Some(address) if self.is_unreachable() => write!(f, "cannot reach {address} (model {model}")?,
+            Some(address) => write!(f, "request to {address} failed (model {model}")?,
+        }
+        self.status.map_or(Ok(()), |status| write!(f, ", status {status}"))?;
+        write!(f, "): {}", self.message)
+    }
+}
+
+/// The kind, then the message and its causes on one line: a `main` that returns the error prints this.
+impl fmt::Debug for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, crate::text::chain(self))
     }
 }
 

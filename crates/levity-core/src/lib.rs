@@ -82,7 +82,7 @@ pub use message::{
     Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
 };
 pub use model::{Abilities, Model, ModelCard};
-pub use money::{LongPrice, Money, Price};
+pub use money::{Fees, LongPrice, Money, Price};
 pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};

@@ -291,7 +291,7 @@ impl fmt::Display for Status {
 #[non_exhaustive]
 pub enum Failure {
     /// The model could not be called.
-    #[error("the model gave no reply")]
+    #[error("{}", .0.report())]
     Model(#[source] ModelError),
     /// The model answered, and nothing could be done with it.
     #[error("the model's reply is of no use: {0}")]
@@ -300,10 +300,10 @@ pub enum Failure {
     #[error("the answer does not have the wanted shape: {0}")]
     Output(String),
     /// A program failed; its caller is told of it as of a tool that failed.
-    #[error("the program failed")]
+    #[error("the program failed: {}", crate::text::chain(.0))]
     Program(#[source] ToolError),
     /// What was said could not be saved in its conversation. The answer, if there is one, is there.
-    #[error("the conversation could not be saved")]
+    #[error("the conversation could not be saved: {}", crate::text::chain(.0))]
     Memory(#[source] MemoryError),
     /// Some of the steps that were to be done are not.
     #[error("the goal was not reached: {0}")]

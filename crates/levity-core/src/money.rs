@@ -99,9 +99,78 @@ pub struct Price {
     /// it that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
+    /// A million tokens sent that the provider puts into its cache for an hour. Unless set, they count as twice the
+    /// input, or as `cache_write` where that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_hour: Option<Money>,
+    /// What requests cost that the provider serves before others, in percent of the rates here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// What the provider's own tools cost, by use.
+    #[serde(default, skip_serializing_if = "Fees::is_empty")]
+    pub fees: Fees,
     /// Other rates for long requests, where the provider has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrice>,
+}
+
+/// What tools that the provider runs itself cost, for each use. What is not set is not known: where money is limited, a
+/// request that asks for such a tool is then not sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Fees {
+    /// One search of the web, or one query of a grounded reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Money>,
+    /// One session in which code runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Money>,
+    /// How often one request may use such tools at most, where the request itself does not limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_uses: Option<u64>,
+}
+
+impl Fees {
+    /// A fee that is not known counts as this much where money is limited: more than any that is published.
+    pub const UNKNOWN: Money = Money(50_000_000);
+
+    /// No fee is known.
+    pub const fn new() -> Self {
+        Self { search: None, session: None, most_uses: None }
+    }
+
+    /// So many dollars for one search.
+    #[must_use]
+    pub fn with_search(mut self, dollars: f64) -> Self {
+        self.search = Some(rate(dollars));
+        self
+    }
+
+    /// So many dollars for one session in which code runs.
+    #[must_use]
+    pub fn with_session(mut self, dollars: f64) -> Self {
+        self.session = Some(rate(dollars));
+        self
+    }
+
+    /// No request uses the provider's tools more often than this.
+    #[must_use]
+    pub const fn with_most_uses(mut self, uses: u64) -> Self {
+        self.most_uses = Some(uses);
+        self
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::new()
+    }
+
+    /// What these uses cost; a fee that is not known is `unknown`.
+    fn of(&self, usage: &Usage, unknown: Money) -> Money {
+        let fee =
+            |fee: Option<Money>, uses: Option<u64>| fee.unwrap_or(unknown).saturating_mul(uses.unwrap_or(0));
+        fee(self.search, usage.searches).saturating_add(fee(self.session, usage.sessions))
+    }
 }
 
 /// What a model costs once a request is long, per million tokens: all of the call has these rates then.
@@ -120,13 +189,113 @@ pub struct LongPrice {
     /// A million tokens sent that the provider put into its cache; as other input unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
+    /// A million tokens sent that the provider puts into its cache for an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_hour: Option<Money>,
 }
 
 impl Price {
+    /// What requests cost that are served before others where that is not known, in percent: more than is published.
+    const UNKNOWN_PRIORITY: u32 = 300;
+
     /// So many dollars per million tokens sent and received. What is negative or no number is taken for more
     /// than anybody can pay, never for nothing.
     pub fn new(input: f64, output: f64) -> Self {
-        Self { input: rate(input), output: rate(output), cached: None, cache_write: None, long: None }
+        Self {
+            input: rate(input),
+            output: rate(output),
+            cached: None,
+            cache_write: None,
+            cache_write_hour: None,
+            priority: None,
+            fees: Fees::new(),
+            long: None,
+        }
+    }
+
+    /// So many dollars per million tokens that the provider puts into its cache for an hour.
+    ///
+    /// ```
+    /// # use levity_core::{Price, Usage};
+    /// let price = Price::new(3.0, 15.0).with_cache_write(3.75).with_cache_write_hour(6.0);
+    /// let mut usage = Usage::new(1_000_000, 0);
+    /// (usage.cache_written, usage.cache_written_hour) = (Some(1_000_000), Some(400_000));
+    /// assert_eq!(price.cost(&usage).to_string(), "$4.65");
+    /// ```
+    #[must_use]
+    pub fn with_cache_write_hour(mut self, dollars: f64) -> Self {
+        self.cache_write_hour = Some(rate(dollars));
+        self
+    }
+
+    /// What requests cost that are served before others, in percent of the usual rates.
+    #[must_use]
+    pub const fn with_priority(mut self, percent: u32) -> Self {
+        self.priority = Some(percent);
+        self
+    }
+
+    /// What tools that the provider runs itself cost.
+    ///
+    /// ```
+    /// # use levity_core::{Fees, Price, Usage};
+    /// let price = Price::new(3.0, 15.0).with_fees(Fees::new().with_search(0.01));
+    /// let mut usage = Usage::new(0, 0);
+    /// usage.searches = Some(3);
+    /// assert_eq!(price.cost(&usage).to_string(), "$0.03");
+    /// ```
+    #[must_use]
+    pub const fn with_fees(mut self, fees: Fees) -> Self {
+        self.fees = fees;
+        self
+    }
+
+    /// The price without what an hour in the cache costs, for a request that asks for no such thing.
+    #[must_use]
+    pub const fn without_hour(mut self) -> Self {
+        self.cache_write_hour = None;
+        if let Some(mut long) = self.long {
+            long.cache_write_hour = None;
+            self.long = Some(long);
+        }
+        self
+    }
+
+    /// The price with what an hour in the cache costs, as far as is known or else assumed.
+    #[must_use]
+    pub fn with_hour(mut self) -> Self {
+        self.cache_write_hour = Some(self.hour());
+        if let Some(mut long) = self.long {
+            long.cache_write_hour = Some(self.at(u64::MAX).hour());
+            self.long = Some(long);
+        }
+        self
+    }
+
+    fn hour(&self) -> Money {
+        let twice = self.input.saturating_mul(2);
+        self.cache_write_hour.unwrap_or_else(|| twice.max(self.cache_write.unwrap_or_default()))
+    }
+
+    /// The rates of requests that are served before others.
+    #[must_use]
+    pub fn prioritised(mut self) -> Self {
+        // They are what they are, also for a reply that says so once more.
+        let percent = u64::from(self.priority.replace(100).unwrap_or(Self::UNKNOWN_PRIORITY));
+        let scale = |rate: Money| Money(rate.0.saturating_mul(percent).div_ceil(100));
+        let option = |rate: Option<Money>| rate.map(scale);
+        (self.input, self.output) = (scale(self.input), scale(self.output));
+        (self.cached, self.cache_write) = (option(self.cached), option(self.cache_write));
+        self.cache_write_hour = option(self.cache_write_hour);
+        self.long = self.long.map(|long| LongPrice {
+            over: long.over,
+            input: scale(long.input),
+            output: scale(long.output),
+            cached: option(long.cached),
+            cache_write: option(long.cache_write),
+            cache_write_hour: option(long.cache_write_hour),
+        });
+        self
     }
 
     /// So many dollars per million tokens that the provider had in its cache.
@@ -153,16 +322,18 @@ impl Price {
     /// ```
     #[must_use]
     pub fn with_long(mut self, over: u64, price: Self) -> Self {
-        let Self { input, output, cached, cache_write, .. } = price;
-        self.long = Some(LongPrice { over, input, output, cached, cache_write });
+        let Self { input, output, cached, cache_write, cache_write_hour, .. } = price;
+        self.long = Some(LongPrice { over, input, output, cached, cache_write, cache_write_hour });
         self
     }
 
     /// The rates for a request of so many tokens.
     fn at(&self, input: u64) -> Self {
         match self.long {
-            Some(LongPrice { over, input: sent, output, cached, cache_write }) if input > over => {
-                Self { input: sent, output, cached, cache_write, long: None }
+            Some(LongPrice { over, input: sent, output, cached, cache_write, cache_write_hour })
+                if input > over =>
+            {
+                Self { input: sent, output, cached, cache_write, cache_write_hour, long: None, ..*self }
             }
             _ => *self,
         }
@@ -174,17 +345,38 @@ impl Price {
         (self.dearest_input().max(long.dearest_input()), self.output.max(long.output))
     }
 
-    /// What this much costs, rounded up; a count that is not known adds nothing.
+    /// What this much costs, rounded up; a count or a fee that is not known adds nothing.
     pub fn cost(&self, usage: &Usage) -> Money {
+        self.tokens(usage).saturating_add(self.fees.of(usage, Money::ZERO))
+    }
+
+    /// What this much costs where money is limited: a fee that is not known counts as [`Fees::UNKNOWN`].
+    pub fn cost_at_most(&self, usage: &Usage) -> Money {
+        self.tokens(usage).saturating_add(self.most_fees(usage))
+    }
+
+    /// What the provider's own tools cost where money is limited.
+    pub fn most_fees(&self, usage: &Usage) -> Money {
+        self.fees.of(usage, Fees::UNKNOWN)
+    }
+
+    fn tokens(&self, usage: &Usage) -> Money {
+        if usage.priority {
+            let mut usual = *usage;
+            usual.priority = false;
+            return self.prioritised().tokens(&usual);
+        }
         let input = usage.input.unwrap_or(0);
         let cached = usage.cached.unwrap_or(0).min(input);
         let written = usage.cache_written.unwrap_or(0).min(input - cached);
+        let hour = usage.cache_written_hour.unwrap_or(0).min(written);
         let plain = input - cached - written;
         let rates = self.at(input);
         to_money(
             times(plain, rates.input)
                 .saturating_add(times(cached, rates.cached.unwrap_or(rates.input)))
-                .saturating_add(times(written, rates.cache_write.unwrap_or(rates.input)))
+                .saturating_add(times(written - hour, rates.cache_write.unwrap_or(rates.input)))
+                .saturating_add(times(hour, rates.hour()))
                 .saturating_add(times(usage.output.unwrap_or(0), rates.output)),
         )
     }
@@ -206,7 +398,8 @@ impl Price {
     }
 
     fn dearest_input(&self) -> Money {
-        self.input.max(self.cached.unwrap_or_default()).max(self.cache_write.unwrap_or_default())
+        let writes = self.cache_write.max(self.cache_write_hour).unwrap_or_default();
+        self.input.max(self.cached.unwrap_or_default()).max(writes)
     }
 }
 

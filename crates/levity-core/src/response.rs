@@ -103,9 +103,21 @@ pub struct Usage {
     /// Tokens sent that the provider put into its cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_written: Option<u64>,
+    /// Tokens of `cache_written` that the provider keeps for an hour, which costs more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_written_hour: Option<u64>,
     /// Tokens received that were reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
+    /// Searches that the provider made itself, which have a fee each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searches: Option<u64>,
+    /// Sessions in which the provider ran code, which have a fee each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u64>,
+    /// Whether the provider served the request before others, at its rates for that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub priority: bool,
     /// What it cost, as far as prices are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
@@ -131,7 +143,11 @@ impl Usage {
         self.output = newer.output.or(self.output);
         self.cached = newer.cached.or(self.cached);
         self.cache_written = newer.cache_written.or(self.cache_written);
+        self.cache_written_hour = newer.cache_written_hour.or(self.cache_written_hour);
         self.reasoning = newer.reasoning.or(self.reasoning);
+        self.searches = newer.searches.or(self.searches);
+        self.sessions = newer.sessions.or(self.sessions);
+        self.priority |= newer.priority;
         self.cost = newer.cost.or(self.cost);
         self.estimated |= newer.estimated;
     }
@@ -147,7 +163,11 @@ impl AddAssign for Usage {
         self.output = add(self.output, other.output);
         self.cached = add(self.cached, other.cached);
         self.cache_written = add(self.cache_written, other.cache_written);
+        self.cache_written_hour = add(self.cache_written_hour, other.cache_written_hour);
         self.reasoning = add(self.reasoning, other.reasoning);
+        self.searches = add(self.searches, other.searches);
+        self.sessions = add(self.sessions, other.sessions);
+        self.priority |= other.priority;
         let nanos = |cost: Option<Money>| cost.map(Money::nanos);
         self.cost = add(nanos(self.cost), nanos(other.cost)).map(Money::from_nanos);
         self.estimated = self.estimated || other.estimated;

@@ -19,7 +19,7 @@ use serde_json::Value;
 /// A longer row of backticks is not fenced: the fences would be too much beside it.
 const LONGEST_FENCE: usize = 32;
 
-/// An error and all that it came from, on one line.
+/// An error and all that it came from, on one line. A cause whose text stands there already is not repeated.
 ///
 /// ```
 /// # use levity_core::text::chain;
@@ -31,8 +31,10 @@ pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let said = format!(": {cause}");
+        if text != said[2..] && !text.contains(&said) {
+            text.push_str(&said);
+        }
         next = cause.source();
     }
     text

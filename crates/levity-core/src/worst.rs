@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use serde_json::{Map, Value};
+
 use crate::response::json_size;
 use crate::{ModelCard, Money, Price, Request, ToolSpec};
 
@@ -21,6 +23,11 @@ pub struct Worst {
     pub output: Option<u64>,
     /// What the model costs, where known.
     pub price: Option<Price>,
+    /// What tools that the provider runs itself can cost each time the request is sent.
+    pub fees: Money,
+    /// Something that the request asks for and whose cost nobody knows, with the way out. Where money is limited, the
+    /// request is then not sent.
+    pub unknown: Option<&'static str>,
     /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds what its
     /// attempts took to the usage it returns; when it fails, all of them count in full.
     pub sends: u64,
@@ -39,7 +46,7 @@ impl Worst {
 
     /// One sending of this many tokens, of a model of which nothing else is known.
     pub const fn new(input: u64) -> Self {
-        Self { input, output: None, price: None, sends: 1 }
+        Self { input, output: None, price: None, fees: Money::ZERO, unknown: None, sends: 1 }
     }
 
     /// What a model with this card can take for `request`.
@@ -58,7 +65,54 @@ impl Worst {
         input = input.saturating_add(tools(&request.tools));
         let output = [options.max_tokens, card.max_output].into_iter().flatten().min();
         let input = input.min(card.window.unwrap_or(u64::MAX));
-        Self { input, output, price: card.price, ..Self::new(input) }
+        let worst = Self { input, output, price: card.price, ..Self::new(input) };
+        worst.with_fields(card, &options.extra)
+    }
+
+    /// Adds what fields of the provider's own ask for: tools that the provider runs itself, and being served before
+    /// others.
+    ///
+    /// Each use of such a tool has a fee, and the model reads what came of it: up to its whole window, each time. How
+    /// often it is used must be limited by the request (`max_uses`, `max_tool_calls`) or by [`Fees::most_uses`](crate::Fees::most_uses).
+    #[must_use]
+    pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
+        if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
+            if price.priority.is_none() {
+                self.unknown = Some("a tier of its own; set `priority` of its price, or leave out the field");
+            }
+            self.price = Some(price.prioritised());
+        }
+        let fees = card.price.map(|price| price.fees).unwrap_or_default();
+        let mut uses = 0_u64;
+        for tool in hosted::tools(fields) {
+            let most = if tool.is_free { Some(0) } else { tool.most_uses.or(fees.most_uses) };
+            let fee = match tool.kind {
+                _ if tool.is_free => Some(Money::ZERO),
+                hosted::Kind::Search => fees.search,
+                hosted::Kind::Session => fees.session,
+                hosted::Kind::Other => None,
+            };
+            match (most, fee) {
+                (Some(most), Some(fee)) => {
+                    uses = uses.saturating_add(most.max(1));
+                    self.fees += fee.saturating_mul(most);
+                }
+                (None, _) => {
+                    self.unknown = Some(
+                        "a tool of the provider's that it may use any number of times; limit it by `max_uses` or \
+                         `max_tool_calls`, or by `most_uses` in the fees of its price",
+                    );
+                }
+                (_, None) => {
+                    self.unknown = Some("a tool of the provider's; set its fee in the price of the model");
+                }
+            }
+        }
+        if uses > 0 {
+            let window = card.window.unwrap_or(u64::MAX);
+            self.input = self.input.max(window).saturating_mul(uses.saturating_add(1));
+        }
+        self
     }
 
     /// Sets how many tokens may be received.
@@ -85,7 +139,8 @@ impl Worst {
     /// What is reserved when a reply may have `output` tokens.
     pub fn reserved(&self, output: u64) -> Reserved {
         let tokens = self.input.saturating_add(output).saturating_mul(self.sends);
-        let cost = self.price.map(|price| price.most(self.input, output).saturating_mul(self.sends));
+        let once = |price: Price| price.most(self.input, output).saturating_add(self.fees);
+        let cost = self.price.map(|price| once(price).saturating_mul(self.sends));
         Reserved { tokens, cost }
     }
 
@@ -98,7 +153,10 @@ impl Worst {
             None => u64::MAX,
         };
         let by_money = match money {
-            Some(money) => self.price?.affords(self.input, Money::from_nanos(money.nanos() / sends))?,
+            Some(money) => {
+                let once = (money.nanos() / sends).checked_sub(self.fees.nanos())?;
+                self.price?.affords(self.input, Money::from_nanos(once))?
+            }
             None => u64::MAX,
         };
         Some(by_tokens.min(by_money))
@@ -130,6 +188,8 @@ impl Reserved {
         Self { tokens, cost }
     }
 }
+
+mod hosted;
 
 #[cfg(test)]
 mod tests;

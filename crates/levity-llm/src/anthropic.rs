@@ -159,6 +159,10 @@ impl Wire for Anthropic {
         body::write(self, asked)
     }
 
+    fn keeps_an_hour(&self) -> bool {
+        self.marks.keeps_an_hour()
+    }
+
     fn decoder(&self) -> Self::Decoder {
         decode::Decoder::default()
     }

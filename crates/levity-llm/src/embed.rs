@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose, Usage};
 use serde_json::Value;
 
-use crate::http::{Endpoint, Secret, plain, refused, scrubbed};
+use crate::http::{Endpoint, Place, Secret, foreign, plain, refused, scrubbed};
 
 mod vectors;
 
@@ -81,14 +81,18 @@ impl<E: Embeds> Remote<E> {
         let body = self.wire.body(&Texts { card, endpoint, texts, purpose, dimensions: card.dimensions });
         let headers = self.wire.headers();
         let sent = endpoint.send(&self.wire.path(card), &headers, body).await;
-        let explain = |error| self.wire.explain(error, card, endpoint);
+        let place = Place::new(&card.provider, &card.id, endpoint);
+        let explain = |error| place.sent(self.wire.explain(error, card, endpoint));
         let mut reply = sent.map_err(explain)?;
         if !(200..300).contains(&reply.status()) {
             return Err(explain(refused(&mut reply, endpoint, &headers).await));
         }
-        let body = reply.rest(LONGEST + 1).await?;
+        let body = reply.rest(LONGEST + 1).await.map_err(explain)?;
         if body.len() > LONGEST {
-            return Err(malformed(format!("the reply is larger than {LONGEST} bytes")));
+            return Err(explain(malformed(format!("the reply is larger than {LONGEST} bytes"))));
+        }
+        if let Some(error) = foreign(&reply, &body) {
+            return Err(explain(scrubbed(error, endpoint, &headers)));
         }
         self.wire.read(&body).map_err(|error| explain(scrubbed(error, endpoint, &headers)))
     }

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use levity_core::text::chain;
 use levity_core::{Limit, MemoryError, ModelError, RunId, Stage, Waiting};
 
 use crate::Answer;
@@ -10,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why an agent could not be built, or gave no answer.
 ///
 /// [`partial`](Self::partial) has what a run had reached: its words, its conversation, what it used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The tools do not fit together.
@@ -44,7 +45,7 @@ pub enum Error {
         partial: Box<Answer>,
     },
     /// The model could not be called.
-    #[error("the model gave no reply")]
+    #[error("{}", .source.report())]
     Model {
         /// Why.
         #[source]
@@ -81,7 +82,7 @@ pub enum Error {
         partial: Box<Answer>,
     },
     /// The conversation could not be had, or what was said could not be kept in it.
-    #[error("the conversation could not be read or kept")]
+    #[error("the conversation could not be read or kept: {}", chain(.source))]
     Memory {
         /// Why.
         #[source]
@@ -98,7 +99,7 @@ pub enum Error {
         waiting: Vec<Waiting>,
     },
     /// The run could not be driven on.
-    #[error("the run could not be driven on")]
+    #[error("the run could not be driven on: {}", chain(.source))]
     Runtime {
         /// Why.
         #[source]
@@ -121,8 +122,15 @@ pub enum Error {
     #[error("a blocking call was made inside an async runtime; use the async `Agent` there")]
     InsideAsync,
     /// The async runtime behind a blocking call could not be made.
-    #[error("no async runtime could be made for a blocking call")]
+    #[error("no async runtime could be made for a blocking call: {0}")]
     NoRuntime(#[source] std::io::Error),
+}
+
+/// The message and its causes on one line: a `main` that returns the error prints this.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&chain(self))
+    }
 }
 
 /// What kind of error it is.

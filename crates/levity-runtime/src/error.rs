@@ -1,11 +1,12 @@
+use levity_core::text::chain;
 use levity_core::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
 
 /// Why a run could not be driven on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The journal failed; what it had taken before is safe.
-    #[error("the journal failed")]
+    #[error("the journal failed: {}", chain(.0))]
     Journal(#[source] JournalError),
     /// A new run was to have the id of an old one.
     #[error("run `{0}` exists already; resume it, or choose another id")]
@@ -22,7 +23,7 @@ pub enum Error {
         reason: String,
     },
     /// What the run needs before it can begin could not be had.
-    #[error("run `{run}` could not be prepared")]
+    #[error("run `{run}` could not be prepared: {}", chain(.cause))]
     Prepare {
         /// The run.
         run: RunId,
@@ -47,7 +48,7 @@ pub enum Error {
         reason: String,
     },
     /// What was to be imported is not as it was exported.
-    #[error("line {line} of the export cannot be taken in")]
+    #[error("line {line} of the export cannot be taken in: {}", chain(.cause))]
     Archive {
         /// The line, from 1.
         line: usize,
@@ -76,6 +77,13 @@ pub enum Error {
     /// The task that drove the run is gone.
     #[error("the task of run `{0}` ended before the run did")]
     Lost(RunId),
+}
+
+/// The message and its causes on one line: a `main` that returns the error prints this.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&chain(self))
+    }
 }
 
 impl Error {
@@ -156,4 +164,31 @@ pub enum ControlError {
         /// The question.
         effect: EffectId,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{JournalError, JournalErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn error_prints_each_cause_once_by_display_and_debug() {
+        let journal =
+            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
+        let run = RunId::new("r");
+        let cause = Cause::new(journal());
+        let errors = [
+            Error::Journal(journal()),
+            Error::Prepare { run, cause },
+            Error::Archive { line: 1, cause: journal() },
+        ];
+        for error in errors {
+            for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
+                assert_eq!(text.matches("the disk is full").count(), 1, "{text}");
+                assert_eq!(text.matches("no space left").count(), 1, "{text}");
+                assert!(!text.contains(['{', '\n']), "{text}");
+            }
+        }
+    }
 }

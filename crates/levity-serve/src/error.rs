@@ -1,12 +1,13 @@
 use std::io;
 
+use levity_core::text::chain;
 use levity_core::{Cause, RunId};
 
 /// What the methods of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something could not be offered, or what a run was asked for could not be done.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting makes no sense.
@@ -27,7 +28,7 @@ pub enum Error {
         source: Option<io::Error>,
     },
     /// The address cannot be listened on.
-    #[error("`{address}` cannot be listened on; name another with its option, or end what has it")]
+    #[error("`{address}` cannot be listened on; name another with its option, or end what has it: {source}")]
     Listen {
         /// The address.
         address: String,
@@ -36,7 +37,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A connection failed.
-    #[error("{what}")]
+    #[error("{what}: {source}")]
     Io {
         /// What was being done.
         what: String,
@@ -57,7 +58,7 @@ pub enum Error {
     #[error("run `{0}` is not under way here")]
     NotUnderWay(RunId),
     /// A run could not begin or go on, or could not be looked at.
-    #[error("run `{run}` could not be worked on")]
+    #[error("run `{run}` could not be worked on: {}", chain(.cause))]
     Run {
         /// The run.
         run: RunId,
@@ -69,8 +70,15 @@ pub enum Error {
     #[error(transparent)]
     Control(#[from] levity_runtime::ControlError),
     /// The journal failed.
-    #[error("the journal failed")]
+    #[error("the journal failed: {}", chain(.0))]
     Journal(#[from] levity_core::JournalError),
+}
+
+/// The message and its causes on one line: a `main` that returns the error prints this.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&chain(self))
+    }
 }
 
 /// What kind of error it is.
@@ -119,5 +127,28 @@ impl Error {
 
     pub(crate) fn run(run: &RunId, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Run { run: run.clone(), cause: Cause::new(cause) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{JournalError, JournalErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn error_prints_each_cause_once_by_display_and_debug() {
+        let journal =
+            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
+        let agent =
+            levity_loop::Error::Runtime { source: levity_runtime::Error::Journal(journal()), partial: None };
+        let errors = [Error::Journal(journal()), Error::run(&RunId::new("r"), agent)];
+        for error in errors {
+            for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
+                assert_eq!(text.matches("the disk is full").count(), 1, "{text}");
+                assert_eq!(text.matches("no space left").count(), 1, "{text}");
+                assert!(!text.contains(['{', '\n']), "{text}");
+            }
+        }
     }
 }

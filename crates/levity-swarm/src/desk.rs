@@ -270,12 +270,5 @@ fn not_run(outcome: &Outcome) -> Why {
 
 /// A failure with what caused it.
 fn explain(failure: &Failure) -> String {
-    let mut text = failure.to_string();
-    let mut source = std::error::Error::source(failure);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
+    levity_core::text::chain(failure)
 }

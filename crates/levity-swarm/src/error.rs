@@ -1,3 +1,4 @@
+use levity_core::text::chain;
 use levity_core::{Limit, RunId, Waiting};
 
 use crate::finished::Finished;
@@ -9,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a swarm could not be made, or gave no answer.
 ///
 /// [`partial`](Self::partial) has what a run had reached.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting makes no sense.
@@ -56,7 +57,7 @@ pub enum Error {
         waiting: Vec<Waiting>,
     },
     /// The run could not be driven on.
-    #[error("the run could not be driven on")]
+    #[error("the run could not be driven on: {}", chain(.source))]
     Runtime {
         /// Why.
         #[source]
@@ -73,6 +74,13 @@ pub enum Error {
     /// No worker of this name is at work.
     #[error("worker `{0}` is not at work now")]
     NotAtWork(String),
+}
+
+/// The message and its causes on one line: a `main` that returns the error prints this.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&chain(self))
+    }
 }
 
 /// What kind of error it is.
@@ -135,5 +143,28 @@ impl Error {
 
     pub(crate) fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
         Self::Setting { setting, problem: problem.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{JournalError, JournalErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn error_prints_each_cause_once_by_display_and_debug() {
+        let journal =
+            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
+        let source = || levity_runtime::Error::Journal(journal());
+        let agent = levity_loop::Error::Runtime { source: source(), partial: None };
+        let errors = [Error::Runtime { source: source(), partial: None }, Error::Agent(Box::new(agent))];
+        for error in errors {
+            for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
+                assert_eq!(text.matches("the disk is full").count(), 1, "{text}");
+                assert_eq!(text.matches("no space left").count(), 1, "{text}");
+                assert!(!text.contains(['{', '\n']), "{text}");
+            }
+        }
     }
 }

@@ -51,8 +51,17 @@ fn each_kind_of_token_has_its_price() {
 
 fn short() -> impl Strategy<Value = Price> {
     let rate = || prop_oneof![Just(0), 0..100_000_000_000_u64, any::<u64>()].prop_map(Money);
-    (rate(), rate(), proptest::option::of(rate()), proptest::option::of(rate())).prop_map(
-        |(input, output, cached, cache_write)| Price { input, output, cached, cache_write, long: None },
+    let maybe = || proptest::option::of(rate());
+    (rate(), rate(), maybe(), maybe(), maybe(), proptest::option::of(0..1_000_u32)).prop_map(
+        |(input, output, cached, cache_write, cache_write_hour, priority)| Price {
+            input,
+            output,
+            cached,
+            cache_write,
+            cache_write_hour,
+            priority,
+            ..Price::new(0.0, 0.0)
+        },
     )
 }
 
@@ -67,6 +76,66 @@ fn count() -> impl Strategy<Value = u64> {
     prop_oneof![0..1_000_000_u64, any::<u64>()]
 }
 
+#[test]
+fn hour_in_the_cache_has_its_price() {
+    let usage = |written, hour| {
+        let mut usage = Usage::new(1_000_000, 0);
+        (usage.cache_written, usage.cache_written_hour) = (Some(written), Some(hour));
+        usage
+    };
+    let price = Price::new(3.0, 15.0).with_cache_write(3.75).with_cache_write_hour(6.0);
+    let dollars = Money::from_dollars;
+    assert_eq!(price.cost(&usage(1_000_000, 1_000_000)), dollars(6.0));
+    assert_eq!(price.cost(&usage(1_000_000, 0)), dollars(3.75));
+    assert_eq!(price.cost(&usage(500_000, 200_000)), dollars(0.5 * 3.0 + 0.3 * 3.75 + 0.2 * 6.0));
+    assert_eq!(price.cost(&usage(500_000, u64::MAX)), dollars(1.5 + 3.0), "no more than was written");
+    let unlisted = Price::new(3.0, 15.0).with_cache_write(3.75);
+    assert_eq!(unlisted.cost(&usage(1_000_000, 1_000_000)), dollars(6.0), "twice the input unless known");
+    assert_eq!(Price::new(1.0, 1.0).with_cache_write(9.0).cost(&usage(1_000_000, 1_000_000)), dollars(9.0));
+    assert_eq!(price.most(1_000_000, 0), dollars(6.0));
+    assert_eq!(price.without_hour().most(1_000_000, 0), dollars(3.75));
+    assert_eq!(unlisted.with_hour().most(1_000_000, 0), dollars(6.0));
+    let long = price.with_long(10, Price::new(6.0, 22.5).with_cache_write_hour(12.0));
+    assert_eq!(long.cost(&usage(1_000_000, 1_000_000)), dollars(12.0));
+    assert_eq!(long.without_hour().most(1_000_000, 0), dollars(6.0));
+}
+
+#[test]
+fn fees_and_tiers_are_counted() {
+    let dollars = Money::from_dollars;
+    let price = Price::new(1.0, 2.0);
+    let mut usage = Usage::new(1_000_000, 1_000_000);
+    (usage.searches, usage.sessions) = (Some(3), Some(2));
+    assert_eq!(price.cost(&usage), dollars(3.0), "a fee that is not known is shown as none");
+    assert_eq!(price.cost_at_most(&usage), dollars(3.25), "and counts as the most where money is limited");
+    let known = price.with_fees(Fees::new().with_search(0.01).with_session(0.03));
+    assert_eq!(known.cost(&usage), dollars(3.09));
+    assert_eq!(known.cost_at_most(&usage), dollars(3.09));
+    (usage.searches, usage.sessions) = (Some(u64::MAX), Some(u64::MAX));
+    assert_eq!(known.cost(&usage), Money::MAX);
+
+    let mut first = Usage::new(1_000_000, 1_000_000);
+    first.priority = true;
+    assert_eq!(price.with_priority(175).cost(&first), dollars(5.25));
+    assert_eq!(price.cost(&first), dollars(9.0), "a tier that is not known counts three times");
+    assert_eq!(price.with_priority(200).prioritised().cost(&first), dollars(6.0), "once, not twice");
+    assert_eq!(price.with_priority(u32::MAX).prioritised().with_long(0, price).cost(&first), dollars(3.0));
+}
+
+#[test]
+fn sums_of_usage_stop_at_the_most() {
+    let mut all = Usage::new(u64::MAX, u64::MAX);
+    (all.cached, all.cache_written, all.cache_written_hour) =
+        (Some(u64::MAX), Some(u64::MAX), Some(u64::MAX));
+    (all.reasoning, all.searches, all.sessions) = (Some(u64::MAX), Some(u64::MAX), Some(u64::MAX));
+    (all.cost, all.priority) = (Some(Money::MAX), true);
+    let mut twice = all;
+    twice += all;
+    assert_eq!(twice, all);
+    assert_eq!(twice.total(), u64::MAX);
+    assert_eq!(Price::new(1.0, 1.0).cost_at_most(&twice), Money::MAX);
+}
+
 proptest! {
     /// Whatever was used within the bounds, it costs no more than the most.
     #[test]
@@ -77,6 +146,10 @@ proptest! {
         let mut usage = Usage::new(share(input), share(output));
         (usage.cached, usage.cache_written) = (Some(cached), Some(written));
         prop_assert!(price.cost(&usage) <= price.most(input, output));
+        usage.cache_written_hour = Some(written / 2);
+        prop_assert!(price.cost(&usage) <= price.with_hour().most(input, output));
+        usage.priority = true;
+        prop_assert!(price.cost(&usage) <= price.with_hour().prioritised().most(input, output));
     }
 
     /// What is afforded is paid for, and one token more is not.

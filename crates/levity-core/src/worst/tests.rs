@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    Content, History, Media, Message, Opaque, Options, OutputSchema, Part, Role, ToolCall, ToolError,
+    Content, Fees, History, Media, Message, Opaque, Options, OutputSchema, Part, Role, ToolCall, ToolError,
     ToolOutput, ToolResult,
 };
 
@@ -134,4 +134,106 @@ fn what_is_affordable_is_reserved_and_no_more() {
     assert_eq!(worst.affordable(None, Some(Money::ZERO)), None);
     assert_eq!(Worst::new(1).affordable(None, Some(Money::MAX)), None, "no price, no money");
     assert_eq!(Worst::new(u64::MAX).with_sends(u64::MAX).reserved(u64::MAX).tokens, u64::MAX);
+}
+
+/// A card with a window of 1,000 tokens, a dollar per million tokens and these fees.
+fn priced(fees: Fees) -> ModelCard {
+    card().with_window(1_000).with_price(Price::new(1.0, 1.0).with_fees(fees))
+}
+
+#[track_caller]
+fn check_fields(card: &ModelCard, fields: Value, input: Option<u64>, fees: f64, unknown: Option<&str>) {
+    let Value::Object(extra) = fields else { panic!("{fields}") };
+    let mut options = Options::new();
+    options.extra = extra.clone();
+    let worst = Worst::of(card, &Request::new().with_options(options));
+    let plain = Worst::new(0).with_price(Price::new(1.0, 1.0)).with_fields(card, &extra);
+    assert_eq!((worst.fees, plain.fees), (Money::from_dollars(fees), Money::from_dollars(fees)), "{extra:?}");
+    match unknown {
+        Some(part) => assert!(worst.unknown.is_some_and(|what| what.contains(part)), "{extra:?}: {worst:?}"),
+        None => assert_eq!(worst.unknown, None, "{extra:?}"),
+    }
+    if let Some(input) = input {
+        assert_eq!(worst.input, input, "{extra:?}");
+    }
+}
+
+#[test]
+fn tools_of_the_provider_are_in_the_worst_case() {
+    let known = priced(Fees::new().with_search(0.01).with_session(0.03));
+    let check = |fields, input, fees, unknown| check_fields(&known, fields, input, fees, unknown);
+    // Tools that we run have no fee.
+    check(
+        json!({"tools": [{"type": "function", "name": "add"}, {"type": "bash_20250124"}]}),
+        None,
+        0.0,
+        None,
+    );
+    check(json!({"tools": [{"functionDeclarations": []}]}), None, 0.0, None);
+    check(json!({"top_k": 5, "web_search_options": null, "enable_search": false}), None, 0.0, None);
+    // Each use has a fee, and the window is read again.
+    let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5});
+    check(json!({"tools": [search]}), Some(6_000), 0.05, None);
+    check(json!({"tools": [{"type": "web_search"}], "max_tool_calls": 2}), Some(3_000), 0.02, None);
+    let run = json!({"type": "code_interpreter", "container": {"type": "auto"}});
+    check(json!({"tools": [run, {"type": "web_search"}], "max_tool_calls": 2}), Some(5_000), 0.08, None);
+    check(json!({"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}), Some(2_000), 0.0, None);
+    check(json!({"tools": [{"urlContext": {}}, {"codeExecution": {}}]}), Some(3_000), 0.0, None);
+    // Nobody knows how often it is used, or what it costs.
+    for fields in [
+        json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        json!({"tools": [{"googleSearch": {}}]}),
+        json!({"tools": [{"google_search": {}}]}),
+        json!({"tools": [{"type": "code_interpreter"}]}),
+        json!({"web_search_options": {}}),
+        json!({"plugins": [{"id": "web"}]}),
+        json!({"search_parameters": {"mode": "auto"}}),
+    ] {
+        check(fields.clone(), None, 0.0, Some("any number of times"));
+        let most = priced(Fees::new().with_search(0.01).with_session(0.01).with_most_uses(4));
+        check_fields(&most, fields.clone(), Some(5_000), 0.04, None);
+        let without_fee = priced(Fees::new().with_most_uses(4));
+        check_fields(&without_fee, fields, None, 0.0, Some("set its fee"));
+    }
+    check(
+        json!({"tools": [{"type": "image_generation"}], "max_tool_calls": 1}),
+        None,
+        0.0,
+        Some("set its fee"),
+    );
+    let endless = card().with_price(Price::new(1.0, 1.0).with_fees(Fees::new().with_search(0.01)));
+    check_fields(&endless, json!({"tools": [search]}), Some(u64::MAX), 0.05, None);
+}
+
+#[test]
+fn tiers_are_in_the_worst_case() {
+    let price = Price::new(1.0, 2.0);
+    let asked = |price: Price, fields: Value| {
+        let Value::Object(fields) = fields else { panic!("{fields}") };
+        let worst = Worst::new(1_000_000).with_price(price).with_fields(&card().with_price(price), &fields);
+        (worst.reserved(0).cost.unwrap(), worst.unknown.is_some())
+    };
+    let dollars = Money::from_dollars;
+    for usual in ["auto", "default", "standard", "standard_only", "flex", "batch", "FLEX"] {
+        assert_eq!(asked(price, json!({ "service_tier": usual })), (dollars(1.0), false), "{usual}");
+    }
+    assert_eq!(asked(price, json!({"service_tier": null})), (dollars(1.0), false));
+    assert_eq!(asked(price.with_priority(200), json!({"service_tier": "priority"})), (dollars(2.0), false));
+    for other in [
+        json!({"service_tier": "priority"}),
+        json!({"service_tier": 7}),
+        json!({"speed": "fast"}),
+        json!({"inference_geo": "us"}),
+    ] {
+        assert_eq!(asked(price, other.clone()), (dollars(3.0), true), "{other}");
+    }
+}
+
+#[test]
+fn fees_are_reserved_for_each_sending() {
+    let mut worst = Worst::new(100).with_price(Price::new(1.0, 1.0)).with_sends(2);
+    worst.fees = Money::from_nanos(50_000);
+    assert_eq!(worst.reserved(0).cost, Some(Money::from_nanos(2 * (100_000 + 50_000))));
+    assert_eq!(worst.affordable(None, Some(Money::from_nanos(2 * 160_000))), Some(10));
+    assert_eq!(worst.affordable(None, Some(Money::from_nanos(2 * 50_000 - 2))), None, "not even the fees");
 }

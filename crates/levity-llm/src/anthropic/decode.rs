@@ -193,6 +193,10 @@ struct Counts {
     written: Option<u64>,
     output: Option<u64>,
     thought: Option<u64>,
+    /// Of what was written, what is kept for an hour.
+    hour: Option<u64>,
+    searches: Option<u64>,
+    priority: bool,
 }
 
 impl Counts {
@@ -209,6 +213,10 @@ impl Counts {
         self.written = number("/cache_creation_input_tokens").or_else(by_age).or(self.written);
         self.output = number("/output_tokens").or(self.output);
         self.thought = number("/output_tokens_details/thinking_tokens").or(self.thought);
+        self.hour = number("/cache_creation/ephemeral_1h_input_tokens").or(self.hour);
+        self.searches = number("/server_tool_use/web_search_requests").or(self.searches);
+        let word = |path: &str| usage.pointer(path).and_then(Value::as_str);
+        self.priority |= word("/speed").is_some_and(|speed| speed != "standard");
     }
 
     fn usage(&self) -> Usage {
@@ -218,6 +226,9 @@ impl Counts {
         usage.cached = self.read;
         usage.cache_written = self.written;
         usage.reasoning = self.thought;
+        usage.cache_written_hour = self.hour.filter(|tokens| *tokens > 0);
+        usage.searches = self.searches.filter(|searches| *searches > 0);
+        usage.priority = self.priority;
         usage
     }
 }

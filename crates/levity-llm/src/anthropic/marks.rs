@@ -26,6 +26,11 @@ impl Marks {
         Self(Some(ttl))
     }
 
+    /// Whether what is marked is kept for an hour.
+    pub(super) fn keeps_an_hour(self) -> bool {
+        matches!(self.0, Some(CacheTtl::OneHour))
+    }
+
     pub(super) fn none() -> Self {
         Self(None)
     }

@@ -91,7 +91,7 @@ impl Counts {
             && reasoning > 0
             && self.total_tokens.0 == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning))
         {
-            counts.output = Some(output + reasoning);
+            counts.output = Some(output.saturating_add(reasoning));
         }
         counts.cost = self.cost();
         counts

@@ -122,6 +122,11 @@ impl Decoder {
     }
 
     fn candidate(&mut self, candidate: Candidate, sink: &mut Sink) -> Result<(), ModelError> {
+        if let Some(searches) = searches(&candidate.grounding_metadata) {
+            let mut usage = Usage::default();
+            usage.searches = Some(searches);
+            sink.push(Delta::Usage(usage));
+        }
         let parts = candidate.content.and_then(|content| content.parts);
         parts.into_iter().flatten().try_for_each(|piece| self.piece(piece, sink))?;
         let says = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
@@ -282,6 +287,13 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     GeneralPurpose::new(alphabet, config).decode(text).ok()
+}
+
+/// How many searches a reply is grounded in, which have a fee each. Queries that say nothing have none.
+fn searches(grounding: &Value) -> Option<u64> {
+    let queries = grounding.get("webSearchQueries")?.as_array()?;
+    let says = |query: &&Value| query.as_str().is_none_or(|query| !query.trim().is_empty());
+    Some(queries.iter().filter(says).count() as u64).filter(|count| *count > 0)
 }
 
 /// Token counts. Gemini counts thoughts, and what its own tools read, apart.

@@ -24,6 +24,7 @@ pub(super) struct Candidate {
     pub(super) finish_reason: Option<String>,
     pub(super) finish_message: Option<String>,
     pub(super) index: Option<u64>,
+    pub(super) grounding_metadata: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]

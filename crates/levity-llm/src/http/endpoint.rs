@@ -1,7 +1,8 @@
-use std::fmt;
+use std::error::Error;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use levity_core::{ModelError, ModelErrorKind};
@@ -96,6 +97,16 @@ impl Endpoint {
         &self.base
     }
 
+    /// The server's address for messages, without what may be secret in it: user, password, query and fragment.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let mut url = reqwest::Url::parse(&self.base).ok().filter(|url| url.has_host())?;
+        url.set_query(None);
+        url.set_fragment(None);
+        // Neither fails for an address with a host.
+        let _ = (url.set_username(""), url.set_password(None));
+        Some(url.as_str().trim_end_matches('/').to_owned())
+    }
+
     /// Fields for every request's body.
     pub(crate) fn extra(&self) -> &Map<String, Value> {
         &self.extra
@@ -134,7 +145,7 @@ impl Endpoint {
         let mut timer = Timer::new(self.limits.total);
         match timer.limit(self.limits.first_byte, sent).await {
             Some(Ok(response)) => Ok(Reply { response, stall: self.limits.stall, timer }),
-            Some(Err(error)) => Err(failed(error)),
+            Some(Err(error)) => Err(failed(error, self.limits.connect)),
             None if timer.is_over() => Err(too_slow("the call", self.limits.total)),
             None => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
         }
@@ -209,7 +220,7 @@ impl Reply {
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
         match self.timer.limit(self.stall, pin!(self.response.chunk())).await {
             Some(Ok(chunk)) => Ok(chunk),
-            Some(Err(error)) => Err(failed(error)),
+            Some(Err(error)) => Err(broken(&error)),
             None if self.timer.is_over() => {
                 Err(ModelError::new(ModelErrorKind::Timeout, "the call took longer than it may in all"))
             }
@@ -245,19 +256,97 @@ impl Reply {
     }
 }
 
-/// What the network did, without the address: a key may be in it.
-pub(super) fn failed(error: reqwest::Error) -> ModelError {
+/// Why a request got no reply. The address is not in it: a key may be there.
+pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
     let error = error.without_url();
-    let (kind, message) = if error.is_timeout() {
-        (ModelErrorKind::Timeout, "the server could not be reached in time")
-    } else if error.is_connect() {
-        (ModelErrorKind::Transport, "the server cannot be reached")
-    } else if error.is_builder() {
-        (ModelErrorKind::BadRequest, "the server's address is no address")
-    } else {
-        (ModelErrorKind::Transport, "the connection broke")
+    if error.is_builder() {
+        let message =
+            "the server's address is no URL of `http` or `https`; write it as `http://HOST:PORT/v1`";
+        return ModelError::new(ModelErrorKind::BadRequest, message).with_source(root(&error));
+    }
+    if error.is_connect() && error.is_timeout() {
+        let message = format!("no connection within {connect:?}; check the address and the network");
+        return ModelError::new(ModelErrorKind::Timeout, message).with_unreachable();
+    }
+    if error.is_timeout() {
+        return ModelError::new(ModelErrorKind::Timeout, "the server did not answer in time");
+    }
+    if !error.is_connect() {
+        return broken(&error);
+    }
+    let (what, advice) = why_unreachable(&error);
+    let message = if advice.is_empty() { what.clone() } else { format!("{what}; {advice}") };
+    let error = ModelError::new(ModelErrorKind::Transport, message).with_unreachable();
+    // Its words are in the message already.
+    error.with_source(what)
+}
+
+/// Why there is no connection, and what to do about it.
+fn why_unreachable(error: &reqwest::Error) -> (String, &'static str) {
+    if let Some(error) = find::<rustls::Error>(error) {
+        return match error {
+            rustls::Error::InvalidMessage(_) => (
+                "the server does not speak TLS on this port".to_owned(),
+                "write `http://` if it is to be reached without",
+            ),
+            rustls::Error::InvalidCertificate(_) => {
+                (format!("the server's certificate is refused: {error}"), "")
+            }
+            error => (format!("TLS failed: {error}"), ""),
+        };
+    }
+    if texts(error).iter().any(|text| text == "dns error") {
+        return ("the host name is not known".to_owned(), "check the address");
+    }
+    match find::<io::Error>(error).map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionRefused) => ("connection refused".to_owned(), "is the server running?"),
+        Some(io::ErrorKind::Other | io::ErrorKind::InvalidData) | None => (root(error), ""),
+        Some(kind) => (kind.to_string(), ""),
+    }
+}
+
+/// A connection that came to its end before the reply did.
+fn broken(error: &reqwest::Error) -> ModelError {
+    let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
+    let what = match find::<io::Error>(error).map(io::Error::kind) {
+        _ if parse => {
+            "the server does not speak HTTP on this port; write `https://` if it speaks TLS".to_owned()
+        }
+        Some(kind) if !matches!(kind, io::ErrorKind::Other) => format!("the connection broke: {kind}"),
+        _ => format!("the connection broke: {}", root(error)),
     };
-    ModelError::new(kind, message).with_source(error)
+    ModelError::new(ModelErrorKind::Transport, what).with_source(root(error))
+}
+
+/// The first error of this type that another came from. An error inside of an I/O error is looked at too.
+fn find<T: Error + 'static>(error: &reqwest::Error) -> Option<&T> {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// What an error came from in the end, in words.
+fn root(error: &reqwest::Error) -> String {
+    texts(error).pop().unwrap_or_default()
+}
+
+/// The words of an error and of all that it came from.
+fn texts(error: &reqwest::Error) -> Vec<String> {
+    let (mut texts, mut next) = (Vec::new(), Some(error as &dyn Error));
+    while let Some(error) = next {
+        texts.push(error.to_string());
+        next = error.source();
+    }
+    texts
 }
 
 fn too_slow(what: &str, limit: Duration) -> ModelError {

@@ -6,6 +6,8 @@ use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use super::foreign::{markup, words};
+
 /// The longest message that is passed on.
 const LONGEST: usize = 2_000;
 
@@ -93,7 +95,10 @@ impl Failure {
         let id = ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid", "cf-ray"];
         let id = id.iter().find_map(|name| headers.get(*name)?.to_str().ok()).map(str::to_owned);
         if self.message.is_empty() {
-            self.message = format!("the server answered with status {status}");
+            self.message = match headers.get("location").filter(|_| (300..400).contains(&status)) {
+                Some(place) => redirect(place.as_bytes()),
+                None => format!("the server answered with status {status}"),
+            };
         }
         let asked = self.retry_after;
         let error = self.into_error(Some(status)).with_status(status);
@@ -210,10 +215,25 @@ fn words_of(error: &Value) -> Option<String> {
 fn page(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..LONGEST.min(body.len())).unwrap_or_default());
     let text = text.trim();
-    if text.is_empty() || text.starts_with('<') {
-        return String::new();
+    if let Some(page) = markup(text) {
+        return format!("the server sent {page}");
     }
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A redirect, which is not followed, and where it leads: without what may be secret there.
+fn redirect(place: &[u8]) -> String {
+    let place = String::from_utf8_lossy(place);
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    // A user and a password stand before the host.
+    let place = match place.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+            format!("{scheme}://{}/{path}", host.rsplit('@').next().unwrap_or_default())
+        }
+        None => place.to_owned(),
+    };
+    format!("the server redirects to `{}`, which is not followed; check the address", words(&place))
 }
 
 /// How long a provider asks to wait, by its headers.
@@ -301,7 +321,12 @@ mod tests {
             Auth,
             "Authentication error",
         );
-        check(502, "<html><h1>Bad Gateway</h1></html>", Server, "the server answered with status 502");
+        check(
+            502,
+            "<html><h1>Bad Gateway</h1></html>",
+            Server,
+            "the server sent a web page titled `Bad Gateway`",
+        );
         check(500, "upstream\nis gone", Server, "upstream is gone");
         check(500, "", Server, "the server answered with status 500");
         check(500, "[]", Server, "the server answered with status 500");

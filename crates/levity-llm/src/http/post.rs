@@ -43,7 +43,10 @@ impl Shared {
         if clients.len() >= 64 {
             clients.clear();
         }
-        let client = Self { client: build(connect).map_err(super::endpoint::failed)?, used: Arc::default() };
+        let client = Self {
+            client: build(connect).map_err(|error| super::endpoint::failed(error, connect))?,
+            used: Arc::default(),
+        };
         clients.insert(key, client.clone());
         Ok(client)
     }

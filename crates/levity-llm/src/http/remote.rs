@@ -9,6 +9,7 @@ use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Request, Re
 use serde_json::Value;
 
 use super::endpoint::Reply;
+use super::foreign::Came;
 use super::reader::{LONGEST, Reader, read_whole};
 use super::{Endpoint, Failure, Framing, Secret};
 use crate::ModelList;
@@ -43,6 +44,11 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// Which nulls in the arguments of calls stand for nothing, given the tools that the body offers.
     fn nulls(&self, _: &Request) -> Option<Arc<Nulls>> {
         None
+    }
+
+    /// Whether it asks the provider to keep requests in its cache for an hour, which costs more.
+    fn keeps_an_hour(&self) -> bool {
+        false
     }
 
     /// Begins a stream.
@@ -215,7 +221,7 @@ impl Secrets {
     }
 
     fn scrub(&self, error: ModelError) -> ModelError {
-        let mut message = error.to_string();
+        let mut message = error.message().to_owned();
         for secret in &self.0 {
             let bare = secret.expose().trim_start_matches("Bearer ");
             // What is shorter is no key, and may be a word.
@@ -224,6 +230,55 @@ impl Secrets {
             }
         }
         error.with_message(message)
+    }
+}
+
+/// Whether fields of the provider's own name a time for its cache. What time it is does not matter: the longest costs
+/// the most.
+fn asks_for_hour(fields: &serde_json::Map<String, Value>) -> bool {
+    fn names(value: &Value) -> bool {
+        match value {
+            Value::Object(map) => map.contains_key("ttl") || map.values().any(names),
+            Value::Array(items) => items.iter().any(names),
+            _ => false,
+        }
+    }
+    fields.values().any(names)
+}
+
+/// Which model is asked, and where: for errors.
+pub(crate) struct Place {
+    model: String,
+    address: Option<String>,
+}
+
+impl Place {
+    pub(crate) fn new(provider: &str, id: &str, endpoint: &Endpoint) -> Self {
+        Self { model: format!("{provider}:{id}"), address: endpoint.shown() }
+    }
+
+    /// An error of a request that never left.
+    fn unsent(&self, error: ModelError) -> ModelError {
+        if error.model().is_some() { error } else { error.with_model(&*self.model) }
+    }
+
+    /// An error of a request that was sent, or was to be.
+    pub(crate) fn sent(&self, error: ModelError) -> ModelError {
+        // What a value is that has another type may be anything, also a key; where it is says enough.
+        let wrong =
+            std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<serde_json::Error>());
+        let place = wrong
+            .filter(|error| error.is_data())
+            .map(|error| format!("line {}, column {}", error.line(), error.column()));
+        let error = match place {
+            Some(place) => error.with_source(place),
+            None => error,
+        };
+        match &self.address {
+            _ if error.model().is_some() => error,
+            Some(address) => error.with_target(&*self.model, &**address),
+            None => error.with_model(&*self.model),
+        }
     }
 }
 
@@ -246,20 +301,25 @@ impl<W: Wire> Remote<W> {
     /// Sends a request. A reply that comes in one piece is read here.
     async fn open(&self, request: &Request) -> Result<Flow<W>, ModelError> {
         let (card, endpoint) = (&self.card, &self.endpoint);
-        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint })?;
-        let begun = self.begin(body).await;
-        let (mut reply, secrets) = begun.map_err(|error| self.wire.explain(error, card, endpoint))?;
+        let place = Place::new(&card.provider, &card.id, endpoint);
+        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint });
+        let begun = self.begin(body.map_err(|error| place.unsent(error))?, &place).await;
+        let (mut reply, secrets) =
+            begun.map_err(|error| place.sent(self.wire.explain(error, card, endpoint)))?;
         let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request));
+        reader.came = Came::of(reply.status(), reply.headers());
         if !self.streams {
-            let body = reply.rest(LONGEST + 1).await?;
-            reader.sink =
-                read_whole(&self.wire, &body, &reader.sink).map_err(|error| secrets.scrub(error))?;
+            let read = match reply.rest(LONGEST + 1).await {
+                Ok(body) => read_whole(&self.wire, &body, &reader.sink, &reader.came),
+                Err(error) => Err(error),
+            };
+            reader.sink = read.map_err(|error| place.sent(secrets.scrub(error)))?;
         }
-        Ok(Flow { reply, secrets, reader, failed: None, over: !self.streams })
+        Ok(Flow { reply, secrets, place, reader, failed: None, over: !self.streams })
     }
 
-    async fn begin(&self, body: Vec<u8>) -> Result<(Reply, Secrets), ModelError> {
-        let headers = self.wire.headers().await?;
+    async fn begin(&self, body: Vec<u8>, place: &Place) -> Result<(Reply, Secrets), ModelError> {
+        let headers = self.wire.headers().await.map_err(|error| place.unsent(error))?;
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;
         if (200..300).contains(&reply.status()) {
@@ -280,7 +340,11 @@ impl<W: Wire> Model for Remote<W> {
     }
 
     fn worst(&self, request: &Request) -> levity_core::Worst {
-        levity_core::Worst::of(&self.card, request)
+        let extra = self.endpoint.extra();
+        let mut worst = levity_core::Worst::of(&self.card, request).with_fields(&self.card, extra);
+        let hour = self.wire.keeps_an_hour() || asks_for_hour(extra) || asks_for_hour(&request.options.extra);
+        worst.price = worst.price.map(|price| if hour { price.with_hour() } else { price.without_hour() });
+        worst
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
@@ -304,6 +368,7 @@ impl<W: Wire> Model for Remote<W> {
 struct Flow<W: Wire> {
     reply: Reply,
     secrets: Secrets,
+    place: Place,
     reader: Reader<W>,
     /// Why there is no more, once all that came before has been said.
     failed: Option<ModelError>,
@@ -326,7 +391,8 @@ impl<W: Wire> Flow<W> {
                 return self.failed.take().map_or(Ok(false), Err);
             }
             if let Err(error) = self.more().await {
-                (self.over, self.failed) = (true, Some(self.secrets.scrub(error)));
+                let error = self.place.sent(self.secrets.scrub(error));
+                (self.over, self.failed) = (true, Some(error));
             }
         }
         Ok(true)

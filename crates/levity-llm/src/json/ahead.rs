@@ -56,7 +56,7 @@ impl Cursor<'_> {
             _ if self.quote(next).is_some() => {
                 self.quoted_key(next) == Some(true) || apart && self.quoted_end(next)
             }
-            _ => self.text[after..next].contains('\n') && self.bare_key(next),
+            _ => self.text[after..next].contains('\n') && (self.bare_key(next) || self.object_follows(next)),
         }
     }
 
@@ -67,11 +67,30 @@ impl Cursor<'_> {
             b'}' => self.open.objects > 0,
             b')' => self.open.calls > 0,
             b',' | b';' => self.comma_ends_element(next + 1),
-            b'+' => self.plus(next),
+            b'+' if self.plus(next) => true,
             b'{' | b'[' => apart,
-            b'-' | b'0'..=b'9' => self.text[after..next].contains('\n'),
-            _ => apart && self.quote(next).is_some(),
+            _ if self.quote(next).is_some() => apart,
+            _ => apart && self.atom_follows(after, next),
         }
+    }
+
+    /// Whether a number or literal at `next` is the next element, so that only the comma before it is missing. On the
+    /// same line as the quote, what comes behind it must be the end of an element too: it may be a part of a sentence.
+    fn atom_follows(&self, after: usize, next: usize) -> bool {
+        let Some(end) = self.atom_end(next, Role::Element) else { return false };
+        let then = self.past_space(end);
+        match self.byte(then) {
+            Some(b']') => true,
+            Some(b',' | b';') => self.comma_ends_element(then + 1),
+            _ => self.text[after..next].contains('\n'),
+        }
+    }
+
+    /// Whether a new line at `next` begins another object of a list, so that this one was not closed.
+    fn object_follows(&self, next: usize) -> bool {
+        self.open.lists > 0
+            && self.byte(next) == Some(b'{')
+            && self.quoted_key(self.past_space(next + 1)) == Some(true)
     }
 
     /// Whether the comma before `at` ends the value of a member: what follows reads as the next key.
@@ -95,7 +114,7 @@ impl Cursor<'_> {
             b'}' | b']' | b')' | b',' | b'{' | b'[' | b'-' | b'+' | b'.' | b'0'..=b'9' => true,
             _ if self.comment(next) || self.is(next, "```") => true,
             _ if self.quote(next).is_some() => true,
-            _ => self.single_word(next),
+            _ => self.single_word(next) || self.atom_end(next, Role::Element).is_some(),
         }
     }
 

@@ -30,23 +30,31 @@ impl Cursor<'_> {
 
     /// A number or a literal.
     fn atom(&mut self, role: Role) -> Option<Value> {
-        let rest = &self.text.as_bytes()[self.at..self.end];
+        let (value, mend, after) = self.atom_at(self.at, role)?;
+        let (value, mend, after) = self.thousands(role, after).unwrap_or((value, mend, after));
+        self.mends.0 |= mend.map_or(0, |mend| 1 << mend as u32);
+        self.at = after;
+        Some(value)
+    }
+
+    /// Where the number or literal at `at` ends, if one stands there as a value of its own.
+    pub(super) fn atom_end(&self, at: usize, role: Role) -> Option<usize> {
+        self.atom_at(at, role).map(|(_, _, after)| after)
+    }
+
+    /// The number or literal at `at`, and where it ends.
+    fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Mend>, usize)> {
+        let rest = self.text.as_bytes().get(at..self.end)?;
         let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
-        let after = self.at + rest.iter().take_while(|byte| part(byte)).count();
-        let word = &self.text[self.at..after];
+        let after = at + rest.iter().take_while(|byte| part(byte)).count();
+        let word = &self.text[at..after];
         let first = *rest.first()?;
         let found = if first.is_ascii_alphabetic() { None } else { number(word) };
         let (value, mend) = match found {
             Some(found) => found,
             None => literal(word, after == self.end && role != Role::Alone)?,
         };
-        if !self.atom_ends(after, role) {
-            return None;
-        }
-        let (value, mend, after) = self.thousands(role, after).unwrap_or((value, mend, after));
-        self.mends.0 |= mend.map_or(0, |mend| 1 << mend as u32);
-        self.at = after;
-        Some(value)
+        self.atom_ends(after, role).then_some((value, mend, after))
     }
 
     /// Whether a number or literal ends at `after`, rather than being the beginning of some words.

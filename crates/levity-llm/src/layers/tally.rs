@@ -65,7 +65,13 @@ fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
         return None;
     };
     let unsaid = price.cache_write.is_some() && usage.cache_written.is_none();
-    Some(if unsaid { price.most(input, output) } else { price.cost(usage) })
+    Some(match unsaid {
+        true if usage.priority => {
+            price.prioritised().most(input, output).saturating_add(price.most_fees(usage))
+        }
+        true => price.most(input, output).saturating_add(price.most_fees(usage)),
+        false => price.cost_at_most(usage),
+    })
 }
 
 /// Sends a request once and hands the pieces on. `shown` says whether a reader has seen some of the reply.
@@ -94,6 +100,8 @@ pub(super) fn either(a: Worst, b: Worst) -> Worst {
     let mut both = Worst::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
     both.output = a.output.zip(b.output).map(|(a, b)| a.max(b));
     both.price = dearest(a.price, b.price);
+    both.fees = a.fees.max(b.fees);
+    both.unknown = a.unknown.or(b.unknown);
     both
 }
 
@@ -105,6 +113,14 @@ pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     (both.input, both.output) = (a.input.max(b.input), a.output.max(b.output));
     both.cached = rate(a.cached, b.cached, Some(both.input)).flatten();
     both.cache_write = rate(a.cache_write, b.cache_write, Some(both.input)).flatten();
+    let hour = a.cache_write_hour.is_some() || b.cache_write_hour.is_some();
+    both.cache_write_hour =
+        hour.then(|| a.with_hour().cache_write_hour.max(b.with_hour().cache_write_hour)).flatten();
+    // What only one of them knows is not known of both.
+    both.priority = a.priority.zip(b.priority).map(|(a, b)| a.max(b));
+    both.fees.search = a.fees.search.zip(b.fees.search).map(|(a, b)| a.max(b));
+    both.fees.session = a.fees.session.zip(b.fees.session).map(|(a, b)| a.max(b));
+    both.fees.most_uses = a.fees.most_uses.zip(b.fees.most_uses).map(|(a, b)| a.max(b));
     both.long = None;
     let over = [a.long, b.long].into_iter().flatten().map(|long| long.over).min();
     let long = over.and_then(|over| Some((over, dearest(Some(at_length(a)), Some(at_length(b)))?)));
@@ -118,6 +134,7 @@ fn at_length(price: Price) -> Price {
     if let Some(long) = price.long {
         (rates.input, rates.output) = (long.input, long.output);
         (rates.cached, rates.cache_write) = (long.cached, long.cache_write);
+        rates.cache_write_hour = long.cache_write_hour;
     }
     rates
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use levity_core::{Abilities, ModelCard, Options, Price};
+use levity_core::{Abilities, Fees, ModelCard, Options, Price};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -70,7 +70,20 @@ struct Dollars {
     output: f64,
     cached: Option<f64>,
     cache_write: Option<f64>,
+    cache_write_hour: Option<f64>,
+    /// Percent of the rates for requests that are served before others.
+    priority: Option<u32>,
+    fees: Option<DollarFees>,
     long: Option<Long>,
+}
+
+/// Dollars per thousand uses of tools that the provider runs itself.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DollarFees {
+    search: Option<f64>,
+    session: Option<f64>,
+    most_uses: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -81,6 +94,7 @@ struct Long {
     output: f64,
     cached: Option<f64>,
     cache_write: Option<f64>,
+    cache_write_hour: Option<f64>,
 }
 
 /// Where models are served.
@@ -302,16 +316,33 @@ impl Able {
 
 impl Dollars {
     fn price(&self) -> Price {
-        let price = rates(self.input, self.output, self.cached, self.cache_write);
-        let long = |long: &Long| (long.over, rates(long.input, long.output, long.cached, long.cache_write));
+        let mut price =
+            rates(self.input, self.output, self.cached, [self.cache_write, self.cache_write_hour]);
+        price = self.priority.map_or(price, |percent| price.with_priority(percent));
+        price = self.fees.as_ref().map_or(price, |fees| price.with_fees(fees.fees()));
+        let long = |long: &Long| {
+            let writes = [long.cache_write, long.cache_write_hour];
+            (long.over, rates(long.input, long.output, long.cached, writes))
+        };
         self.long.as_ref().map(long).map_or(price, |(over, long)| price.with_long(over, long))
     }
 }
 
-fn rates(input: f64, output: f64, cached: Option<f64>, cache_write: Option<f64>) -> Price {
+impl DollarFees {
+    fn fees(&self) -> Fees {
+        let mut fees = Fees::new();
+        fees = self.search.map_or(fees, |dollars| fees.with_search(dollars / 1_000.0));
+        fees = self.session.map_or(fees, |dollars| fees.with_session(dollars / 1_000.0));
+        self.most_uses.map_or(fees, |uses| fees.with_most_uses(uses))
+    }
+}
+
+/// Rates with those for writing to the cache: for minutes, and for an hour.
+fn rates(input: f64, output: f64, cached: Option<f64>, [write, hour]: [Option<f64>; 2]) -> Price {
     let mut price = Price::new(input, output);
     price = cached.map_or(price, |dollars| price.with_cached(dollars));
-    cache_write.map_or(price, |dollars| price.with_cache_write(dollars))
+    price = write.map_or(price, |dollars| price.with_cache_write(dollars));
+    hour.map_or(price, |dollars| price.with_cache_write_hour(dollars))
 }
 
 /// A name without the date, `latest` or number of its version behind it; the longest first.

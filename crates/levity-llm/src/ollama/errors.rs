@@ -1,22 +1,23 @@
 //! What to do when Ollama, or the model, is not there.
 
-use std::error::Error as _;
-
 use levity_core::{ModelError, ModelErrorKind};
 
 use crate::http::Endpoint;
 
 /// Says what to do about an error; `model` is the one that was asked for.
 pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoint) -> ModelError {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<reqwest::Error>());
-    if cause.is_some_and(reqwest::Error::is_connect) {
+    if error.is_unreachable() && model.is_some() {
+        let message = error.message().replace("is the server running?", "run `ollama serve`");
+        return error.with_message(message);
+    }
+    if error.is_unreachable() {
         let message = format!("no Ollama answers at `{}`; run `ollama serve`", host(endpoint));
         return ModelError::new(error.kind(), message).with_source(error);
     }
     if error.status() != Some(404) {
         return error;
     }
-    let said = error.to_string();
+    let said = error.message();
     let way = match model.filter(|_| said.contains("model")) {
         Some(model) => format!("run `ollama pull {model}`"),
         None => "the server's address must end where `/api` begins".to_owned(),

@@ -1,6 +1,7 @@
 //! Replies, as servers give them: events about items, and each item whole at its end.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use levity_core::{CallId, Delta, Finish, ModelError, ModelErrorKind, Opaque, Part, Text, Thinking, Usage};
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub(crate) struct Decoder {
     /// The item, by its place in `items`, that the last piece belonged to.
     last: Option<usize>,
     ended: bool,
+    /// Searches that the provider made, and the places where it ran code: both have fees.
+    searches: u64,
+    sessions: BTreeSet<String>,
 }
 
 /// What most events have.
@@ -64,6 +68,7 @@ struct Reply {
     usage: Value,
     incomplete_details: Value,
     error: Value,
+    service_tier: Value,
 }
 
 impl Decode for Decoder {
@@ -154,7 +159,10 @@ impl Decoder {
         }
         self.last_words(sink);
         sink.model(reply.model.as_str().unwrap_or_default());
-        if let Some(usage) = count(&reply.usage) {
+        if let Some(mut usage) = count(&reply.usage) {
+            usage.searches = Some(self.searches).filter(|searches| *searches > 0);
+            usage.sessions = Some(self.sessions.len() as u64).filter(|sessions| *sessions > 0);
+            usage.priority = reply.service_tier.as_str() == Some("priority");
             sink.push(Delta::Usage(usage));
         }
         let reason = reply.incomplete_details.get("reason").and_then(Value::as_str);

@@ -103,7 +103,7 @@ async fn what_came_before_an_error_comes_first() {
     let mut deltas = ChatModel::compatible(server.url(), "small").stream(asked()).await.unwrap();
     assert_eq!(deltas.next().await, Some(Ok(levity_core::Delta::Text("Sev".into()))));
     let error = deltas.next().await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), &*error.to_string()), (ModelErrorKind::Server, "gone"));
+    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Server, "gone"));
     assert_eq!(deltas.next().await, None);
 }
 

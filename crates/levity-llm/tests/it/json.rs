@@ -188,3 +188,102 @@ fn a_long_key_is_not_cut_inside_a_character() {
         let _ = json::parse(&format!("{{\"a\" b{}: 1", "\u{2026}".repeat(lead)));
     }
 }
+
+/// A list in which the comma behind a string is missing, and what it means.
+#[track_caller]
+fn check_list(text: &str, expected: Value) {
+    let repaired = json::repair(text).unwrap();
+    assert_eq!(repaired.value, expected, "{text}");
+    assert!(repaired.mends.contains(Mend::MissingComma), "{text}");
+}
+
+#[test]
+fn missing_comma_between_a_string_and_a_value_on_the_next_line_ends_the_string() {
+    let values = [
+        ("true", json!(true)),
+        ("false", json!(false)),
+        ("null", json!(null)),
+        ("True", json!(true)),
+        ("None", json!(null)),
+        ("0", json!(0)),
+        ("-7", json!(-7)),
+        ("98.125", json!(98.125)),
+        ("1e3", json!(1000.0)),
+        ("+5", json!(5)),
+        (".5", json!(0.5)),
+        ("0x1F", json!(31)),
+        ("[]", json!([])),
+        ("[1, \"x\"]", json!([1, "x"])),
+        ("{}", json!({})),
+        ("{\"k\": \"v\"}", json!({"k": "v"})),
+    ];
+    let gaps = ["\n", "\n  ", "\r\n\t", " \n\n ", "  // a note\n  "];
+    for (written, value) in &values {
+        for gap in gaps {
+            check_list(&format!("[\"a b\"{gap}{written}, \"c\"]"), json!(["a b", value, "c"]));
+            check_list(&format!("['a b'{gap}{written}, 'c']"), json!(["a b", value, "c"]));
+            check_list(&format!("[\"a b\"{gap}{written}\n]"), json!(["a b", value]));
+            check_list(&format!("[\"a b\"{gap}{written}{gap}\"c\"]"), json!(["a b", value, "c"]));
+            check_list(&format!("[\"a b\"{gap}{written}{gap}{written}]"), json!(["a b", value, value]));
+            check_list(&format!("[\"a b\",{gap}{written}{gap}\"c d\"]"), json!(["a b", value, "c d"]));
+            check_list(&format!("[\"it's, so\"{gap}{written}, 2]"), json!(["it's, so", value, 2]));
+            let inside = format!("{{\"rows\": [\"a b\"{gap}{written}], \"ok\": true}}");
+            check_list(&inside, json!({"rows": ["a b", value], "ok": true}));
+            let deep =
+                format!("{{\"rows\": [[\"x\", \"a b\"{gap}{written}], {{\"n\": [\"y\"{gap}{written}]}}]}}");
+            check_list(&deep, json!({"rows": [["x", "a b", value], {"n": ["y", value]}]}));
+        }
+    }
+}
+
+#[test]
+fn missing_comma_between_a_string_and_a_value_on_the_same_line_ends_the_string() {
+    check_list(r#"["a" 5, 6]"#, json!(["a", 5, 6]));
+    check_list(r#"["a" true]"#, json!(["a", true]));
+    check_list(r#"["a" null, "b"]"#, json!(["a", null, "b"]));
+    check_list(r#"["a" {"b": 1} "c" [2]]"#, json!(["a", {"b": 1}, "c", [2]]));
+    check_list(r#"{"a": ["b" false], "c": 1}"#, json!({"a": ["b", false], "c": 1}));
+}
+
+#[test]
+fn missing_comma_in_an_object_ends_the_string_before_the_next_member() {
+    for value in ["true", "null", "-3", "[1]", "{\"k\": 2}", "\"w\""] {
+        let expected: Value = serde_json::from_str(value).unwrap();
+        for gap in ["\n", "\n  ", "\r\n", " // a note\n "] {
+            for key in ["\"b\"", "'b'", "b"] {
+                let text = format!("{{\"a\": \"x y\"{gap}{key}: {value}, \"c\": 1}}");
+                check_list(&text, json!({"a": "x y", "b": expected, "c": 1}));
+                let text = format!("[{{\"a\": \"x y\"{gap}{key}: {value}{gap}\"c\": \"z\"}}]");
+                check_list(&text, json!([{"a": "x y", "b": expected, "c": "z"}]));
+            }
+        }
+    }
+    let unclosed = json::parse("[{\"a\": \"x\"\n{\"a\": \"y\"}]").unwrap();
+    assert_eq!(unclosed, json!([{"a": "x"}, {"a": "y"}]));
+}
+
+#[test]
+fn quotes_inside_a_string_of_a_list_stay_when_a_sentence_follows() {
+    #[track_caller]
+    fn check(text: &str, expected: Value) {
+        assert_eq!(json::parse(text).unwrap(), expected, "{text}");
+    }
+    check(r#"["he said "yes" true story", 1]"#, json!([r#"he said "yes" true story"#, 1]));
+    check(r#"["a "b" 5 times", 1]"#, json!([r#"a "b" 5 times"#, 1]));
+    check("[\"he said \"yes\"\ntrue story\", 1]", json!(["he said \"yes\"\ntrue story", 1]));
+    check("[\"a \"b\"\n12 people came\", 1]", json!(["a \"b\"\n12 people came", 1]));
+    check("[\"a \"b\"\nnull and void\", 1]", json!(["a \"b\"\nnull and void", 1]));
+    check("[\"a \"b\"\nfalse, she said\", 1]", json!(["a \"b\"\nfalse, she said", 1]));
+    check("{\"a\": \"he said \"yes\"\ntrue story\"}", json!({"a": "he said \"yes\"\ntrue story"}));
+    check("{\"a\": \"run \"x\"\n{ y }\"}", json!({"a": "run \"x\"\n{ y }"}));
+}
+
+#[test]
+fn comment_behind_the_last_element_of_a_list_leaves_the_string_before_it_whole() {
+    for (value, expected) in [("false", json!(false)), ("null", json!(null)), ("7", json!(7))] {
+        for comment in ["// a note\n", "/* a note */\n", "# a note\n"] {
+            let text = format!("{{\"a\": [\"x y\",\n  {value}  {comment}],\n\"b\": \"z\"}}");
+            assert_eq!(json::parse(&text).unwrap(), json!({"a": ["x y", expected], "b": "z"}), "{text}");
+        }
+    }
+}

@@ -16,6 +16,14 @@ mod chat;
 mod embed;
 #[cfg(feature = "compatible")]
 mod faults;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod fees;
 #[cfg(feature = "static-embedder")]
 mod fixed;
 #[cfg(feature = "gemini")]
@@ -42,3 +50,11 @@ mod responses;
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod server;
 mod wholes;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod wires;

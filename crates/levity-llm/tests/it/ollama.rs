@@ -55,7 +55,7 @@ async fn refused(request: Request) -> String {
     let server = Server::saying(Answer::lines(STREAM)).await;
     let error = model(&server).complete(request).await.unwrap_err();
     assert_eq!((error.kind(), server.seen().len()), (ModelErrorKind::BadRequest, 0), "{error}");
-    error.to_string()
+    error.message().to_owned()
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn a_stream_that_breaks_off_is_an_error() {
 async fn an_error_may_come_in_the_middle() {
     let lines = "{\"message\":{\"content\":\"Se\"},\"done\":false}\n{\"error\":\"the runner has stopped\"}\n";
     let error = reply(Answer::lines(lines)).await.unwrap_err();
-    assert_eq!((error.kind(), &*error.to_string()), (ModelErrorKind::Server, "the runner has stopped"));
+    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Server, "the runner has stopped"));
     assert!(error.may_cost());
     let long = r#"{"error":"the input length exceeds the context length"}"#;
     assert_eq!(reply(Answer::lines(long)).await.unwrap_err().kind(), ModelErrorKind::ContextTooLong);
@@ -132,10 +132,10 @@ async fn a_missing_model_can_be_pulled() {
     let said = Answer::json(404, r#"{"error":"model 'small' not found"}"#).header("x-request-id", "r1");
     let error = reply(said).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ModelErrorKind::BadRequest, Some(404)));
-    assert_eq!(error.to_string(), "model 'small' not found; run `ollama pull small`");
+    assert_eq!(error.message(), "model 'small' not found; run `ollama pull small`");
     assert_eq!(error.request_id(), Some("r1"));
     let error = reply(Answer::new(404, "text/plain", "404 page not found")).await.unwrap_err();
-    assert_eq!(error.to_string(), "404 page not found; the server's address must end where `/api` begins");
+    assert_eq!(error.message(), "404 page not found; the server's address must end where `/api` begins");
 }
 
 #[tokio::test]
@@ -145,10 +145,14 @@ async fn a_missing_ollama_can_be_started() {
     drop(listener);
     let endpoint = Endpoint::new(format!("http://someone:s3cret@{address}"));
     let model = OllamaModel::new("small").with_endpoint(|_| endpoint.clone());
-    let told = format!("no Ollama answers at `http://{address}`; run `ollama serve`");
-    for error in [model.complete(asked()).await.unwrap_err(), OllamaModel::list(&endpoint).await.unwrap_err()]
-    {
-        assert_eq!((error.kind(), error.to_string()), (ModelErrorKind::Transport, told.clone()));
+    let asked =
+        format!("cannot reach http://{address} (model ollama:small): connection refused; run `ollama serve`");
+    let listed = format!("no Ollama answers at `http://{address}`; run `ollama serve`");
+    for (error, told) in [
+        (model.complete(self::asked()).await.unwrap_err(), asked),
+        (OllamaModel::list(&endpoint).await.unwrap_err(), listed),
+    ] {
+        assert_eq!((error.kind(), error.to_string()), (ModelErrorKind::Transport, told));
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }
@@ -169,7 +173,7 @@ async fn models_are_listed() {
     let server = Server::saying(Answer::json(401, r#"{"error":"unauthorized: key-12345678"}"#)).await;
     let endpoint = Endpoint::new(server.url()).with_header("authorization", "Bearer key-12345678");
     let error = OllamaModel::list(&endpoint).await.unwrap_err();
-    assert_eq!((error.kind(), &*error.to_string()), (ModelErrorKind::Auth, "unauthorized: ***"));
+    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Auth, "unauthorized: ***"));
     let server = Server::saying(Answer::json(200, "<html>")).await;
     let error = OllamaModel::list(&Endpoint::new(server.url())).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);

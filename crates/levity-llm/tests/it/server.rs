@@ -69,6 +69,12 @@ impl Answer {
         self
     }
 
+    /// Puts the mark of UTF-8 before the body.
+    pub(crate) fn with_mark(mut self) -> Self {
+        self.steps.insert(0, Step::Send("\u{feff}".as_bytes().to_vec()));
+        self
+    }
+
     pub(crate) fn then_stall(mut self) -> Self {
         self.steps.push(Step::Stall);
         self

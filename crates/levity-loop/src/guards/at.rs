@@ -146,7 +146,7 @@ impl AgentExecutor {
             Ok((Subject::Failure(new), guarded)) if new == text => error.with_guarded(guarded),
             // What it came from may say the same, so it is left out.
             Ok((Subject::Failure(new), guarded)) => {
-                error.with_message(new).without_source().with_guarded(guarded)
+                error.with_message(new).without_source().without_target().with_guarded(guarded)
             }
             Ok((_, guarded)) | Err(guarded) => {
                 let error = error.with_message("what the provider said is withheld").without_source();

@@ -54,6 +54,9 @@ impl Ledger {
         if most.money.is_some() && worst.price.is_none() {
             return Err(Refusal::limit("nobody knows what the model costs, and money is limited"));
         }
+        if let Some(what) = worst.unknown.filter(|_| most.money.is_some()) {
+            return Err(Refusal::limit(format!("money is limited, and the model is asked for {what}")));
+        }
         let money = most.money.map(|money| money.saturating_sub(used.money));
         let left = worst.affordable(Some(most.tokens.saturating_sub(used.tokens)), money);
         let output = left.unwrap_or(0).min(wanted);
@@ -83,7 +86,7 @@ impl Held<'_> {
     pub(super) fn settle(self, usage: &Usage) {
         let told = usage.input.is_some() && usage.output.is_some();
         let tokens = if told { usage.total() } else { self.reserved.tokens };
-        let counted = self.price.filter(|_| told).map(|price| price.cost(usage));
+        let counted = self.price.filter(|_| told).map(|price| price.cost_at_most(usage));
         let cost = usage.cost.or(counted).or(self.reserved.cost).unwrap_or_default();
         self.replace(tokens, cost);
     }

@@ -143,6 +143,11 @@ fn reserve(around: &Around, effect: &Effect) -> Result<Option<Reservation>, Held
         );
         return Err(unknown(what));
     }
+    if let Some(what) = worst.unknown.filter(|_| meter.counts_money()) {
+        let what =
+            format!("the run's money is limited, and the request for `{}` asks for {what}", effect.name());
+        return Err(unknown(what));
+    }
     meter.reserve(worst).map(Some).map_err(|refusal| match refusal {
         Refusal::Limit(limit) => never(Outcome::Refused(limit)),
         Refusal::Wait(freed) => Held::Wait(freed),

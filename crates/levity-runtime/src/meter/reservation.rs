@@ -108,8 +108,11 @@ impl Drop for Reservation {
 fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
     let unsaid = unsaid || (price.cache_write.is_some() && usage.cache_written.is_none());
     match (usage.input, usage.output) {
-        (Some(input), Some(output)) if unsaid => price.most(input, output),
-        _ => price.cost(usage),
+        (Some(input), Some(output)) if unsaid => {
+            let price = if usage.priority { price.prioritised() } else { price };
+            price.most(input, output).saturating_add(price.most_fees(usage))
+        }
+        _ => price.cost_at_most(usage),
     }
 }
 

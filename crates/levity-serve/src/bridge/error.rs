@@ -1,5 +1,6 @@
 use std::fmt;
 
+use levity_core::text::chain;
 use levity_sandbox::PathError;
 use serde_json::{Value, json};
 
@@ -186,14 +187,7 @@ impl From<crate::Error> for Error {
             _ if is_taken(&error) => ErrorKind::Exists,
             _ => ErrorKind::Failed,
         };
-        let mut words = error.to_string();
-        let mut next = std::error::Error::source(&error);
-        while let Some(cause) = next {
-            words.push_str(": ");
-            words.push_str(&cause.to_string());
-            next = cause.source();
-        }
-        Self::new(kind, words)
+        Self::new(kind, chain(&error))
     }
 }
 

@@ -1,7 +1,5 @@
 //! What is answered, and how what is wrong is said.
 
-use std::error::Error as _;
-
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
@@ -197,8 +195,5 @@ pub(super) fn told(status: StatusCode, value: &Value) -> Response {
 
 /// What a cause says, with all it came from.
 pub(super) fn told_cause(cause: &Cause) -> String {
-    match cause.source() {
-        Some(source) => format!("{cause}: {}", chain(source)),
-        None => cause.to_string(),
-    }
+    chain(cause)
 }

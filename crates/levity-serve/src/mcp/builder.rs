@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use levity_core::text::chain;
 use levity_core::{Tool, ToolSource, Toolbox, World};
 use levity_runtime::SystemWorld;
 use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
@@ -245,11 +246,5 @@ fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers
 }
 
 fn unusable(error: &levity_tools::Error) -> Error {
-    let mut problem = format!("cannot be used: {error}");
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        problem = format!("{problem}: {error}");
-        cause = error.source();
-    }
-    Error::setting("tool", problem)
+    Error::setting("tool", format!("cannot be used: {}", chain(error)))
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use levity_core::text::clipped;
+use levity_core::text::{chain, clipped};
 use levity_core::{
     Ask, Cause, ConversationId, Decision, Ending, Status, ToolError, ToolErrorKind, ToolSpec, Wanted,
 };
@@ -278,17 +278,10 @@ fn reply(run: &LiveRun, session: Option<&ConversationId>, outcome: &Outcome) -> 
 
 /// How a run ended, and all that it came from.
 fn why(status: &Status) -> String {
-    let mut text = status.to_string();
-    let mut next = match status {
-        Status::Failed(failure) => std::error::Error::source(failure),
-        _ => None,
-    };
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
+    match status {
+        Status::Failed(failure) => format!("failed: {}", chain(failure)),
+        _ => status.to_string(),
     }
-    text
 }
 
 /// What an answer has beside its words.

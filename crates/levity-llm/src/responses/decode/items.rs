@@ -203,9 +203,24 @@ impl Decoder {
             Kind::Thought => self.thought_done(at, whole, sink),
             Kind::Call(index) | Kind::Custom(index) => self.call_done(at, index, &whole, sink),
             Kind::Other => {
+                self.count_fee(&whole);
                 sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, whole))));
                 self.last = Some(at);
             }
+        }
+    }
+
+    /// Counts what the provider did itself and has a fee for.
+    fn count_fee(&mut self, whole: &Value) {
+        match text(whole, "type") {
+            "web_search_call" | "file_search_call" => self.searches = self.searches.saturating_add(1),
+            "code_interpreter_call" | "shell_call" => {
+                // One that does not say where it ran is taken for one of its own.
+                let place = [text(whole, "container_id"), text(whole, "id")];
+                let place = place.into_iter().find(|place| !place.is_empty()).unwrap_or_default();
+                self.sessions.insert(place.to_owned());
+            }
+            _ => {}
         }
     }
 

@@ -387,7 +387,7 @@ fn a_stream_that_breaks_off_is_an_error() {
     assert_eq!(broken("data: <html>\n\n"), ModelErrorKind::Malformed);
     assert_eq!(broken("{\"choices\": []}"), ModelErrorKind::Malformed);
     assert_eq!(broken("{\"choices\": [}"), ModelErrorKind::Malformed);
-    assert_eq!(broken("<html><body>Hello</body></html>"), ModelErrorKind::Transport);
+    assert_eq!(broken("<html><body>Hello</body></html>"), ModelErrorKind::Malformed);
 }
 
 /// Bytes that look like a stream here and there.

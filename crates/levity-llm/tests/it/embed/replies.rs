@@ -130,11 +130,11 @@ async fn errors_are_those_of_models() {
 async fn errors_show_no_key_and_say_what_to_do() {
     let server = Server::saying(Answer::json(401, r#"{"error": {"message": "bad key key-12345678"}}"#)).await;
     let error = read(&gemini(&server)).await.unwrap_err();
-    assert_eq!(error.to_string(), "bad key ***");
+    assert_eq!(error.message(), "bad key ***");
     // Also where the status says that all is well.
     let server = Server::saying(Answer::json(200, r#"{"error": {"message": "bad key key-12345678"}}"#)).await;
     let error = read(&gemini(&server)).await.unwrap_err();
-    assert_eq!(error.to_string(), "bad key ***");
+    assert_eq!(error.message(), "bad key ***");
     let server = Server::saying(Answer::json(404, r#"{"error": "model \"small\" not found"}"#)).await;
     let error = read(&ollama(&server)).await.unwrap_err();
     assert!(error.to_string().contains("ollama pull small"), "{error}");

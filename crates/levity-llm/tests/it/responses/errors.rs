@@ -41,7 +41,7 @@ async fn errors_inside_a_stream_have_their_kinds() {
         (json!({"error": {"code": 503, "message": "No."}}), ModelErrorKind::Overloaded),
     ] {
         let error = error(events(&[began(), event.clone()])).await;
-        assert_eq!((error.kind(), error.to_string()), (kind, "No.".to_owned()), "{event}");
+        assert_eq!((error.kind(), error.message()), (kind, "No."), "{event}");
         assert!(error.may_cost());
     }
     let error = error(events(&[failed(Value::Null)])).await;
@@ -51,7 +51,7 @@ async fn errors_inside_a_stream_have_their_kinds() {
 #[tokio::test]
 async fn a_failure_may_be_a_whole_reply() {
     let body = json!({"status": "failed", "output": [], "error": {"code": "server_error", "message": "No."}});
-    assert_eq!(error(Answer::json(200, body.to_string())).await.to_string(), "No.");
+    assert_eq!(error(Answer::json(200, body.to_string())).await.message(), "No.");
     assert_eq!(error(Answer::json(200, "{}")).await.kind(), ModelErrorKind::Malformed);
     assert_eq!(error(Answer::json(200, "[7]")).await.kind(), ModelErrorKind::Malformed);
 }

@@ -1,0 +1,167 @@
+//! What costs more than tokens: an hour in the cache, tools of the provider's own, tiers.
+
+use levity_core::{Fees, Limits, Model, ModelCard, ModelErrorKind, Money, Price, Request, Usage};
+use levity_llm::{AnthropicModel, CacheTtl, Endpoint, GeminiModel, ModelList, OpenAiModel};
+use levity_loop::{Agent, Error};
+use serde_json::{Value, json};
+
+use crate::layers::support::ask;
+use crate::server::{Answer, Server};
+
+fn anthropic(server: &Server, fees: Fees) -> AnthropicModel {
+    let price = Price::new(1.0, 1.0).with_cache_write(1.25).with_cache_write_hour(2.0).with_fees(fees);
+    let card = ModelCard::new("anthropic", "m").with_window(10_000).with_max_output(1_000).with_price(price);
+    AnthropicModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url())).with_card(card)
+}
+
+/// A reply with this usage.
+fn said(usage: &Value) -> Answer {
+    let content = json!([{"type": "text", "text": "OK"}]);
+    Answer::json(200, json!({"content": content, "stop_reason": "end_turn", "usage": usage}).to_string())
+}
+
+async fn used(model: impl Model) -> Usage {
+    model.complete(ask("?")).await.unwrap().usage
+}
+
+#[tokio::test]
+async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
+    let usage = json!({
+        "input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 700,
+        "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 400},
+        "server_tool_use": {"web_search_requests": 3}, "service_tier": "standard",
+    });
+    let server = Server::saying(said(&usage)).await;
+    let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+    assert_eq!((usage.cache_written, usage.cache_written_hour), (Some(700), Some(400)));
+    assert_eq!((usage.searches, usage.priority), (Some(3), false));
+    let huge = json!({
+        "input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": u64::MAX,
+        "cache_creation": {"ephemeral_5m_input_tokens": u64::MAX, "ephemeral_1h_input_tokens": u64::MAX},
+        "server_tool_use": {"web_search_requests": u64::MAX},
+    });
+    let server = Server::saying(said(&huge)).await;
+    let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+    assert_eq!((usage.input, usage.total()), (Some(u64::MAX), u64::MAX));
+}
+
+#[tokio::test]
+async fn searches_and_sessions_of_openai_are_counted() {
+    let output = json!([
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "web_search_call", "id": "ws_2", "status": "completed"},
+        {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c_1", "status": "completed"},
+        {"type": "code_interpreter_call", "id": "ci_2", "container_id": "c_1", "status": "completed"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "OK"}]},
+    ]);
+    let usage = json!({"input_tokens": 9, "output_tokens": 7});
+    let reply = json!({"status": "completed", "service_tier": "priority", "output": output, "usage": usage});
+    let server = Server::saying(Answer::json(200, reply.to_string())).await;
+    let model = OpenAiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url())).without_streaming();
+    let usage = used(model).await;
+    assert_eq!((usage.searches, usage.sessions, usage.priority), (Some(2), Some(1), true));
+}
+
+#[tokio::test]
+async fn searches_of_gemini_are_counted() {
+    let grounding = json!({"webSearchQueries": ["", "weather Berlin", " ", "weather Tokyo"]});
+    let content = json!({"role": "model", "parts": [{"text": "OK"}]});
+    let candidate = json!({"content": content, "finishReason": "STOP", "groundingMetadata": grounding});
+    let counts = json!({"promptTokenCount": 7, "candidatesTokenCount": 3});
+    let reply = json!({"candidates": [candidate], "usageMetadata": counts}).to_string();
+    for (stream, answer) in
+        [(true, Answer::sse(format!("data: {reply}\n\n"))), (false, Answer::json(200, reply.clone()))]
+    {
+        let server = Server::saying(answer).await;
+        let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
+        let usage = used(if stream { model } else { model.without_streaming() }).await;
+        assert_eq!((usage.searches, usage.input, usage.output), (Some(2), Some(7), Some(3)));
+    }
+}
+
+#[tokio::test]
+async fn hour_in_the_cache_is_reserved_where_it_is_asked_for() {
+    let server = Server::saying(Answer::json(200, "{}")).await;
+    let most = |model: &dyn Model, request: &Request| {
+        let worst = model.worst(request);
+        worst.price.unwrap().most(1_000_000, 0)
+    };
+    let model = anthropic(&server, Fees::new());
+    assert_eq!(most(&model, &ask("?")), Money::from_dollars(1.25));
+    let mut named = ask("?");
+    let mark = json!({"type": "ephemeral", "ttl": "1h"});
+    std::sync::Arc::make_mut(&mut named.options).extra.insert("cache_control".to_owned(), mark);
+    assert_eq!(most(&model, &named), Money::from_dollars(2.0));
+    assert_eq!(most(&model.with_cache_ttl(CacheTtl::OneHour), &ask("?")), Money::from_dollars(2.0));
+}
+
+/// Runs an agent whose model has these fields in each request, with this much money.
+async fn run(server: &Server, fees: Fees, fields: &Value, money: f64) -> Result<Money, Error> {
+    let mut model = anthropic(server, fees).without_streaming();
+    for (name, value) in fields.as_object().unwrap() {
+        model = model.with_endpoint(|endpoint| endpoint.with_field(name, value.clone()));
+    }
+    let limits = Limits::new().money(Money::from_dollars(money));
+    let agent = Agent::builder(model).limits(limits).build().unwrap();
+    agent.run("?").await.map(|answer| answer.usage().cost.unwrap())
+}
+
+#[tokio::test]
+async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited() {
+    let server = Server::saying(said(&json!({"input_tokens": 10, "output_tokens": 5}))).await;
+    let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 2});
+    let endless = json!({"type": "web_search_20250305", "name": "web_search"});
+    let known = Fees::new().with_search(0.01);
+    for (fees, fields, part) in [
+        (Fees::new(), json!({"tools": [search]}), "set its fee"),
+        (known, json!({"tools": [endless]}), "`max_uses`"),
+        (known, json!({"service_tier": "priority"}), "`priority`"),
+        (known, json!({"speed": "fast"}), "`priority`"),
+    ] {
+        match run(&server, fees, &fields, 100.0).await {
+            Err(Error::Model { source, .. }) => {
+                assert_eq!(source.kind(), ModelErrorKind::Unpriced, "{source}");
+                assert!(source.to_string().contains(part), "{source}");
+            }
+            other => panic!("{fields}: {other:?}"),
+        }
+    }
+    // What is known and bounded is sent, unless it is more than there is: the fees, and three windows.
+    match run(&server, known, &json!({"tools": [search]}), 0.04).await {
+        Err(Error::Limit { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(server.seen().is_empty(), "nothing was sent");
+    let usage = json!({
+        "input_tokens": 100, "output_tokens": 50, "cache_creation_input_tokens": 0,
+        "server_tool_use": {"web_search_requests": 2},
+    });
+    let server = Server::saying(said(&usage)).await;
+    let cost = run(&server, known, &json!({"tools": [search]}), 1.0).await.unwrap();
+    assert_eq!(cost, Money::from_dollars(0.02 + 0.000_15));
+}
+
+#[test]
+fn list_has_rates_for_an_hour_and_fees() {
+    let list = ModelList::parse(
+        r#"{"models": {"house:big": {"price": {
+            "input": 1, "output": 2, "cache_write": 1.25, "cache_write_hour": 2, "priority": 175,
+            "fees": {"search": 10, "session": 30, "most_uses": 4},
+            "long": {"over": 10, "input": 2, "output": 3, "cache_write_hour": 4}
+        }}}}"#,
+    );
+    let price = list.unwrap().card("house", "big").price.unwrap();
+    let fees = Fees::new().with_search(0.01).with_session(0.03).with_most_uses(4);
+    let long = Price::new(2.0, 3.0).with_cache_write_hour(4.0);
+    let expected = Price::new(1.0, 2.0).with_cache_write(1.25).with_cache_write_hour(2.0).with_priority(175);
+    assert_eq!(price, expected.with_fees(fees).with_long(10, long));
+    let error = ModelList::parse(
+        r#"{"models": {"a:b": {"price": {"input": 1, "output": 2, "fees": {"serch": 1}}}}}"#,
+    );
+    assert!(error.unwrap_err().to_string().contains("unknown field `serch`"));
+    for name in ModelList::builtin().names().filter(|name| name.starts_with("anthropic:")) {
+        let price = ModelList::builtin().card("anthropic", &name["anthropic:".len()..]).price.unwrap();
+        assert_eq!(price.cache_write_hour, Some(price.input.saturating_mul(2)), "{name}");
+        assert!(price.fees.search.is_some(), "{name}");
+    }
+}
