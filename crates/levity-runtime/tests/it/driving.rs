@@ -373,7 +373,7 @@ async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
     for (machine, alone) in many() {
         let (told, tell) = tokio::sync::oneshot::channel();
         let answers = Answers { alone, ..Answers::default() };
-        let executor = Arc::new(First(answers, Mutex::new(Some(move || drop(told.send(()))))));
+        let executor = Arc::new(First(answers, Mutex::new(Some(move || _ = told.send(())))));
         let limits = Limits::new().tool_calls(u64::MAX);
         let job = Job::new(machine, executor.clone()).limits(limits);
         let run = runtime(MemoryJournal::new()).start(job);
@@ -401,7 +401,8 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
         let (before, after) = (answers(), answers());
         let job = Job::new(Calls::at_once(CALLS), before.clone()).id(RunId::new("r")).limits(limits);
         assert!(runtime(stopping).run(job).await.is_err());
-        let job = Job::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS))).limits(limits);
+        let job =
+            Job::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS))).limits(limits);
         let done = runtime(journal.clone()).run(job).await.unwrap();
         assert_eq!(done.machine.done.len() as u64, CALLS);
         let mut all = [performed(&before), performed(&after)].concat();
