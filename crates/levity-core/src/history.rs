@@ -393,6 +393,11 @@ impl Exchange {
         places.find(|(_, _, call)| call.id == *id).map(|(at, part, _)| (at, part))
     }
 
+    /// The answer to the call with this id, if it has one.
+    pub fn result(&self, id: &CallId) -> Option<&ToolResult> {
+        self.results.get(self.find(id)?.0)?.as_ref()
+    }
+
     /// The answers so far, in the order of the calls.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.results.iter().flatten()

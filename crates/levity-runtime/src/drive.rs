@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::control::{Line, Order};
-use crate::error::{ControlError, Error};
+use crate::error::{ControlError, Divergence, Error};
 use crate::events::Hub;
 use crate::fork::Fork;
 use crate::meter::{Meter, Reservation};
@@ -40,6 +40,9 @@ pub(crate) const MAX_SAID: usize = 256;
 
 /// How many effects are begun, or taken in, before the run looks whether it is to stop.
 const BATCH: usize = 256;
+
+/// How many records are folded in before others have the thread.
+pub(crate) const AT_ONCE: usize = 4_096;
 
 /// How long it may begin effects, or take them in, before it looks.
 const SLICE: Duration = Duration::from_millis(5);
@@ -167,7 +170,7 @@ impl<M: Machine + 'static> Driver<M> {
         machine: M,
         open: OpenRun,
         fork: Option<Box<Fork>>,
-        mut around: Around,
+        around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
@@ -178,11 +181,48 @@ impl<M: Machine + 'static> Driver<M> {
             Some(fork) => fork.fold(&mut state, records, &*around.executor),
             None => records.into_iter().try_for_each(|record| state.apply(record, None)).map(|()| Vec::new()),
         };
+        Self::of(state, folded, &setup, log, around, line)
+    }
+
+    /// The same for a run with many records: others have the thread in between.
+    pub(crate) async fn load(
+        run: RunId,
+        machine: M,
+        open: OpenRun,
+        around: Around,
+        line: Option<Line>,
+    ) -> Result<Box<Self>, (M, Error)> {
+        let mut state = State::new(run, machine);
+        let OpenRun { records, log, .. } = open;
+        around.count(&state.run, &records);
+        let setup = setup_of(&records);
+        let mut folded = Ok(Vec::new());
+        for (number, record) in (1..).zip(records) {
+            if let Err(divergence) = state.apply(record, None) {
+                folded = Err(divergence);
+                break;
+            }
+            if number % AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Self::of(state, folded, &setup, log, around, line)
+    }
+
+    /// The driver of a run whose records were folded in.
+    fn of(
+        mut state: State<M>,
+        folded: Result<Vec<Record>, Divergence>,
+        setup: &[(String, Digest)],
+        log: Box<dyn RunLog>,
+        mut around: Around,
+        line: Option<Line>,
+    ) -> Result<Box<Self>, (M, Error)> {
         // What a fork begins with is written when it begins.
         let staged = match folded {
             Ok(staged) => staged,
             Err(divergence) => {
-                let divergence = divergence.since(&changes(&setup, &around.executor.setup()));
+                let divergence = divergence.since(&changes(setup, &around.executor.setup()));
                 return Err((state.machine, divergence.into()));
             }
         };

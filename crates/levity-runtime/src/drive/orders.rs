@@ -16,7 +16,8 @@ impl<M: Machine + 'static> Driver<M> {
                 self.resolved(effect, resolution).ok_or(not_lost)
             }
             What::Asks(answer) => {
-                let _ = answer.send(self.questions.iter().map(|(_, question)| question.ask.clone()).collect());
+                let _ =
+                    answer.send(self.questions.iter().map(|(_, question)| question.ask.clone()).collect());
                 return (Vec::new(), vec![order.done]);
             }
         };

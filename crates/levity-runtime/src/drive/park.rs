@@ -80,7 +80,10 @@ impl<M: Machine + 'static> Driver<M> {
         let may_park =
             self.around.park && self.keeps() && !self.state.paused && self.budget.waiting().is_empty();
         let may_park = may_park && self.hearing.is_empty() && !self.more;
-        if !may_park || self.state.running.is_empty() || !self.state.running.iter().all(|(id, r)| self.waits(id, r)) {
+        if !may_park
+            || self.state.running.is_empty()
+            || !self.state.running.iter().all(|(id, r)| self.waits(id, r))
+        {
             return None;
         }
         let own = self.state.running.iter().filter(|(_, running)| running.note.kind != EffectKind::Child);

@@ -417,3 +417,25 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
         assert_eq!(again.unwrap().machine.done, done.machine.done);
     }
 }
+
+#[tokio::test]
+async fn resuming_a_run_of_many_records_lets_others_have_the_thread() {
+    const CALLS: u64 = 20_000;
+    let journal = MemoryJournal::new();
+    let limits = Limits::new().tool_calls(u64::MAX);
+    let stopping = FaultyJournal::new(journal.clone()).stop_after_records(40_000);
+    let job =
+        Job::new(Calls::at_once(CALLS), Arc::new(Answers::default())).id(RunId::new("r")).limits(limits);
+    assert!(runtime(stopping).run(job).await.is_err());
+    let job = Job::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(CALLS)));
+    let job = job.limits(limits);
+    let runtime = runtime(journal);
+    let mut resumed = std::pin::pin!(runtime.run(job));
+    let mut polls = 0;
+    let done = std::future::poll_fn(|cx| {
+        polls += 1;
+        resumed.as_mut().poll(cx)
+    });
+    assert_eq!(done.await.unwrap().machine.done.len() as u64, CALLS);
+    assert!(polls >= 2 * CALLS / 4_096, "{polls} polls");
+}
