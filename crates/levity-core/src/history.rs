@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -37,17 +37,26 @@ pub struct History {
 #[derive(Clone, Default)]
 struct Inner {
     messages: Vec<Arc<Message>>,
-    ids: HashSet<CallId>,
+    ids: HashMap<CallId, Place>,
     size: usize,
     tokens: u64,
     most_tokens: u64,
     /// How many bytes of wholes its results have.
     kept: usize,
+    /// No message before this one keeps any.
+    kept_from: usize,
     /// What a provider made of each message, so that it need not make it again.
     encoded: Vec<OnceLock<Encoded>>,
 }
 
 type Encoded = (&'static str, Arc<[u8]>);
+
+/// Where the result of a call stands.
+#[derive(Clone, Copy)]
+struct Place {
+    message: usize,
+    part: usize,
+}
 
 impl Inner {
     fn push(&mut self, message: Arc<Message>) {
@@ -58,6 +67,15 @@ impl Inner {
         self.kept = self.kept.saturating_add(message.kept());
         self.messages.push(message);
         self.encoded.push(OnceLock::new());
+    }
+
+    /// Adds a reply that calls tools and the message with its results, in the order of the calls.
+    fn push_exchange(&mut self, reply: Arc<Message>, answer: Arc<Message>) {
+        let message = self.messages.len() + 1;
+        let places = reply.calls().enumerate();
+        self.ids.extend(places.map(|(part, call)| (call.id.clone(), Place { message, part })));
+        self.push(reply);
+        self.push(answer);
     }
 }
 
@@ -106,7 +124,7 @@ impl History {
             return;
         }
         let inner = Arc::make_mut(&mut self.inner);
-        for message in &mut inner.messages {
+        while let Some(message) = inner.messages.get_mut(inner.kept_from) {
             let (own, over) = (message.kept(), inner.kept.saturating_sub(most));
             if over == 0 {
                 break;
@@ -115,6 +133,9 @@ impl History {
                 // What providers made of the message stays right: they are not sent the wholes.
                 Arc::make_mut(message).keep_wholes(own.saturating_sub(over));
                 inner.kept = inner.kept.saturating_sub(own - message.kept());
+            }
+            if message.kept() == 0 {
+                inner.kept_from += 1;
             }
         }
     }
@@ -172,8 +193,17 @@ impl History {
         if reply.results().next().is_some() {
             return Err(HistoryError::OrphanResult { at: self.len() });
         }
-        let mut exchange = Exchange { results: vec![None; reply.calls().count()], reply };
+        let open = reply.calls().count();
+        let mut exchange = Exchange {
+            results: vec![None; open],
+            reply,
+            open,
+            kept: 0,
+            kept_from: 0,
+            places: HashMap::new(),
+        };
         exchange.make_unique(&self.inner.ids);
+        exchange.index();
         Ok(exchange)
     }
 
@@ -186,17 +216,14 @@ impl History {
         let mut parts = Vec::with_capacity(exchange.reply.calls().count());
         parts.extend(results);
         let answer = Message { role: Role::Tool, parts };
-        let inner = Arc::make_mut(&mut self.inner);
-        inner.ids.extend(exchange.reply.calls().map(|call| call.id.clone()));
-        inner.push(exchange.reply);
-        inner.push(Arc::new(answer));
+        Arc::make_mut(&mut self.inner).push_exchange(exchange.reply, Arc::new(answer));
     }
 
     /// Whether `answer` has one result for each call of `reply`, in their order, and all ids are new.
     fn follows(&self, reply: &Message, answer: &Message) -> bool {
         let mut seen = HashSet::new();
         let new = reply.calls().all(|call| {
-            !call.id.as_str().is_empty() && !self.inner.ids.contains(&call.id) && seen.insert(&call.id)
+            !call.id.as_str().is_empty() && !self.inner.ids.contains_key(&call.id) && seen.insert(&call.id)
         });
         let plain = reply.role == Role::Assistant && reply.results().next().is_none();
         let results = answer.parts.iter().map(|part| match part {
@@ -216,15 +243,23 @@ impl History {
             return Err(HistoryError::OrphanResult { at: self.len() });
         }
         let calls = || more.iter().flat_map(|message| message.calls());
-        if let Some(call) = calls().find(|call| self.inner.ids.contains(&call.id)) {
+        if let Some(call) = calls().find(|call| self.inner.ids.contains_key(&call.id)) {
             return Err(HistoryError::DuplicateId { at: self.len(), call: call.id.clone() });
         }
         if more.is_empty() {
             return Ok(());
         }
         let inner = Arc::make_mut(&mut self.inner);
-        inner.ids.extend(calls().map(|call| call.id.clone()));
-        more.iter().for_each(|message| inner.push(message.clone()));
+        let mut more = more.iter();
+        while let Some(message) = more.next() {
+            match more.as_slice().first().filter(|answer| answer.role == Role::Tool) {
+                Some(answer) => {
+                    more.next();
+                    inner.push_exchange(message.clone(), answer.clone());
+                }
+                None => inner.push(message.clone()),
+            }
+        }
         Ok(())
     }
 
@@ -255,6 +290,15 @@ impl History {
         replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty()).map(Into::into)
     }
 
+    /// The result of the call with this id; found without a search.
+    pub fn result(&self, call: &CallId) -> Option<&ToolResult> {
+        let place = self.inner.ids.get(call)?;
+        match self.messages().get(place.message)?.parts.get(place.part)? {
+            Part::ToolResult(result) => Some(result),
+            _ => None,
+        }
+    }
+
     /// Each call with its result, oldest first.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, &ToolResult)> {
         self.messages().windows(2).flat_map(|pair| pair[0].calls().zip(pair[1].results()))
@@ -273,11 +317,39 @@ impl PartialEq for History {
     }
 }
 
+/// So few calls are found by a look at each of them.
+const FEW: usize = 16;
+
 /// A reply whose calls are being answered.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Finding a call and answering it cost the same however many calls the reply has.
+#[derive(Clone, Serialize)]
 pub struct Exchange {
     reply: Arc<Message>,
     results: Vec<Option<ToolResult>>,
+    /// How many calls have no answer yet.
+    #[serde(skip)]
+    open: usize,
+    /// How many bytes of wholes the answers have, and the first of them that may have any.
+    #[serde(skip)]
+    kept: usize,
+    #[serde(skip)]
+    kept_from: usize,
+    /// Where each call stands among the calls and among the parts of the reply; empty when there are few.
+    #[serde(skip)]
+    places: HashMap<CallId, (usize, usize)>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("reply", &self.reply).field("results", &self.results).finish()
+    }
+}
+
+impl PartialEq for Exchange {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.reply, &self.results) == (&other.reply, &other.results)
+    }
 }
 
 impl Exchange {
@@ -293,7 +365,37 @@ impl Exchange {
 
     /// The call with this id.
     pub fn call(&self, id: &CallId) -> Option<&ToolCall> {
-        self.reply.calls().find(|call| call.id == *id)
+        let (_, part) = self.find(id)?;
+        match self.reply.parts.get(part)? {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Notes where the calls stand, when they are many.
+    fn index(&mut self) {
+        if self.results.len() > FEW {
+            let places = places(&self.reply).map(|(at, part, call)| (call.id.clone(), (at, part)));
+            self.places = places.collect();
+        }
+    }
+
+    /// Where a call stands among the calls, and among the parts of the reply.
+    fn find(&self, id: &CallId) -> Option<(usize, usize)> {
+        if self.results.len() > FEW {
+            #[cfg(test)]
+            looked::at(1);
+            return self.places.get(id).copied();
+        }
+        let mut places = places(&self.reply);
+        #[cfg(test)]
+        let mut places = places.inspect(|_| looked::at(1));
+        places.find(|(_, _, call)| call.id == *id).map(|(at, part, _)| (at, part))
+    }
+
+    /// The answer to the call with this id, if it has one.
+    pub fn result(&self, id: &CallId) -> Option<&ToolResult> {
+        self.results.get(self.find(id)?.0)?.as_ref()
     }
 
     /// The answers so far, in the order of the calls.
@@ -303,24 +405,27 @@ impl Exchange {
 
     /// How many bytes its answers keep of what was too long to be shown.
     pub fn kept(&self) -> usize {
-        self.results().map(ToolResult::kept).sum()
+        self.kept
     }
 
     /// Keeps at most so many bytes of answers that were too long to be shown; those of the first calls go first.
     pub fn keep_wholes(&mut self, most: usize) {
-        let mut kept = self.kept();
-        for result in self.results.iter_mut().flatten() {
-            if kept <= most {
-                break;
+        while self.kept > most
+            && let Some(result) = self.results.get_mut(self.kept_from)
+        {
+            #[cfg(test)]
+            looked::at(1);
+            self.kept_from += 1;
+            if let Some(result) = result {
+                self.kept = self.kept.saturating_sub(result.kept());
+                result.drop_whole();
             }
-            kept -= result.kept();
-            result.drop_whole();
         }
     }
 
     /// Whether every call has its answer.
     pub fn is_complete(&self) -> bool {
-        self.results.iter().all(Option::is_some)
+        self.open == 0
     }
 
     /// Answers a call.
@@ -328,36 +433,50 @@ impl Exchange {
     /// # Errors
     /// When there is no such call, or it has its answer already.
     pub fn answer(&mut self, result: ToolResult) -> Result<(), HistoryError> {
-        let index = self.reply.calls().position(|call| call.id == result.call);
-        match index.and_then(|index| self.results.get_mut(index)) {
+        let at = self.find(&result.call).map_or(usize::MAX, |(at, _)| at);
+        match self.results.get_mut(at) {
             None => Err(HistoryError::UnknownCall { call: result.call }),
             Some(Some(_)) => Err(HistoryError::AnsweredTwice { call: result.call }),
             Some(slot) => {
+                self.open -= 1;
+                if result.kept() > 0 {
+                    self.kept = self.kept.saturating_add(result.kept());
+                    self.kept_from = self.kept_from.min(at);
+                }
                 *slot = Some(result);
                 Ok(())
             }
         }
     }
 
-    /// Answers the call that had the result's id in the reply as it was `given`.
-    fn answer_to(&mut self, given: &Message, mut result: ToolResult) -> Result<(), HistoryError> {
-        let is_it = |(call, own): (&ToolCall, &Option<ToolResult>)| call.id == result.call && own.is_none();
-        let at = given.calls().zip(&self.results).position(is_it);
-        if let Some(call) = at.and_then(|at| self.reply.calls().nth(at)) {
-            result.call = call.id.clone();
+    /// Answers the calls with the results of a message, which name them as they were in the reply as it was `given`. Of
+    /// calls with one id, the first that has no answer is meant.
+    fn answer_all(&mut self, given: &Message, at: usize, answer: &Message) -> Result<(), HistoryError> {
+        let mut named: HashMap<&CallId, VecDeque<&CallId>> = HashMap::new();
+        let renamed = self.reply.clone();
+        for (call, own) in given.calls().zip(renamed.calls()) {
+            named.entry(&call.id).or_default().push_back(&own.id);
         }
-        self.answer(result)
+        for part in &answer.parts {
+            let Part::ToolResult(result) = part else { return Err(HistoryError::OrphanResult { at }) };
+            let mut result = result.clone();
+            if let Some(own) = named.get_mut(&result.call).and_then(VecDeque::pop_front) {
+                result.call = own.clone();
+            }
+            self.answer(result)?;
+        }
+        Ok(())
     }
 
     /// Renames calls, and their answers, whose id is empty, taken, or used twice in this reply.
-    fn make_unique(&mut self, taken: &HashSet<CallId>) {
+    fn make_unique(&mut self, taken: &HashMap<CallId, Place>) {
         let mut seen = HashSet::new();
         let alone = self.reply.calls().nth(1).is_none();
         let mut is_new = |id| alone || seen.insert(id);
         let clash = self
             .reply
             .calls()
-            .any(|call| call.id.as_str().is_empty() || taken.contains(&call.id) || !is_new(&call.id));
+            .any(|call| call.id.as_str().is_empty() || taken.contains_key(&call.id) || !is_new(&call.id));
         if !clash {
             return;
         }
@@ -368,13 +487,22 @@ impl Exchange {
         });
         for (call, result) in calls.zip(&mut self.results) {
             call.id =
-                unused(&call.id, taken.len() + used.len(), |id| taken.contains(id) || used.contains(id));
+                unused(&call.id, taken.len() + used.len(), |id| taken.contains_key(id) || used.contains(id));
             used.insert(call.id.clone());
             if let Some(result) = result {
                 result.call = call.id.clone();
             }
         }
     }
+}
+
+/// The calls of a reply, each with its place among the calls and among the parts.
+fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
+    let calls = reply.parts.iter().enumerate().filter_map(|(part, content)| match content {
+        Part::ToolCall(call) => Some((part, call)),
+        _ => None,
+    });
+    calls.enumerate().map(|(at, (part, call))| (at, part, call))
 }
 
 /// The id itself, or the first of `id-2`, `id-3`, … that is not taken. Beyond a few it goes on from the
@@ -460,10 +588,7 @@ impl History {
             }
             let at = self.len();
             if let Some(answer) = messages.next_if(|next| self.follows(&message, next)) {
-                let inner = Arc::make_mut(&mut self.inner);
-                inner.ids.extend(message.calls().map(|call| call.id.clone()));
-                inner.push(message);
-                inner.push(answer);
+                Arc::make_mut(&mut self.inner).push_exchange(message, answer);
                 continue;
             }
             let mut exchange = self.open(message.clone())?;
@@ -474,11 +599,8 @@ impl History {
                 return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
             }
             let answer = messages.next_if(|next| next.role == Role::Tool);
-            for part in answer.iter().flat_map(|answer| &answer.parts) {
-                match part {
-                    Part::ToolResult(result) => exchange.answer_to(&message, result.clone())?,
-                    _ => return Err(HistoryError::OrphanResult { at: at + 1 }),
-                }
+            if let Some(answer) = answer {
+                exchange.answer_all(&message, at + 1, &answer)?;
             }
             if !exchange.is_complete() {
                 return Err(HistoryError::Unanswered { at });
@@ -531,6 +653,23 @@ pub enum HistoryError {
         /// The id.
         call: CallId,
     },
+}
+
+/// Counts how many calls and answers are looked at, so that a test can say what a reply with many costs.
+#[cfg(test)]
+mod looked {
+    use std::cell::Cell;
+
+    thread_local!(static LOOKED: Cell<usize> = const { Cell::new(0) });
+
+    pub(super) fn at(more: usize) {
+        LOOKED.set(LOOKED.get() + more);
+    }
+
+    /// How many since the last time.
+    pub(super) fn so_far() -> usize {
+        LOOKED.replace(0)
+    }
 }
 
 #[cfg(test)]

@@ -243,13 +243,23 @@ impl Delta {
     }
 }
 
+/// So many pieces are given out one right after the other; then others have their turn.
+const IN_A_ROW: u32 = 256;
+
 /// A reply as it arrives. Dropping it cancels the call.
-pub struct Deltas(Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>);
+///
+/// However fast the pieces come, whoever takes them is paused after every 256 of them, so that time limits and
+/// cancelling are seen in between.
+pub struct Deltas {
+    stream: Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>,
+    /// How many pieces came without a wait.
+    in_a_row: u32,
+}
 
 impl Deltas {
     /// Wraps a stream.
     pub fn new(stream: impl Stream<Item = Result<Delta, ModelError>> + Send + 'static) -> Self {
-        Self(Box::pin(stream))
+        Self { stream: Box::pin(stream), in_a_row: 0 }
     }
 
     /// A reply that is all there already.
@@ -267,7 +277,7 @@ impl Deltas {
 
     /// The next piece, or `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Delta, ModelError>> {
-        poll_fn(|cx| self.0.as_mut().poll_next(cx)).await
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// Waits for the end and puts the pieces together.
@@ -294,7 +304,14 @@ impl Stream for Deltas {
     type Item = Result<Delta, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(cx)
+        if self.in_a_row >= IN_A_ROW {
+            self.in_a_row = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = self.stream.as_mut().poll_next(cx);
+        self.in_a_row = if next.is_ready() { self.in_a_row + 1 } else { 0 };
+        next
     }
 }
 
@@ -328,6 +345,8 @@ pub struct Fold {
     finish: Option<Finish>,
     bytes: usize,
     limit: usize,
+    /// How many calls have begun, also in a reply that began anew.
+    begun: usize,
 }
 
 #[derive(Debug)]
@@ -346,6 +365,9 @@ impl Fold {
     /// How many bytes of text a reply may have: 32 MiB.
     pub const DEFAULT_LIMIT: usize = 32 << 20;
 
+    /// How many tools a reply may call: 32,768. How many of the calls are made is another limit, of whoever makes them.
+    pub const MAX_CALLS: usize = 32_768;
+
     /// Nothing yet.
     pub fn new() -> Self {
         Self::with_limit(Self::DEFAULT_LIMIT)
@@ -362,19 +384,27 @@ impl Fold {
             finish: None,
             bytes: 0,
             limit,
+            begun: 0,
         }
     }
 
     /// Adds a piece.
     ///
     /// # Errors
-    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit, or arguments
-    /// arrive for a call that never began.
+    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit or has more than
+    /// [`MAX_CALLS`](Self::MAX_CALLS) calls, or arguments arrive for a call that never began.
     pub fn push(&mut self, delta: Delta) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(delta_size(&delta));
         if self.bytes > self.limit {
             let message = format!("the reply is larger than {} bytes", self.limit);
             return Err(ModelError::new(ModelErrorKind::Malformed, message));
+        }
+        if matches!(delta, Delta::CallStart { .. } | Delta::Part(Part::ToolCall(_))) {
+            self.begun += 1;
+            if self.begun > Self::MAX_CALLS {
+                let message = format!("the reply calls more than {} tools", Self::MAX_CALLS);
+                return Err(ModelError::new(ModelErrorKind::Malformed, message));
+            }
         }
         match delta {
             Delta::Text(text) => match self.last() {

@@ -35,6 +35,12 @@ use window::Shown;
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
+/// The rules that a new run follows. A run goes on by those that it began with, so that its journal stays true.
+///
+/// - 0: those of versions that did not say.
+/// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an answer.
+const RULES: u32 = 1;
+
 /// What the machine is called in a journal, and the version of the state it writes there.
 const KIND: &str = "agent";
 const VERSION: u32 = 1;
@@ -126,7 +132,15 @@ struct State {
     /// Whether the ending has what was said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     tells_said: bool,
+    /// The [`RULES`] that the run began with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    rules: u32,
     ending: Option<Ending>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What an effect under way is for.
@@ -206,6 +220,7 @@ impl AgentMachine {
             finish: None,
             noted: None,
             tells_said: false,
+            rules: RULES,
             ending: None,
         };
         let mut machine = Self::with_state(spec, output, state, past.hold);

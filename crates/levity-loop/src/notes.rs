@@ -1,6 +1,9 @@
 //! What the loop tells the model on the side.
 
-use levity_core::Limit;
+use levity_core::{Limit, text};
+
+/// How many bytes of a result stand in an answer that is made of results.
+const LONGEST_RESULT: usize = 1_000;
 
 pub(crate) fn last_turn(limit: Limit) -> String {
     match limit {
@@ -17,6 +20,22 @@ pub(crate) fn last_turn(limit: Limit) -> String {
 }
 
 pub(crate) const ANSWER_NOW: &str = "Enough has been done: no more tools can be called. Answer now.";
+
+pub(crate) const IN_WORDS: &str = "The tool was not called: no more tools can be called. Answer now, in words, with what \
+                                   you know; say what you could not find out.";
+
+/// What one tool returned, for an answer that is made of results.
+pub(crate) fn one_result(tool: &str, text: &str) -> String {
+    format!("- {tool}: {}", text::clipped(text.trim(), LONGEST_RESULT))
+}
+
+/// An answer for a model that gave none.
+pub(crate) fn only_results(results: &[String]) -> String {
+    let results = results.join("\n");
+    format!(
+        "The model gave no answer in words before its last turn was over. The last results of its tools:\n{results}"
+    )
+}
 
 pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take another way, or answer from what you \
                                      know and say what you could not find out.";

@@ -135,12 +135,18 @@ impl Control {
         self.order(What::Command(command.clone())).await?;
         // A run that is told to go on may begin others, so the list is looked at until it has nobody new.
         let mut told = BTreeSet::new();
-        while let Some(run) = self.board.below(&self.run).into_iter().find(|run| !told.contains(run)) {
-            // A child that has ended meanwhile needs no telling.
-            let _ = self.child(&run).order(What::Command(command.clone())).await;
-            told.insert(run);
+        loop {
+            let new = self.board.below(&self.run).into_iter().filter(|run| !told.contains(run));
+            let new: Vec<RunId> = new.collect();
+            if new.is_empty() {
+                return Ok(());
+            }
+            for run in new {
+                // A child that has ended meanwhile needs no telling.
+                let _ = self.child(&run).order(What::Command(command.clone())).await;
+                told.insert(run);
+            }
         }
-        Ok(())
     }
 
     async fn order(&self, what: What) -> Result<(), ControlError> {
@@ -190,7 +196,8 @@ impl Switchboard {
     fn below(&self, run: &RunId) -> Vec<RunId> {
         let prefix = format!("{run}.");
         let runs = self.runs();
-        runs.keys().filter(|other| other.as_str().starts_with(&prefix)).cloned().collect()
+        let from = runs.range(RunId::from(&*prefix)..).map(|(other, _)| other);
+        from.take_while(|other| other.as_str().starts_with(&prefix)).cloned().collect()
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Order>>> {

@@ -7,19 +7,19 @@ use futures_util::stream::StreamExt;
 use levity_core::{
     Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
     EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink, Machine,
-    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, World,
+    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, Timestamp, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::control::{Line, Order};
-use crate::error::{ControlError, Error};
+use crate::error::{ControlError, Divergence, Error};
 use crate::events::Hub;
 use crate::fork::Fork;
 use crate::meter::{Meter, Reservation};
 use crate::replay::{changes, setup_of};
 use crate::runtime::{LaterRestore, Shared};
-use crate::state::State;
+use crate::state::{ById, State};
 use crate::trace::{Above, Trace};
 
 mod audit;
@@ -38,15 +38,27 @@ use under_way::UnderWay;
 /// How much the host may say before the model is called again.
 pub(crate) const MAX_SAID: usize = 256;
 
+/// How many effects are begun, or taken in, before the run looks whether it is to stop.
+const BATCH: usize = 256;
+
+/// How many records are folded in before others have the thread.
+pub(crate) const AT_ONCE: usize = 4_096;
+
+/// How long it may begin effects, or take them in, before it looks.
+const SLICE: Duration = Duration::from_millis(5);
+
 /// Drives one machine to its end.
+///
+/// Whatever a model asks for, orders and limits are seen soon: the driver works in slices of at most [`BATCH`] effects
+/// and about [`SLICE`], and lets others have the thread in between.
 pub(crate) struct Driver<M> {
     state: State<M>,
     around: Around,
     line: Option<Line>,
     effects: UnderWay<Performed>,
     children: UnderWay<Performed>,
-    questions: Vec<Question>,
-    lookups: Vec<Lookup>,
+    questions: ById<Question>,
+    lookups: ById<Lookup>,
     hearing: hear::Hearing,
     resting: Resting,
     end_children: CancelToken,
@@ -55,6 +67,9 @@ pub(crate) struct Driver<M> {
     staged: Vec<Record>,
     told: Vec<Event>,
     acks: Vec<Ack>,
+    /// Whether effects may begin that were left for the next slice.
+    more: bool,
+    slice: Slice,
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
     budget: budget::Budget,
@@ -88,7 +103,6 @@ struct Question {
 
 /// A look for what came of an effect in an earlier process.
 struct Lookup {
-    id: EffectId,
     effect: Effect,
     /// Withdraws the question.
     stop: AbortHandle,
@@ -119,6 +133,33 @@ pub(crate) struct Around {
     pub(crate) above: Above,
 }
 
+/// How much was taken in since others had the thread.
+#[derive(Default)]
+struct Slice {
+    entries: usize,
+    since: Timestamp,
+    until: Timestamp,
+}
+
+impl Slice {
+    fn add(&mut self, entries: usize, at: Timestamp) {
+        if self.entries == 0 {
+            self.since = at;
+        }
+        self.entries += entries;
+        self.until = at;
+    }
+
+    /// Whether it is over; then a new one begins.
+    fn ends(&mut self) -> bool {
+        let over = self.entries >= BATCH || self.until.since(self.since) >= SLICE;
+        if over {
+            self.entries = 0;
+        }
+        over
+    }
+}
+
 /// The machine as it was left, and why it was left, if it did not end.
 pub(crate) type Driven<M> = Result<M, (Option<M>, Error)>;
 
@@ -129,7 +170,7 @@ impl<M: Machine + 'static> Driver<M> {
         machine: M,
         open: OpenRun,
         fork: Option<Box<Fork>>,
-        mut around: Around,
+        around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, Error)> {
         let mut state = State::new(run, machine);
@@ -140,14 +181,52 @@ impl<M: Machine + 'static> Driver<M> {
             Some(fork) => fork.fold(&mut state, records, &*around.executor),
             None => records.into_iter().try_for_each(|record| state.apply(record, None)).map(|()| Vec::new()),
         };
+        Self::of(state, folded, &setup, log, around, line)
+    }
+
+    /// The same for a run with many records: others have the thread in between.
+    pub(crate) async fn load(
+        run: RunId,
+        machine: M,
+        open: OpenRun,
+        around: Around,
+        line: Option<Line>,
+    ) -> Result<Box<Self>, (M, Error)> {
+        let mut state = State::new(run, machine);
+        let OpenRun { records, log, .. } = open;
+        around.count(&state.run, &records);
+        let setup = setup_of(&records);
+        let mut folded = Ok(Vec::new());
+        for (number, record) in (1..).zip(records) {
+            if let Err(divergence) = state.apply(record, None) {
+                folded = Err(divergence);
+                break;
+            }
+            if number % AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Self::of(state, folded, &setup, log, around, line)
+    }
+
+    /// The driver of a run whose records were folded in.
+    fn of(
+        mut state: State<M>,
+        folded: Result<Vec<Record>, Divergence>,
+        setup: &[(String, Digest)],
+        log: Box<dyn RunLog>,
+        mut around: Around,
+        line: Option<Line>,
+    ) -> Result<Box<Self>, (M, Error)> {
         // What a fork begins with is written when it begins.
         let staged = match folded {
             Ok(staged) => staged,
             Err(divergence) => {
-                let divergence = divergence.since(&changes(&setup, &around.executor.setup()));
+                let divergence = divergence.since(&changes(setup, &around.executor.setup()));
                 return Err((state.machine, divergence.into()));
             }
         };
+        state.take_over();
         let (above, name) = (std::mem::take(&mut around.above), around.name.as_deref());
         let trace = Trace::run(&state.run, &state.machine, name, state.seq > 0, above);
         Ok(Box::new(Self {
@@ -155,13 +234,15 @@ impl<M: Machine + 'static> Driver<M> {
             staged,
             told: Vec::new(),
             acks: Vec::new(),
+            more: false,
+            slice: Slice::default(),
             log,
             around,
             line,
             effects: UnderWay::new(),
             children: UnderWay::new(),
-            questions: Vec::new(),
-            lookups: Vec::new(),
+            questions: ById::default(),
+            lookups: ById::default(),
             hearing: hear::Hearing::default(),
             resting: Resting::default(),
             audit: None,
@@ -216,6 +297,7 @@ impl<M: Machine + 'static> Driver<M> {
         while self.state.machine.ending().is_none() {
             // A child that is only driven on to be ended begins nothing.
             let cancelled = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+            self.more = false;
             let begun = if cancelled { Vec::new() } else { self.start_ready()? };
             self.commit().await?;
             self.trace.begins(&begun);
@@ -321,7 +403,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn is_stuck(&self) -> bool {
         let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
-        idle && !self.state.paused && self.budget.waiting().is_empty()
+        idle && !self.more && !self.state.paused && self.budget.waiting().is_empty()
     }
 
     /// Folds entries in. They are written down and told with the next [`commit`](Self::commit), and nothing
@@ -331,6 +413,7 @@ impl<M: Machine + 'static> Driver<M> {
             return Ok(());
         }
         let (at, keeps) = (self.around.shared.world.now(), self.keeps());
+        self.slice.add(entries.len(), at);
         let watched = self.around.hub.as_ref().is_some_and(|hub| hub.is_watched());
         let mut told = (watched || self.audit.is_some()).then_some(&mut self.told);
         for entry in entries {
@@ -367,27 +450,52 @@ impl<M: Machine + 'static> Driver<M> {
         self.commit().await
     }
 
-    /// The effects that may begin, until no more may; they are begun once that is written down.
+    /// The effects that may begin, until no more may or the slice is over; they are begun once that is written down.
     fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, Error> {
-        let mut begun = Vec::new();
-        while !self.state.paused && self.state.machine.ending().is_none() {
+        let (mut begun, mut room, mut since) = (Vec::new(), BATCH, None);
+        while room > 0 && !self.state.paused && self.state.machine.ending().is_none() {
             let executor = self.around.executor.clone();
-            self.state.prepare(|effect| executor.prepare(effect));
+            self.state.prepare(room, |effect| executor.prepare(effect));
             self.budget.reset();
-            let left = self.state.left_under_way();
-            let ready = self.state.startable();
-            let mut entries = Vec::with_capacity(left.len() + ready.len());
-            entries.extend(left.into_iter().filter_map(|id| self.pick_up(id)));
-            entries.extend(ready.into_iter().filter_map(|id| self.admit(id)));
+            let mut entries = Vec::new();
+            let mut later = Vec::new();
+            while entries.len() < room
+                && let Some(id) = self.state.next_left()
+            {
+                match self.pick_up(id) {
+                    Some(entry) => entries.push(entry),
+                    None => later.push(id),
+                }
+            }
+            self.state.look_again(later);
+            while entries.len() < room
+                && let Some(id) = self.state.next_startable()
+            {
+                match self.admit(id) {
+                    Some(entry) => entries.push(entry),
+                    None => self.state.prepare_again(id),
+                }
+                // A look at the clock for a few of them is enough.
+                if entries.len() % 8 == 7 && self.is_late(&mut since) {
+                    room = entries.len();
+                }
+            }
             if entries.is_empty() {
                 break;
             }
+            room = room.saturating_sub(entries.len());
             self.stage(entries)?;
-            while let Some(next) = self.state.next_to_launch(self.budget.waiting()) {
-                begun.push(next);
-            }
+            begun.extend(std::iter::from_fn(|| self.state.next_to_launch()));
         }
+        let goes_on = !self.state.paused && self.state.machine.ending().is_none();
+        self.more = goes_on && (self.state.has_more() || (room == 0 && self.state.has_left()));
         Ok(begun)
+    }
+
+    /// Whether a slice has lasted long enough since this was first asked.
+    fn is_late(&self, since: &mut Option<Timestamp>) -> bool {
+        let now = self.around.shared.world.now();
+        now.since(*since.get_or_insert(now)) >= SLICE
     }
 
     /// The entry for an effect that an earlier process left under way: it begins once more if it may be
@@ -397,7 +505,7 @@ impl<M: Machine + 'static> Driver<M> {
             self.look_up(id);
             return None;
         }
-        let running = self.state.running.iter().find(|running| running.id == id)?;
+        let running = self.state.running.get(id)?;
         let (effect, note) = (running.effect.as_ref()?, &running.note);
         if self.nobody_answers(effect) {
             return Some(Entry::finished(id, nobody_to_ask()));
@@ -425,12 +533,11 @@ impl<M: Machine + 'static> Driver<M> {
     /// The entry by which a wanted effect begins, or is finished without having begun.
     fn admit(&mut self, id: EffectId) -> Option<Entry> {
         let keeps = self.keeps();
-        let at = self.state.queue.iter().position(|wanted| wanted.id == id)?;
         let refused = |outcome| Some(Entry::finished(id, outcome));
-        if self.nobody_answers(&self.state.queue.get(at)?.effect) {
+        if self.nobody_answers(&self.state.queue.get(id)?.effect) {
             return refused(nobody_to_ask());
         }
-        let wanted = self.state.queue.get_mut(at)?;
+        let wanted = self.state.queue.get_mut(id)?;
         let effect = &wanted.effect;
         let prepared = wanted.prepared.take().unwrap_or_default();
         match prepared.permit {
@@ -476,12 +583,12 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
         if !self.around.executor.answers(&ask) {
-            self.questions.push(Question { ask, approver: None });
+            self.questions.insert(id, Question { ask, approver: None });
             return;
         }
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
         let (handle, registration) = AbortHandle::new_pair();
-        self.questions.push(Question { ask: ask.clone(), approver: Some(handle) });
+        self.questions.insert(id, Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move {
             let (run, call) = (ask.run.clone(), ask.call.clone());
             match executor.execute(Effect::Ask(ask), cx).await {
@@ -499,7 +606,7 @@ impl<M: Machine + 'static> Driver<M> {
     /// clock may have been set back since.
     fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
-        let until = self.state.running.iter().find(|running| running.id == id).and_then(|r| r.note.until);
+        let until = self.state.running.get(id).and_then(|running| running.note.until);
         let left = until.unwrap_or_default().since(world.now()).min(longest);
         self.effects.push(Box::pin(async move {
             world.sleep(left).await;
@@ -509,7 +616,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.state.run.clone();
-        let running = self.state.running.iter().find(|running| running.id == id);
+        let running = self.state.running.get(id);
         let (seq, again) = running.map_or((0, false), |running| (running.seq, running.again));
         let key = running.and_then(|running| running.note.key.clone());
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
@@ -526,6 +633,10 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
     async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), Error> {
+        if self.slice.ends() {
+            // A time that has passed, and orders, are known only once others had the thread.
+            tokio::task::yield_now().await;
+        }
         let (keeps, has_children) = (self.keeps(), !self.children.is_empty());
         Ok(tokio::select! {
             biased;
@@ -547,18 +658,27 @@ impl<M: Machine + 'static> Driver<M> {
                 self.budget.freed = None;
                 (Vec::new(), Vec::new())
             }
+            () = tokio::task::yield_now(), if self.more => (Vec::new(), Vec::new()),
         })
     }
 
-    /// The entries for an effect that finished and all others that have finished too, in the order in
-    /// which they were asked for.
+    /// An effect, or else a child, that has finished.
+    fn performed_by_now(&mut self) -> Option<Performed> {
+        let effect = self.effects.next().now_or_never().flatten();
+        effect.or_else(|| self.children.next().now_or_never().flatten())
+    }
+
+    /// The entries for an effect that finished and for others that have finished too, in the order in
+    /// which they were asked for; as many as a slice has room for.
     fn finished(&mut self, first: Performed) -> Result<Vec<Entry>, Error> {
-        let mut done = vec![first];
-        while let Some(Some(next)) = self.effects.next().now_or_never() {
+        let (mut done, mut since) = (vec![first], None);
+        while done.len() < BATCH
+            && let Some(next) = self.performed_by_now()
+        {
             done.push(next);
-        }
-        while let Some(Some(next)) = self.children.next().now_or_never() {
-            done.push(next);
+            if self.is_late(&mut since) {
+                break;
+            }
         }
         done.sort_by_key(|(id, ..)| *id);
         let mut entries = Vec::with_capacity(done.len() + 1);
@@ -576,9 +696,9 @@ impl<M: Machine + 'static> Driver<M> {
                     continue;
                 }
             };
-            self.questions.retain(|question| question.ask.effect != effect);
+            self.questions.remove(effect);
             // An answer that comes after somebody else's is no answer.
-            if !self.state.running.iter().any(|running| running.id == effect) {
+            if !self.state.running.contains(effect) {
                 continue;
             }
             self.budget.settle(&self.around, effect, &mut outcome);

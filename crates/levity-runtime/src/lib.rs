@@ -27,6 +27,7 @@
 //! - `tracing`: a span for each run, call of a model and call of a tool, by OpenTelemetry's names.
 
 mod archive;
+mod checksum;
 mod control;
 mod drive;
 mod error;

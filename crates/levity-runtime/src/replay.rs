@@ -104,7 +104,7 @@ pub(crate) fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineK
 /// tools on offer, is not known here.
 fn check_inputs<M: Machine>(state: &mut State<M>, record: &Record) -> Result<(), Divergence> {
     let Entry::Started { effect, note } = &record.entry else { return Ok(()) };
-    let wanted: Option<&Effect> = state.queue.iter().find(|w| w.id == *effect).map(|w| &w.effect);
+    let wanted: Option<&Effect> = state.queue.get(*effect).map(|wanted| &wanted.effect);
     let Some(now) = wanted.map(|wanted| state.fingerprint.inputs(wanted)) else { return Ok(()) };
     let then = |name: &str| note.inputs.iter().find(|(then, _)| then == name).map(|(_, digest)| digest);
     let differs = now.iter().find(|(name, digest)| then(name) != Some(digest));

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{Around, Driven, Driver, meter};
+use crate::drive::{AT_ONCE, Around, Driven, Driver, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
@@ -177,7 +177,13 @@ impl Runtime {
             name,
             above,
         };
-        let driver = match Driver::new(run.clone(), machine, open, fork, around, line) {
+        let driver = match fork {
+            None if open.records.len() > AT_ONCE => {
+                Driver::load(run.clone(), machine, open, around, line).await
+            }
+            fork => Driver::new(run.clone(), machine, open, fork, around, line),
+        };
+        let driver = match driver {
             Ok(driver) => Ok(driver.audited(job.audit)),
             Err((machine, error)) => Err(Box::new((Some(machine), error))),
         };

@@ -1,4 +1,4 @@
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
     Ask, CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event,
@@ -8,6 +8,12 @@ use levity_core::{
 use crate::error::Divergence;
 use crate::fingerprint::Fingerprint;
 
+pub(crate) mod by_id;
+mod line;
+
+pub(crate) use by_id::ById;
+use line::Line;
+
 /// A run as its records tell it: driving, resuming and replaying all go through [`State::apply`].
 pub(crate) struct State<M> {
     pub(crate) run: RunId,
@@ -15,8 +21,8 @@ pub(crate) struct State<M> {
     /// The number of the next record.
     pub(crate) seq: u64,
     pub(crate) opened: Timestamp,
-    pub(crate) queue: VecDeque<Wanted>,
-    pub(crate) running: Vec<Running>,
+    pub(crate) queue: ById<Wanted>,
+    pub(crate) running: ById<Running>,
     pub(crate) paused: bool,
     pub(crate) wrapped: bool,
     /// Whether the machine knows that little is left.
@@ -25,21 +31,30 @@ pub(crate) struct State<M> {
     pub(crate) ended: bool,
     /// Words of the host since the last call of a model.
     pub(crate) said: usize,
-    /// The calls that have no final outcome yet, in the order in which they were first wanted.
-    line: Vec<Place>,
+    /// The calls that have no final outcome yet.
+    line: Line,
+    /// Effects from this number on have not been prepared, nor have those in `again`.
+    unprepared: EffectId,
+    again: Vec<EffectId>,
+    /// Effects that may begin, as far as is known, oldest first.
+    ready: VecDeque<EffectId>,
+    /// Effects that wait for the calls before theirs, by the place of their call.
+    held: BTreeSet<(u64, EffectId)>,
+    /// Effects that have begun in this process and that nobody performs yet.
+    begun: VecDeque<EffectId>,
+    /// Effects that an earlier process left under way, and that have not been looked at yet.
+    left: BTreeSet<EffectId>,
     step: Step,
 }
 
 /// An effect the machine wants and that has not begun.
 pub(crate) struct Wanted {
-    pub(crate) id: EffectId,
     pub(crate) effect: Effect,
     pub(crate) prepared: Option<Prepared>,
 }
 
 /// An effect that has begun and not finished.
 pub(crate) struct Running {
-    pub(crate) id: EffectId,
     pub(crate) note: EffectNote,
     /// The number of the record by which it began.
     pub(crate) seq: u64,
@@ -52,13 +67,6 @@ pub(crate) struct Running {
     call: Option<CallId>,
 }
 
-/// A call's place in line; it keeps it while a person decides.
-struct Place {
-    call: CallId,
-    /// Taken to run alone until the executor says otherwise.
-    alone: bool,
-}
-
 impl<M: Machine> State<M> {
     pub(crate) fn new(run: RunId, machine: M) -> Self {
         let mut step = Step::new();
@@ -69,15 +77,21 @@ impl<M: Machine> State<M> {
             machine,
             seq: 0,
             opened: Timestamp::default(),
-            queue: VecDeque::with_capacity(1),
-            running: Vec::with_capacity(1),
+            queue: ById::with_capacity(1),
+            running: ById::with_capacity(1),
             paused: false,
             wrapped: false,
             low: false,
             fingerprint: Fingerprint::default(),
             ended: false,
             said: 0,
-            line: Vec::new(),
+            line: Line::default(),
+            unprepared: EffectId::new(0),
+            again: Vec::new(),
+            ready: VecDeque::new(),
+            held: BTreeSet::new(),
+            begun: VecDeque::new(),
+            left: BTreeSet::new(),
             step,
         }
     }
@@ -95,12 +109,17 @@ impl<M: Machine> State<M> {
         self.take(at, entry, watched, &mut own)?;
         self.seq += 1;
         for (id, effect) in self.step.effects.drain(..) {
-            let call = effect.call().filter(|_| effect.is_ordered());
-            let call = call.filter(|call| self.line.iter().all(|place| place.call != **call));
-            // A question about what is no call yet holds up none.
-            let alone = !matches!(&effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission);
-            self.line.extend(call.map(|call| Place { call: call.clone(), alone }));
-            self.queue.push_back(Wanted { id, effect, prepared: None });
+            if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
+                // A question about what is no call yet holds up none.
+                let asks =
+                    matches!(&effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission);
+                self.line.join(call, !asks);
+            }
+            // Numbers count upwards, unless the machine breaks its contract.
+            if id < self.unprepared {
+                self.again.push(id);
+            }
+            self.queue.insert(id, Wanted { effect, prepared: None });
         }
         let Some(told) = told else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
@@ -147,7 +166,7 @@ impl<M: Machine> State<M> {
                     self.leave_line(&call);
                 }
             }
-            Entry::Cleared { effect } => match self.running.iter_mut().find(|running| running.id == effect) {
+            Entry::Cleared { effect } => match self.running.get_mut(effect) {
                 Some(running) => running.cleared = true,
                 None => return Err(self.diverged(Some(effect), "it clears an effect that is not under way")),
             },
@@ -208,9 +227,8 @@ impl<M: Machine> State<M> {
         watched: bool,
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
-        let wanted = self.queue.iter().position(|wanted| wanted.id == id);
-        let begins = match wanted {
-            Some(at) => self.queue.remove(at).map(|wanted| (wanted.effect, false)),
+        let begins = match self.queue.remove(id) {
+            Some(wanted) => Some((wanted.effect, false)),
             None => self.take_up_again(id),
         };
         let Some((effect, again)) = begins else {
@@ -228,31 +246,31 @@ impl<M: Machine> State<M> {
             told.extend(started_event(&self.run, id, &effect, note.until));
         }
         let call = effect.call().cloned();
-        if note.kind != EffectKind::Ask {
-            let mut places = self.line.iter_mut().filter(|place| Some(&place.call) == call.as_ref());
-            places.by_ref().for_each(|place| place.alone = note.alone);
+        if let Some(call) = call.as_ref().filter(|_| note.kind != EffectKind::Ask) {
+            self.line.set_alone(call, note.alone);
         }
         let effect = Some(effect);
-        self.running.push(Running { id, note, seq: self.seq, effect, cleared: false, again, call });
+        self.running.insert(id, Running { note, seq: self.seq, effect, cleared: false, again, call });
+        self.begun.push_back(id);
         Ok(())
     }
 
     /// An effect that an earlier process left under way, and that begins once more; and whether something may
     /// have come of it then.
     fn take_up_again(&mut self, id: EffectId) -> Option<(Effect, bool)> {
-        let at = self.running.iter().position(|running| running.id == id && running.effect.is_some())?;
-        let left = self.running.swap_remove(at);
+        self.running.get(id)?.effect.as_ref()?;
+        let left = self.running.remove(id)?;
         Some((left.effect?, !left.cleared))
     }
 
     /// Takes the effect off the list of those that run, and its call out of the line once that is settled. Returns the
     /// call if it is not: it leaves the line all the same when nothing more is wanted for it.
     fn finish(&mut self, id: EffectId, outcome: &Outcome) -> Result<Option<CallId>, Divergence> {
-        let call = if let Some(at) = self.running.iter().position(|running| running.id == id) {
-            self.running.swap_remove(at).call
-        } else if let Some(at) = self.queue.iter().position(|wanted| wanted.id == id) {
+        let call = if let Some(running) = self.running.remove(id) {
+            running.call
+        } else if let Some(wanted) = self.queue.remove(id) {
             // What policy, a limit or the lack of anybody to ask forbids is finished without having begun.
-            self.queue.remove(at).and_then(|wanted| wanted.effect.call().cloned())
+            wanted.effect.call().cloned()
         } else {
             return Err(self.diverged(Some(id), "it finishes an effect that never began"));
         };
@@ -270,56 +288,105 @@ impl<M: Machine> State<M> {
     }
 
     fn leave_line(&mut self, call: &CallId) {
-        self.line.retain(|place| place.call != *call);
+        let Some(place) = self.line.leave(call) else { return };
+        // Whatever else is wanted for it waits for nobody any more.
+        while let Some((at, id)) = self.held.range((place, EffectId::new(0))..).next().copied()
+            && at == place
+        {
+            self.held.remove(&(at, id));
+            self.be_ready(id);
+        }
+    }
+
+    /// Notes that an effect may begin. They begin in the order in which they were wanted.
+    fn be_ready(&mut self, id: EffectId) {
+        let in_order = self.ready.back().is_none_or(|last| *last < id);
+        let at = if in_order { self.ready.len() } else { self.ready.partition_point(|other| *other < id) };
+        self.ready.insert(at, id);
     }
 
     /// Fingerprints of what goes into an effect that is wanted.
     pub(crate) fn inputs(&mut self, id: EffectId) -> Vec<(String, Digest)> {
-        match self.queue.iter().find(|wanted| wanted.id == id) {
+        match self.queue.get(id) {
             Some(wanted) => self.fingerprint.inputs(&wanted.effect),
             None => Vec::new(),
         }
     }
 
-    /// Notes what the executor says of the effects that it has not been asked about yet.
-    pub(crate) fn prepare(&mut self, prepare: impl Fn(&Effect) -> Prepared) {
-        for wanted in self.queue.iter_mut().filter(|wanted| wanted.prepared.is_none()) {
+    /// Ends the folding of what an earlier process has written: what that left under way is to be looked at.
+    pub(crate) fn take_over(&mut self) {
+        self.begun.clear();
+        self.left = self.left_under_way().into_iter().collect();
+    }
+
+    /// Notes what the executor says of effects that it has not been asked about yet, at most so many.
+    pub(crate) fn prepare(&mut self, most: usize, prepare: impl Fn(&Effect) -> Prepared) {
+        let new = self.queue.ids_from(self.unprepared).take(most);
+        let ids: Vec<EffectId> = self.again.drain(..).chain(new).collect();
+        self.unprepared =
+            ids.iter().map(|id| id.next()).max().unwrap_or(self.unprepared).max(self.unprepared);
+        for id in &ids {
+            let Some(wanted) = self.queue.get_mut(*id) else { continue };
             let prepared = prepare(&wanted.effect);
-            let call = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask);
-            for place in self.line.iter_mut().filter(|place| Some(&place.call) == call) {
-                place.alone = prepared.alone;
+            if let Some(call) = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask) {
+                self.line.set_alone(call, prepared.alone);
             }
             wanted.prepared = Some(prepared);
         }
+        ids.into_iter().for_each(|id| self.be_ready(id));
     }
 
-    /// The effects that may begin now. A call that runs alone waits for all calls before it in line, and
-    /// all behind it wait for it. What is not allowed need not wait to be told so.
-    pub(crate) fn startable(&self) -> Vec<EffectId> {
-        if self.line.is_empty() {
-            return self.queue.iter().map(|wanted| wanted.id).collect();
+    /// Has the executor asked about an effect once more: it did not begin.
+    pub(crate) fn prepare_again(&mut self, id: EffectId) {
+        self.again.push(id);
+    }
+
+    /// The next effect that may begin now; whoever takes it begins it, finishes it, or has it
+    /// [prepared again](Self::prepare_again). A call that runs alone waits for all calls before it in line, and all
+    /// behind it wait for it. What is not allowed need not wait to be told so.
+    pub(crate) fn next_startable(&mut self) -> Option<EffectId> {
+        let before = self.line.may_begin_before();
+        while let Some((_, id)) = self.held.first().copied().filter(|(place, _)| *place < before) {
+            self.held.pop_first();
+            self.be_ready(id);
         }
-        // All before the first that runs alone, or that one when it is the first of all.
-        let free = self.line.iter().position(|place| place.alone).unwrap_or(self.line.len()).max(1);
-        let waiting: HashSet<&CallId> = self.line.iter().skip(free).map(|place| &place.call).collect();
-        let may_start = |wanted: &&Wanted| {
-            let forbidden = !wanted.effect.is_approved()
-                && wanted.prepared.as_ref().is_some_and(|prepared| prepared.permit != Permit::Allow);
-            let waits = wanted.effect.kind() != EffectKind::Ask
-                && wanted.effect.call().is_some_and(|call| waiting.contains(call));
-            forbidden || !waits
-        };
-        self.queue.iter().filter(may_start).map(|wanted| wanted.id).collect()
+        while let Some(id) = self.ready.pop_front() {
+            match self.queue.get(id).map(|wanted| self.waits_at(wanted)) {
+                Some(Some(place)) if place >= before => drop(self.held.insert((place, id))),
+                Some(_) => return Some(id),
+                // It was finished meanwhile.
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Whether effects may begin, or may be found to, that were left for later.
+    pub(crate) fn has_more(&mut self) -> bool {
+        let before = self.line.may_begin_before();
+        self.queue.ids_from(self.unprepared).next().is_some()
+            || !self.ready.is_empty()
+            || self.held.first().is_some_and(|(place, _)| *place < before)
+    }
+
+    /// The place in line by which an effect may have to wait.
+    fn waits_at(&self, wanted: &Wanted) -> Option<u64> {
+        let forbidden = !wanted.effect.is_approved()
+            && wanted.prepared.as_ref().is_some_and(|prepared| prepared.permit != Permit::Allow);
+        if forbidden || wanted.effect.kind() == EffectKind::Ask {
+            return None;
+        }
+        self.line.find(wanted.effect.call()?)
     }
 
     /// Whether an effect that has begun is a question.
     pub(crate) fn is_question(&self, id: EffectId) -> bool {
-        self.running.iter().any(|running| running.id == id && running.note.kind == EffectKind::Ask)
+        self.running.get(id).is_some_and(|running| running.note.kind == EffectKind::Ask)
     }
 
     /// A question that an earlier process has asked, and this one has not yet.
     pub(crate) fn left_question(&self, id: EffectId) -> Option<&Ask> {
-        match self.running.iter().find(|running| running.id == id)?.effect.as_ref()? {
+        match self.running.get(id)?.effect.as_ref()? {
             Effect::Ask(ask) => Some(ask),
             _ => None,
         }
@@ -327,33 +394,57 @@ impl<M: Machine> State<M> {
 
     /// The effects that an earlier process left under way.
     pub(crate) fn left_under_way(&self) -> Vec<EffectId> {
-        self.running.iter().filter(|running| running.effect.is_some()).map(|running| running.id).collect()
+        self.running.iter().filter(|(_, running)| running.effect.is_some()).map(|(id, _)| id).collect()
+    }
+
+    /// The next of them that has not been looked at. It begins again, is finished, is [taken out](Self::take_left), or
+    /// is [left for later](Self::look_again).
+    pub(crate) fn next_left(&mut self) -> Option<EffectId> {
+        while let Some(id) = self.left.pop_first() {
+            if self.running.get(id).is_some_and(|running| running.effect.is_some()) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Has effects looked at again that an earlier process left under way.
+    pub(crate) fn look_again(&mut self, ids: impl IntoIterator<Item = EffectId>) {
+        self.left.extend(ids);
+    }
+
+    /// Whether some of them have not been looked at.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
     /// Takes an effect out that an earlier process left under way.
     pub(crate) fn take_left(&mut self, id: EffectId) -> Option<Effect> {
-        self.running.iter_mut().find(|running| running.id == id)?.effect.take()
+        self.running.get_mut(id)?.effect.take()
     }
 
     /// Gives back what [`take_left`](Self::take_left) took.
     pub(crate) fn put_back(&mut self, id: EffectId, effect: Effect) {
-        if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
+        if let Some(running) = self.running.get_mut(id) {
             running.effect = Some(effect);
+            self.look_again([id]);
         }
     }
 
     /// The effects that have begun and not finished, oldest first.
     pub(crate) fn into_under_way(self) -> (M, Vec<(EffectId, Effect)>) {
-        let mut open: Vec<_> =
-            self.running.into_iter().filter_map(|running| Some((running.id, running.effect?))).collect();
-        open.sort_by_key(|(id, _)| *id);
-        (self.machine, open)
+        let open = self.running.into_values().filter_map(|(id, running)| Some((id, running.effect?)));
+        (self.machine, open.collect())
     }
 
-    /// An effect that has begun, that nobody performs yet and that does not wait for anything.
-    pub(crate) fn next_to_launch(&mut self, waiting: &[EffectId]) -> Option<(EffectId, Effect)> {
-        let mut ready = self.running.iter_mut().filter(|running| !waiting.contains(&running.id));
-        ready.find_map(|running| Some((running.id, running.effect.take()?)))
+    /// An effect that has begun and that nobody performs yet.
+    pub(crate) fn next_to_launch(&mut self) -> Option<(EffectId, Effect)> {
+        while let Some(id) = self.begun.pop_front() {
+            if let Some(effect) = self.take_left(id) {
+                return Some((id, effect));
+            }
+        }
+        None
     }
 
     pub(crate) fn diverged(&self, effect: Option<EffectId>, what: impl Into<String>) -> Divergence {
@@ -400,3 +491,6 @@ fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -417,3 +417,73 @@ fn an_open_exchange_can_be_bounded_too() {
     let left: Vec<usize> = exchange.results().map(|result| result.whole.as_ref().unwrap().len()).collect();
     assert_eq!(left, [0, 10]);
 }
+
+/// What `work` looks at on an exchange of so many calls.
+fn looked_at(calls: usize, work: impl FnOnce(&mut Exchange, &[CallId])) -> usize {
+    let ids: Vec<String> = (0..calls).map(|n| format!("c{n}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut exchange = open(&History::new(), &ids);
+    let ids: Vec<CallId> = ids.into_iter().map(CallId::from).collect();
+    super::looked::so_far();
+    work(&mut exchange, &ids);
+    super::looked::so_far()
+}
+
+#[test]
+fn exchange_of_many_calls_is_answered_with_one_look_for_each() {
+    let answer_all = |exchange: &mut Exchange, ids: &[CallId]| {
+        for id in ids.iter().rev() {
+            assert!(!exchange.is_complete());
+            assert_eq!(exchange.call(id).map(|call| &call.id), Some(id));
+            exchange.answer(answer(id.as_str())).unwrap();
+        }
+        assert!(exchange.is_complete());
+        assert_eq!(exchange.answer(answer("c1")), Err(HistoryError::AnsweredTwice { call: "c1".into() }));
+        assert_eq!(exchange.answer(answer("x")), Err(HistoryError::UnknownCall { call: "x".into() }));
+    };
+    for calls in [16, 17, 64, 1_000, 8_000] {
+        let looked = looked_at(calls, answer_all);
+        // Few calls are looked at one by one: at most 16 for each.
+        let most = if calls > 16 { 2 * calls + 2 } else { 2 * 16 * calls + 32 };
+        assert!(looked <= most, "{looked} looks for {calls} calls");
+    }
+}
+
+#[test]
+fn exchange_of_many_long_answers_is_bounded_with_one_look_for_each() {
+    let keep = |exchange: &mut Exchange, ids: &[CallId]| {
+        for id in ids {
+            let mut long = answer(id.as_str());
+            long.whole = Some("0123456789".into());
+            exchange.answer(long).unwrap();
+            exchange.keep_wholes(20);
+        }
+        assert_eq!(exchange.kept(), 20);
+        let kept: Vec<_> = exchange.results().filter(|result| result.kept() > 0).map(|r| &r.call).collect();
+        assert_eq!(kept, ids.iter().rev().take(2).rev().collect::<Vec<_>>());
+    };
+    let looked = looked_at(2_000, keep);
+    assert!(looked <= 4_000, "{looked} looks for 2000 answers");
+}
+
+#[test]
+fn the_result_of_a_call_is_found_wherever_it_came_from() {
+    let mut history = History::new();
+    history.say(Message::user("go")).unwrap();
+    let ids: Vec<String> = (0..40).map(|n| format!("c{n}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let exchange = open(&history, &ids);
+    close(&mut history, exchange);
+    let mut longer = History::new();
+    longer.extend(&history, 0).unwrap();
+    longer.append([reply(&["c3", "d"]).into(), answers(&["c3", "d"]).into()]).unwrap();
+    let json = serde_json::to_value(&longer).unwrap();
+    let read: History = serde_json::from_value(json).unwrap();
+    for history in [&longer, &read] {
+        for (call, result) in history.calls() {
+            assert_eq!(history.result(&call.id), Some(result), "{}", call.id);
+        }
+        assert_eq!(history.calls().count(), 42);
+        assert_eq!(history.result(&"x".into()), None);
+    }
+}

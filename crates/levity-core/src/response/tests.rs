@@ -275,3 +275,36 @@ async fn the_first_error_ends_the_fold() {
     let stray = Deltas::ready([args(0, "{}")]).fold().await;
     assert_eq!(stray.unwrap_err().kind(), ModelErrorKind::Malformed);
 }
+
+#[test]
+fn a_reply_of_endless_small_pieces_is_paused_after_each_256() {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    let pieces = (0..10_000).map(|_| Delta::Text("x".into()));
+    let mut fold = pin!(Deltas::ready(pieces).fold());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut pauses = 0;
+    let response = loop {
+        match fold.as_mut().poll(&mut cx) {
+            Poll::Ready(response) => break response.unwrap(),
+            Poll::Pending => pauses += 1,
+        }
+    };
+    assert_eq!((pauses, response.message.text().len()), (10_000 / 256, 10_000));
+}
+
+#[test]
+fn a_reply_of_too_many_calls_is_malformed_and_says_so() {
+    let start = |index: usize| Delta::CallStart {
+        index: u32::try_from(index).unwrap(),
+        id: "c".into(),
+        name: "add".into(),
+    };
+    let mut fold = Fold::new();
+    (0..Fold::MAX_CALLS).for_each(|index| fold.push(start(index)).unwrap());
+    let error = fold.push(start(Fold::MAX_CALLS)).unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Malformed);
+    assert!(error.to_string().contains("more than 32768 tools"), "{error}");
+    assert_eq!(fold.finish().message.calls().count(), Fold::MAX_CALLS);
+}

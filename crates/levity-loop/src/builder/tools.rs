@@ -200,7 +200,8 @@ impl AgentBuilder {
         self.add_signal(spec, true)
     }
 
-    /// How many tools the model may call in one turn; 64 by default.
+    /// How many tools the model may call in one turn; 64 by default. The model is told of each call beyond that: the call
+    /// was left out. A reply of more than [`Fold::MAX_CALLS`](levity_core::Fold::MAX_CALLS) calls is malformed.
     pub fn max_calls_per_turn(mut self, calls: usize) -> Self {
         self.spec.max_calls = calls;
         self

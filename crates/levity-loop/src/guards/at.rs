@@ -84,6 +84,10 @@ impl AgentExecutor {
             }
         }
         for at in 0..response.message.parts.len() {
+            // Guards that never wait would otherwise keep the thread for as long as the reply has calls.
+            if at % 64 == 63 {
+                tokio::task::yield_now().await;
+            }
             let Some(Part::ToolCall(call)) = response.message.parts.get(at) else { continue };
             match self.look_at_call(call.clone(), &guard_cx).await {
                 Ok((_, more)) if more.is_empty() => {}

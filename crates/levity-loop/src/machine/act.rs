@@ -19,6 +19,9 @@ use crate::wait;
 use super::window::Next;
 use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
 
+/// How many results an answer shows that is made of results alone.
+const SHOWN_RESULTS: usize = 8;
+
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut Step) {
         self.enter(Phase::Act, step);
@@ -103,7 +106,7 @@ impl AgentMachine {
             self.state.stats.reasoning_steps = self.state.stats.reasoning_steps.saturating_add(1);
         }
         let called = message.calls().next().is_some();
-        let silent = message.text().trim().is_empty();
+        let silent = message.text().trim().is_empty() && !(self.state.rules > 0 && has_media(&message));
         if !silent || (called && self.state.offered) {
             self.state.empty_replies = 0;
         }
@@ -152,10 +155,41 @@ impl AgentMachine {
         }
         match (text.trim(), status) {
             (_, status) if signalled => self.end(status, text, None, step),
+            ("", Status::BestEffort(limit)) if self.state.rules > 0 => self.no_words(limit, step),
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),
             (_, status) => self.check_answer(&text, status, step),
         }
+    }
+
+    /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain words, and then what
+    /// there is has to do. A run that has neither words nor results has no answer.
+    fn no_words(&mut self, limit: Limit, step: &mut Step) {
+        self.state.empty_replies = self.state.empty_replies.saturating_add(1);
+        if self.state.empty_replies == 1 {
+            self.note(notes::IN_WORDS.to_owned(), step);
+            return self.act(step);
+        }
+        let words = self.last_words();
+        let found = if words.is_empty() { self.last_results() } else { words };
+        match found.is_empty() {
+            true => self.stop(Status::Partial(limit), step),
+            false => self.check_answer(&found, Status::BestEffort(limit), step),
+        }
+    }
+
+    /// What the last tools returned that returned something in this run, in words that say so.
+    fn last_results(&self) -> String {
+        let own = self.state.history.messages().get(self.task()..).unwrap_or_default();
+        let found = |message: &Arc<Message>| {
+            let results = message.results().filter(|result| !result.is_error());
+            let texts: Vec<String> = results
+                .take(SHOWN_RESULTS)
+                .map(|result| notes::one_result(&result.name, &result.text()))
+                .collect();
+            (!texts.is_empty()).then(|| notes::only_results(&texts))
+        };
+        own.iter().rev().find_map(found).unwrap_or_default()
     }
 
     fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut Step) {
@@ -200,7 +234,7 @@ impl AgentMachine {
 
     /// What the run ends with, if that is all that is called for.
     fn take_answer(&self, exchange: &mut Exchange) -> Option<String> {
-        let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
+        let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
         let [call] = &*calls else { return None };
         let text = asked::answer(&call.args).ok().filter(|_| self.finishes(call))?;
         let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("the answer was taken"))));
@@ -357,6 +391,11 @@ fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
         blocked += u64::from(exchange.answer(ToolResult::new(&call, Err(error))).is_ok());
     }
     blocked
+}
+
+/// Whether a message has something to look at or to listen to.
+fn has_media(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part, Part::Media(_)))
 }
 
 /// A reply as a model's message, whatever the model made of it.

@@ -39,9 +39,8 @@ impl AgentMachine {
 
     /// The result of a call, in the open exchange or before it.
     fn result(&self, id: &CallId) -> Option<&ToolResult> {
-        let open = self.state.exchange.iter().flat_map(Exchange::results);
-        let before = self.state.history.messages().iter().rev().flat_map(|message| message.results());
-        open.chain(before).find(|result| result.call == *id)
+        let open = self.state.exchange.as_ref().and_then(|open| open.result(id));
+        open.or_else(|| self.state.history.result(id))
     }
 
     /// Drops the oldest of what is kept of long results, when it is too much.

@@ -96,8 +96,9 @@ impl<M: Machine + 'static> Driver<M> {
     /// Counts what earlier processes have used in all runs below that they left under way. If each were only
     /// counted when it is driven on, the first could spend what the others have spent already.
     pub(super) async fn count_below(&mut self) -> Result<(), Error> {
-        let children = self.state.running.iter().filter(|running| running.note.kind == EffectKind::Child);
-        let left: Vec<EffectId> = children.map(|running| running.id).collect();
+        let running = self.state.running.iter();
+        let children = running.filter(|(_, running)| running.note.kind == EffectKind::Child);
+        let left: Vec<EffectId> = children.map(|(id, _)| id).collect();
         if left.is_empty() || self.around.depth > 0 {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use levity_core::{
 };
 use serde_json::Value;
 
-use super::{Around, Came, Driver, Performed};
+use super::{AT_ONCE, Around, Came, Driver, Performed};
 use crate::error::Error;
 use crate::meter::Meter;
 use crate::runtime::LaterRestore;
@@ -67,7 +67,12 @@ impl<M: Machine + 'static> Driver<M> {
                 name,
                 above: span,
             };
-            let ended = match Driver::new(run, made.machine, open, None, around, line) {
+            // In a box, since hardly any child needs the room.
+            let driver = match open.records.len() > AT_ONCE {
+                true => Box::pin(Driver::load(run, made.machine, open, around, line)).await,
+                false => Driver::new(run, made.machine, open, None, around, line),
+            };
+            let ended = match driver {
                 Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };

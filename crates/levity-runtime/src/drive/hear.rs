@@ -94,7 +94,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// The call that a question is about.
     fn asked(&self, effect: EffectId) -> Option<ToolCall> {
-        let open = self.questions.iter().map(|question| &question.ask).find(|ask| ask.effect == effect);
+        let open = self.questions.get(effect).map(|question| &question.ask);
         open.or_else(|| self.state.left_question(effect)).map(|ask| ask.call.clone())
     }
 }

@@ -8,8 +8,7 @@ use super::{Came, Driver, Lookup, may_repeat};
 impl<M: Machine + 'static> Driver<M> {
     /// Whether nobody knows what came of an effect that has begun, and nobody looks for it.
     pub(super) fn is_lost(&self, id: EffectId) -> bool {
-        let running = self.state.running.iter().find(|running| running.id == id);
-        running.is_some_and(|running| {
+        self.state.running.get(id).is_some_and(|running| {
             let lost = |effect: &Effect| !running.cleared && !may_repeat(effect, running.note.class);
             running.effect.as_ref().is_some_and(lost)
         })
@@ -22,7 +21,7 @@ impl<M: Machine + 'static> Driver<M> {
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
         let (stop, registration) = AbortHandle::new_pair();
         let what = effect.clone();
-        self.lookups.push(Lookup { id, effect, stop });
+        self.lookups.insert(id, Lookup { effect, stop });
         let look = Abortable::new(async move { executor.resolve(&what, &cx).await }, registration);
         self.effects
             .push(Box::pin(async move { (id, Ok(look.await.map_or(Came::Withdrawn, Came::Resolved))) }));
@@ -30,9 +29,8 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// The entry by which an effect is known again. The first answer counts.
     pub(super) fn resolved(&mut self, id: EffectId, resolution: Resolution) -> Option<Entry> {
-        let effect = match self.lookups.iter().position(|lookup| lookup.id == id) {
-            Some(at) => {
-                let lookup = self.lookups.swap_remove(at);
+        let effect = match self.lookups.remove(id) {
+            Some(lookup) => {
                 lookup.stop.abort();
                 lookup.effect
             }

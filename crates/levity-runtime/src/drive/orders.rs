@@ -16,7 +16,8 @@ impl<M: Machine + 'static> Driver<M> {
                 self.resolved(effect, resolution).ok_or(not_lost)
             }
             What::Asks(answer) => {
-                let _ = answer.send(self.questions.iter().map(|question| question.ask.clone()).collect());
+                let _ =
+                    answer.send(self.questions.iter().map(|(_, question)| question.ask.clone()).collect());
                 return (Vec::new(), vec![order.done]);
             }
         };
@@ -56,10 +57,10 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn decide(&mut self, effect: EffectId, decision: Decision) -> Result<Entry, ControlError> {
-        match self.questions.iter().position(|question| question.ask.effect == effect) {
+        match self.questions.remove(effect) {
             // Somebody has answered, so the approver need not.
-            Some(at) => {
-                if let Some(approver) = self.questions.swap_remove(at).approver {
+            Some(question) => {
+                if let Some(approver) = question.approver {
                     approver.abort();
                 }
             }

@@ -79,22 +79,23 @@ impl<M: Machine + 'static> Driver<M> {
     fn only_waits(&self) -> Option<Vec<Waiting>> {
         let may_park =
             self.around.park && self.keeps() && !self.state.paused && self.budget.waiting().is_empty();
-        let may_park = may_park && self.hearing.is_empty();
-        if !may_park || self.state.running.is_empty() || !self.state.running.iter().all(|r| self.waits(r)) {
+        let may_park = may_park && self.hearing.is_empty() && !self.more;
+        if !may_park
+            || self.state.running.is_empty()
+            || !self.state.running.iter().all(|(id, r)| self.waits(id, r))
+        {
             return None;
         }
-        let own = self.state.running.iter().filter(|running| running.note.kind != EffectKind::Child);
-        Some(own.map(|running| Waiting::new(running.id, running.note.until)).collect())
+        let own = self.state.running.iter().filter(|(_, running)| running.note.kind != EffectKind::Child);
+        Some(own.map(|(id, running)| Waiting::new(id, running.note.until)).collect())
     }
 
-    fn waits(&self, running: &Running) -> bool {
+    fn waits(&self, id: EffectId, running: &Running) -> bool {
         match running.note.kind {
-            EffectKind::Ask => {
-                self.questions.iter().any(|q| q.ask.effect == running.id && q.approver.is_none())
-            }
+            EffectKind::Ask => self.questions.get(id).is_some_and(|question| question.approver.is_none()),
             // One whose time has come is over as soon as it is looked at.
             EffectKind::Wait => running.note.until > Some(self.around.shared.world.now()),
-            EffectKind::Child => self.resting.has(running.id),
+            EffectKind::Child => self.resting.has(id),
             _ => false,
         }
     }

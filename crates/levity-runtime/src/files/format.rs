@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use levity_core::{JournalError, JournalErrorKind, Record, RunId};
+use levity_core::{Entry, JournalError, JournalErrorKind, Record, RunId, Timestamp};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::bodies::{Bodies, Texts, put_aside};
+use crate::checksum::checksum;
 
 /// The version of the format that is written. Older ones are read, newer ones are refused.
 const FORMAT: u32 = 1;
@@ -21,6 +23,43 @@ pub(crate) const DEEP: usize = 120;
 struct Header {
     levity_journal: u32,
     run: RunId,
+}
+
+/// A record in a line without a checksum. The versions that wrote such lines knew no other fields, so another name is a
+/// damaged one: the checksum's, say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    seq: u64,
+    at: Timestamp,
+    entry: Entry,
+}
+
+impl From<Unchecked> for Record {
+    fn from(Unchecked { seq, at, entry }: Unchecked) -> Self {
+        Self::new(seq, at, entry)
+    }
+}
+
+/// What stands before the checksum in a line, and behind it.
+const CHECK: (&[u8], &[u8]) = (b",\"crc\":\"", b"\"}\n");
+
+/// Ends a line with the checksum of what stands in it from `start` on. An older version takes it for a field that it does
+/// not know, and passes it over.
+fn seal(bytes: &mut Vec<u8>, start: usize) {
+    // The brace moves behind the checksum.
+    bytes.pop();
+    let sum = checksum(&[bytes.get(start..).unwrap_or_default()]);
+    bytes.extend_from_slice(CHECK.0);
+    bytes.extend_from_slice(format!("{sum:08x}").as_bytes());
+    bytes.extend_from_slice(CHECK.1);
+}
+
+/// Whether a line is as it was written; `None` when it has no checksum, as all lines of older versions.
+pub(super) fn is_intact(line: &[u8]) -> Option<bool> {
+    let (line, sum) = line.strip_suffix(CHECK.1)?.split_last_chunk::<8>()?;
+    let line = line.strip_suffix(CHECK.0)?;
+    Some(format!("{:08x}", checksum(&[line])).as_bytes() == sum)
 }
 
 /// The first line of a run.
@@ -55,7 +94,7 @@ pub(crate) fn write(
         let record = serde_json::to_value(record).map_err(|error| unreadable(record.seq, error))?;
         bytes.extend_from_slice(put_aside(record, aside).to_string().as_bytes());
     }
-    bytes.push(b'\n');
+    seal(bytes, start);
     Ok(())
 }
 
@@ -118,7 +157,9 @@ pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> R
             }
             Err(flaw) => {
                 let rest = bytes.get(read.good + line.len()..).unwrap_or_default();
-                if is_torn(line) && !rest.split(|byte| *byte == b'\n').any(is_record) {
+                if is_torn(line, read.good, rest.is_empty())
+                    && !rest.split(|byte| *byte == b'\n').any(is_record)
+                {
                     break;
                 }
                 return Err(flaw.of(path, read.records.len() + 2));
@@ -145,6 +186,9 @@ pub(super) fn check_header(run: &RunId, line: &[u8]) -> Result<bool, Flaw> {
 pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
     let found: Header = serde_json::from_slice(line)
         .map_err(|error| Flaw::damaged("it is not a journal of levity's").because(error))?;
+    if found.levity_journal == 0 {
+        return Err(Flaw::damaged("it is not a journal of levity's"));
+    }
     if found.levity_journal > FORMAT {
         let format = found.levity_journal;
         let what = format!("it has format {format}, and this version reads up to {FORMAT}; use a newer one");
@@ -153,10 +197,36 @@ pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
     Ok(found.run)
 }
 
-/// Whether a line was not written to its end, or has room in it that was not: no JSON has a zero. Any other was
-/// written, and somebody may have gone by it.
-fn is_torn(line: &[u8]) -> bool {
-    !line.ends_with(b"\n") || line.contains(&0)
+/// Whether a line that stands at this place of the file was not written to its end, or has room in it that was not. Any
+/// other was written, and somebody may have gone by it.
+fn is_torn(line: &[u8], at: usize, is_last: bool) -> bool {
+    let written = if is_last { without_zeros(line) } else { line };
+    if written.contains(&0) {
+        return has_holes(written, at);
+    }
+    // A beginning of a record: what is no JSON only because it stops there.
+    let stops = |error: serde_json::Error| error.is_eof();
+    written.len() < line.len()
+        || (!line.ends_with(b"\n") && serde_json::from_slice::<IgnoredAny>(line).map_or_else(stops, |_| true))
+}
+
+/// Disks write so many bytes at once.
+const SECTOR: usize = 512;
+
+/// Whether all zeros in a line are room that was never written: whole sectors, but for the first of the line. A zero
+/// that stands alone is damage, since no JSON has one.
+fn has_holes(line: &[u8], at: usize) -> bool {
+    let mut from = 0;
+    while let Some(start) = line.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == 0)) {
+        let start = from + start;
+        let length = line[start..].iter().position(|byte| *byte != 0).unwrap_or(line.len() - start);
+        from = start + length;
+        let whole = (start == 0 || (at + start).is_multiple_of(SECTOR)) && (at + from).is_multiple_of(SECTOR);
+        if !whole {
+            return false;
+        }
+    }
+    true
 }
 
 /// What is wrong with a line.
@@ -190,7 +260,22 @@ impl Flaw {
     pub(super) fn of(self, path: &Path, line: usize) -> JournalError {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let place = format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
-        self.into_error(&place)
+        self.with_way_out(line).into_error(&place)
+    }
+
+    /// Says what can be done about a damaged record.
+    fn with_way_out(self, line: usize) -> Self {
+        match self {
+            Self::Line { kind: JournalErrorKind::Damaged, what, cause } if line > 1 => {
+                let before = line - 1;
+                let what = format!(
+                    "{what}; restore the file from a copy, or cut it after line {before} to resume from there, where what \
+                     ran later may run again"
+                );
+                Self::Line { kind: JournalErrorKind::Damaged, what, cause }
+            }
+            flaw => flaw,
+        }
     }
 
     /// The error, with what stands before it.
@@ -215,18 +300,38 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
     if !line.ends_with(b"\n") {
         return Err(Flaw::damaged("it has no end"));
     }
+    let checked = is_intact(line);
+    if checked == Some(false) {
+        return Err(Flaw::damaged(format!(
+            "it is not record {seq} as it was written: its checksum is another"
+        )));
+    }
+    let is_checked = checked.is_some();
     let decoded = if Bodies::are_named_in(line) {
-        let short = serde_json::from_slice(line).map_err(|error| other().because(error))?;
+        let short: Value = serde_json::from_slice(line).map_err(|error| other().because(error))?;
+        if !is_checked && short.as_object().is_none_or(|short| short.len() != 1) {
+            return Err(other());
+        }
         let Some(bodies) = bodies else {
             return Err(Flaw::damaged("it has a text that is kept aside, in a folder that is not here"));
         };
-        serde_json::from_value(bodies.put_back(short).map_err(Flaw::Body)?)
-    } else {
+        let whole = bodies.put_back(short).map_err(Flaw::Body)?;
+        match is_checked {
+            true => serde_json::from_value(whole),
+            false => serde_json::from_value::<Unchecked>(whole).map(Record::from),
+        }
+    } else if is_checked {
         serde_json::from_slice::<Record>(line)
+    } else {
+        serde_json::from_slice::<Unchecked>(line).map(Record::from)
     };
     match decoded {
         Ok(record) if record.seq == seq => Ok(record),
         Ok(_) => Err(other()),
+        // The field may be the checksum's, and its name what was damaged.
+        Err(error) if !is_checked && error.to_string().starts_with("unknown field") => {
+            Err(other().because(error))
+        }
         Err(error) => Err(unknown(line, seq, &error).unwrap_or_else(other).because(error)),
     }
 }

@@ -192,7 +192,7 @@ struct Aside {
 
 impl Line {
     fn parse(line: &[u8], bodies: &Bodies) -> Option<Self> {
-        if !line.ends_with(b"\n") {
+        if !line.ends_with(b"\n") || format::is_intact(line) == Some(false) {
             return None;
         }
         if !Bodies::are_named_in(line) {

@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use crate::Durability;
+use crate::checksum::checksum;
 use crate::files::{DEEP, depth};
 
 /// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used twice.
@@ -33,7 +34,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_opened ON runs (opened);
 CREATE INDEX runs_state ON runs (state, opened);
 CREATE INDEX runs_wakes ON runs (wakes) WHERE wakes IS NOT NULL;
-CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT NOT NULL);
+CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT NOT NULL, crc INTEGER);
 CREATE UNIQUE INDEX records_run ON records (run, seq);
 CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, post TEXT NOT NULL);
 CREATE INDEX inbox_run ON inbox (run, id);
@@ -73,6 +74,7 @@ impl Place {
         world: Arc<dyn World>,
     ) -> Result<(Self, Connection), JournalError> {
         let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
+        add_checksums(&connection).map_err(|error| told(file.failed("opened", error)))?;
         Ok((Self { file, durability: Durability::default(), lease, world }, connection))
     }
 
@@ -107,6 +109,31 @@ impl Place {
     pub(super) fn damaged(&self, what: &str) -> JournalError {
         told(self.file.damaged(what))
     }
+}
+
+/// Makes room for checksums in a file of a version that had none. That version goes on using it, and writes records
+/// without them.
+fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
+    let has_room = || {
+        let columns = "SELECT count(*) FROM pragma_table_info('records') WHERE name = 'crc'";
+        connection.query_row(columns, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+    };
+    if has_room()? {
+        return Ok(());
+    }
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    // Another process may have been faster.
+    let added = has_room().and_then(|has_room| match has_room {
+        true => Ok(()),
+        false => connection.execute_batch("ALTER TABLE records ADD COLUMN crc INTEGER"),
+    });
+    connection.execute_batch(if added.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    added
+}
+
+/// The checksum of a row of `records`: of its columns in their order, with commas between.
+pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
+    i64::from(checksum(&[format!("{run},{seq},{at},").as_bytes(), entry.as_bytes()]))
 }
 
 /// The same as an error of a journal.

@@ -7,7 +7,7 @@ use levity_core::{
     JournalError, JournalErrorKind, Post, Record, RunId, RunLog, RunState, RunSummary, Timestamp,
 };
 
-use super::file::json;
+use super::file::{json, row_checksum};
 use super::mailbox::Mailbox;
 use super::writer::{Held, Work};
 use crate::files::must_wait;
@@ -43,7 +43,9 @@ impl SqliteLog {
                 return Err(JournalError::new(JournalErrorKind::Refused, message));
             }
             let entry = json(&record.entry, "a record")?;
-            rows.push(Row { seq: number(record.seq)?, at: number(record.at.as_millis())?, entry });
+            let (seq, at) = (number(record.seq)?, number(record.at.as_millis())?);
+            let crc = row_checksum(self.held.key, seq, at, &entry);
+            rows.push(Row { seq, at, entry, crc });
             self.summary.add(record);
         }
         (before.updated, before.records) = (self.summary.updated, self.summary.records);
@@ -124,6 +126,7 @@ pub(super) struct Row {
     pub(super) seq: i64,
     pub(super) at: i64,
     pub(super) entry: String,
+    pub(super) crc: i64,
 }
 
 /// Where a run stands, as a list shows it.

@@ -8,7 +8,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::file::Place;
+use super::file::{Place, row_checksum};
 use super::log::state;
 
 /// How many may look at the same time, each with a connection; others wait until they may.
@@ -149,7 +149,7 @@ impl From<rusqlite::Error> for Flaw {
 
 fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result<Vec<Record>, Flaw> {
     let mut select =
-        connection.prepare_cached("SELECT seq, at, entry FROM records WHERE run = ?1 ORDER BY seq")?;
+        connection.prepare_cached("SELECT seq, at, entry, crc FROM records WHERE run = ?1 ORDER BY seq")?;
     let mut rows = select.query([key])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
@@ -158,9 +158,18 @@ fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result
         if row.get_ref(0)? != ValueRef::Integer(next.cast_signed()) {
             return Err(flaw("is not there"));
         }
-        let (Ok(at), Ok(entry)) = (natural(row, 1), row.get_ref(2)?.as_str()) else {
+        let (Ok(at), Ok(entry)) = (row.get::<_, i64>(1), row.get_ref(2)?.as_str()) else {
             return Err(flaw("is not as it should be"));
         };
+        // Rows of older versions have none.
+        let crc = row.get_ref(3)?;
+        if crc != ValueRef::Null && crc != ValueRef::Integer(row_checksum(key, next.cast_signed(), at, entry))
+        {
+            return Err(flaw(
+                "is not as it should be: its checksum is another; restore the file from a copy, or remove the run",
+            ));
+        }
+        let at = u64::try_from(at).unwrap_or_default();
         let entry = serde_json::from_str(entry).map_err(|_| flaw("is not as it should be"))?;
         records.push(Record::new(next, Timestamp::from_millis(at), entry));
     }

@@ -13,7 +13,7 @@ use levity_test::FaultyJournal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::files::{Folder, opened, result, write_to};
+use crate::files::{Folder, opened, resealed, result, sealed, write_to};
 
 fn id(run: &str) -> RunId {
     RunId::new(run)
@@ -129,7 +129,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
     let join = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let without = |gone: usize| join(&[&lines[..gone], &lines[gone + 1..]].concat());
     let deep = format!("{}{}", "[".repeat(122), "]".repeat(122));
-    let unknown = lines[10].replace("ended", "of_a_newer_kind");
+    let unknown = sealed(&lines[10].replace("ended", "of_a_newer_kind"));
     let cases = [
         (String::new(), 1, damaged, "there is no run"),
         ("name,age\n".to_owned(), 1, damaged, "not a journal of levity's"),
@@ -150,9 +150,15 @@ async fn what_is_no_export_is_refused_with_its_line() {
             "use a newer one",
         ),
         (join(&[&lines[..10], &[&unknown]].concat()), 11, version, "record 1 is a `of_a_newer_kind`, which"),
-        (whole.replace("\"state\":null", &format!("\"state\":{deep}")), 7, damaged, "nested too deep"),
         (
-            whole.replace("\"state\":null", &format!("\"state\":{}", "[".repeat(100_000))),
+            resealed(&whole.replace("\"state\":null", &format!("\"state\":{deep}"))),
+            7,
+            damaged,
+            "nested too deep",
+        ),
+        (whole.replace("\"state\":null", "\"state\":true"), 7, damaged, "its checksum is another"),
+        (
+            resealed(&whole.replace("\"state\":null", &format!("\"state\":{}", "[".repeat(100_000)))),
             7,
             damaged,
             "it is not record 0",
@@ -160,7 +166,7 @@ async fn what_is_no_export_is_refused_with_its_line() {
         (join(&[lines[0], "{\"$aside\":{\"seq\":0}}"]), 2, damaged, "kept aside"),
         (join(&[&lines[..5], &lines[4..5]].concat()), 6, damaged, "it is not record 4"),
         (
-            join(&[&lines[..5], &[&lines[4].replace("\"seq\":3", "\"seq\":4")[..]]].concat()),
+            join(&[&lines[..5], &[&sealed(&lines[4].replace("\"seq\":3", "\"seq\":4"))[..]]].concat()),
             6,
             damaged,
             "has ended",

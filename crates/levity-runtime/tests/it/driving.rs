@@ -1,4 +1,5 @@
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
@@ -315,4 +316,126 @@ async fn a_machine_that_uses_one_call_id_for_all_gets_them_all_done() {
     let executor = Arc::new(Answers { alone: true, ..Answers::default() });
     let done = runtime(MemoryJournal::new()).run(Job::new(machine, executor)).await.unwrap();
     assert_eq!(done.machine.done.len(), 3);
+}
+
+/// Answers every call, and does something once, while it performs the first.
+struct First<F>(Answers, Mutex<Option<F>>);
+
+#[async_trait]
+impl<F: FnOnce() + Send> Executor for First<F> {
+    fn prepare(&self, effect: &Effect) -> Prepared {
+        self.0.prepare(effect)
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        if let Some(first) = self.1.lock().unwrap().take() {
+            first();
+        }
+        self.0.execute(effect, cx).await
+    }
+
+    async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
+        Err(ToolError::failed("there are no children here"))
+    }
+
+    fn answers(&self, _: &Ask) -> bool {
+        false
+    }
+}
+
+/// How many calls a slice of the driver has at most.
+const SLICE: usize = 256;
+
+/// Many calls, wanted at once: parallel ones and ones that run alone.
+fn many() -> [(Calls, bool); 3] {
+    [(Calls::at_once(10_000), false), (Calls::at_once(10_000), true), (Calls::one_by_one(10_000), false)]
+}
+
+#[tokio::test]
+async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
+    for (machine, alone) in many() {
+        let world = ManualWorld::new();
+        let clock = world.clone();
+        let answers = Answers { alone, ..Answers::default() };
+        let first = Mutex::new(Some(move || clock.advance(Duration::from_secs(3))));
+        let executor = Arc::new(First(answers, first));
+        let limits = Limits::new().wall_time(Duration::from_secs(2)).tool_calls(u64::MAX);
+        let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world);
+        let done = runtime.run(Job::new(machine, executor.clone()).limits(limits)).await.unwrap();
+        assert_eq!(done.machine.ending().unwrap().status, Status::Partial(Limit::WallTime));
+        let made = executor.0.seen.lock().unwrap().len();
+        assert!(made <= 2 * SLICE, "{made} calls were made after the time was up, alone: {alone}");
+    }
+}
+
+#[tokio::test]
+async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
+    for (machine, alone) in many() {
+        let (told, tell) = tokio::sync::oneshot::channel();
+        let answers = Answers { alone, ..Answers::default() };
+        let executor = Arc::new(First(answers, Mutex::new(Some(move || _ = told.send(())))));
+        let limits = Limits::new().tool_calls(u64::MAX);
+        let job = Job::new(machine, executor.clone()).limits(limits);
+        let run = runtime(MemoryJournal::new()).start(job);
+        let control = run.control().clone();
+        tell.await.unwrap();
+        control.pause().await.unwrap();
+        let paused = executor.0.seen.lock().unwrap().len();
+        assert!(paused <= 4 * SLICE, "{paused} calls were made before the pause, alone: {alone}");
+        control.cancel("enough").await.unwrap();
+        let done = run.await.unwrap();
+        assert!(matches!(done.machine.ending().unwrap().status, Status::Cancelled { .. }));
+        let made = executor.0.seen.lock().unwrap().len();
+        assert!(made <= 6 * SLICE, "{made} calls were made before the cancel, alone: {alone}");
+    }
+}
+
+#[tokio::test]
+async fn many_calls_are_all_made_once_and_survive_a_crash() {
+    const CALLS: u64 = 2_000;
+    for alone in [false, true] {
+        let journal = MemoryJournal::new();
+        let answers = || Arc::new(Answers { alone, ..Answers::default() });
+        let limits = Limits::new().tool_calls(u64::MAX);
+        let stopping = FaultyJournal::new(journal.clone()).stop_after_records(1_500);
+        let (before, after) = (answers(), answers());
+        let job = Job::new(Calls::at_once(CALLS), before.clone()).id(RunId::new("r")).limits(limits);
+        assert!(runtime(stopping).run(job).await.is_err());
+        let job =
+            Job::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS))).limits(limits);
+        let done = runtime(journal.clone()).run(job).await.unwrap();
+        assert_eq!(done.machine.done.len() as u64, CALLS);
+        let mut all = [performed(&before), performed(&after)].concat();
+        all.sort_unstable();
+        let made = all.len();
+        all.dedup();
+        assert_eq!(made, all.len(), "a call was made twice");
+        let unknown = done.machine.done.iter().filter(|outcome| **outcome == Outcome::Unknown).count();
+        assert!(all.len() + unknown >= usize::try_from(CALLS).unwrap(), "{} and {unknown}", all.len());
+        let records = journal.records(&RunId::new("r"));
+        let again = levity_runtime::replay(&RunId::new("r"), &records, |_, _| Ok(Calls::at_once(CALLS)));
+        assert_eq!(again.unwrap().machine.done, done.machine.done);
+    }
+}
+
+#[tokio::test]
+async fn resuming_a_run_of_many_records_lets_others_have_the_thread() {
+    const CALLS: u64 = 20_000;
+    let journal = MemoryJournal::new();
+    let limits = Limits::new().tool_calls(u64::MAX);
+    let stopping = FaultyJournal::new(journal.clone()).stop_after_records(40_000);
+    let job =
+        Job::new(Calls::at_once(CALLS), Arc::new(Answers::default())).id(RunId::new("r")).limits(limits);
+    assert!(runtime(stopping).run(job).await.is_err());
+    let job = Job::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(CALLS)));
+    let job = job.limits(limits);
+    let runtime = runtime(journal);
+    let mut resumed = std::pin::pin!(runtime.run(job));
+    let mut polls = 0;
+    let done = std::future::poll_fn(|cx| {
+        polls += 1;
+        resumed.as_mut().poll(cx)
+    });
+    assert_eq!(done.await.unwrap().machine.done.len() as u64, CALLS);
+    assert!(polls >= 2 * CALLS / 4_096, "{polls} polls");
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::driving::{Answers, Calls};
 
 mod crash;
+mod flips;
 mod runs;
 mod upgrade;
 
@@ -63,6 +64,35 @@ pub(crate) fn result(text: &str, value: Option<Value>) -> Entry {
     let output = value.map_or_else(|| ToolOutput::text(text), ToolOutput::value);
     let result = ToolResult::new(&ToolCall::new("c", "tool", json!({})), Ok(output));
     Entry::finished(EffectId::new(0), Outcome::Tool(result))
+}
+
+/// CRC-32, bit by bit, as it is defined.
+fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum: u32, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 })
+    })
+}
+
+/// A line of a record with the checksum that belongs to it, whatever stands there.
+pub(crate) fn sealed(line: &str) -> String {
+    let body = unsealed(line);
+    let body = body.strip_suffix('}').unwrap();
+    format!("{body},\"crc\":\"{:08x}\"}}", crc(body.as_bytes()))
+}
+
+/// A line of a record as versions without checksums wrote it.
+pub(crate) fn unsealed(line: &str) -> String {
+    match line.rfind(",\"crc\":\"") {
+        Some(at) => format!("{}}}", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// All lines of a file, with checksums that belong to them.
+pub(crate) fn resealed(text: &str) -> String {
+    let is_header = |line: &str| line.starts_with("{\"levity_journal\"");
+    let whole = |line: &str| if is_header(line) { line.to_owned() } else { sealed(line) };
+    text.lines().map(|line| whole(line) + "\n").collect()
 }
 
 async fn write(journal: &FileJournal, entries: Vec<Entry>) -> Vec<Record> {

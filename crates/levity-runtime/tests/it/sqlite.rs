@@ -565,3 +565,110 @@ async fn posts_are_limited_and_come_from_other_journals_too() {
     let left: i64 = folder.sql().query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
+
+/// A run of a few short records.
+async fn short(journal: &SqliteJournal) -> Vec<Record> {
+    let mut open = journal.open(&run()).await.unwrap();
+    let records = vec![
+        record(0, opened()),
+        record(1, result("a b, c", None)),
+        record(2, Entry::Ended(levity_core::Status::Complete)),
+    ];
+    open.log.append(&records).await.unwrap();
+    records
+}
+
+/// Whether a change of the file is told, or changes nothing of the records.
+async fn is_told(journal: &SqliteJournal, records: &[Record]) -> bool {
+    match journal.read(&run()).await {
+        Ok(found) => found == records,
+        Err(error) => error.kind() == JournalErrorKind::Damaged,
+    }
+}
+
+#[tokio::test]
+async fn every_flipped_bit_of_a_row_is_found() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let records = short(&journal).await;
+    let sql = folder.sql();
+    sql.execute_batch("PRAGMA synchronous = OFF").unwrap();
+    for seq in 0..3_i64 {
+        let entry: String =
+            sql.query_row("SELECT entry FROM records WHERE seq = ?1", [seq], |row| row.get(0)).unwrap();
+        for bit in 0..8 * entry.len() {
+            let mut flipped = entry.clone().into_bytes();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let change = "UPDATE records SET entry = CAST(?2 AS TEXT) WHERE seq = ?1";
+            sql.execute(change, rusqlite::params![seq, flipped]).unwrap();
+            let found = journal.read(&run()).await.map_err(|error| error.kind());
+            assert_eq!(found, Err(JournalErrorKind::Damaged), "record {seq}, bit {bit}");
+        }
+        sql.execute("UPDATE records SET entry = ?2 WHERE seq = ?1", rusqlite::params![seq, entry]).unwrap();
+        for column in ["at", "crc"] {
+            for bit in 0..63 {
+                let flip =
+                    format!("UPDATE records SET {column} = ({column} | ?2) - ({column} & ?2) WHERE seq = ?1");
+                sql.execute(&flip, [seq, 1_i64 << bit]).unwrap();
+                let found = journal.read(&run()).await.map_err(|error| error.kind());
+                assert_eq!(found, Err(JournalErrorKind::Damaged), "record {seq}, bit {bit} of {column}");
+                sql.execute(&flip, [seq, 1_i64 << bit]).unwrap();
+            }
+        }
+    }
+    assert_eq!(journal.read(&run()).await.unwrap(), records);
+}
+
+#[tokio::test]
+async fn every_flipped_bit_of_a_row_on_the_disk_is_found_or_changes_nothing() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let records = short(&journal).await;
+    folder.sql().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let whole = fs::read(folder.file()).unwrap();
+    let text = b"{\"ended\":\"complete\"}";
+    let at = whole.windows(text.len()).position(|part| part == text).unwrap();
+    // What SQLite writes before a row's values, the values, and the checksum behind them.
+    for bit in 8 * (at - 12)..8 * (at + text.len() + 6) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let copy = Folder::new();
+        fs::write(copy.file(), &flipped).unwrap();
+        let told = match SqliteJournal::new(copy.file()) {
+            Ok(journal) => is_told(&journal, &records).await,
+            Err(error) => error.kind() == JournalErrorKind::Damaged,
+        };
+        assert!(
+            told,
+            "bit {bit}, {} bytes behind the text's start",
+            (bit / 8).cast_signed() - at.cast_signed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn files_of_versions_without_checksums_are_read_and_go_on() {
+    let folder = Folder::new();
+    let mut records = short(&folder.journal()).await;
+    records.pop();
+    let sql = folder.sql();
+    let older = "DELETE FROM records WHERE seq = 2; UPDATE runs SET records = 2, status = NULL, state = 0;
+                 ALTER TABLE records DROP COLUMN crc";
+    sql.execute_batch(older).unwrap();
+    let journal = folder.journal();
+    let mut open = journal.open(&run()).await.unwrap();
+    assert_eq!(open.records, records);
+    add(&mut open, 2, "new").await.unwrap();
+    drop(open);
+    // What an older version writes into a newer file.
+    let insert = "INSERT INTO records (run, seq, at, entry) VALUES (1, 3, 7, '{\"ended\":\"complete\"}');
+                  UPDATE runs SET records = 4";
+    sql.execute_batch(insert).unwrap();
+    assert_eq!(folder.journal().read(&run()).await.unwrap().len(), 4);
+    let checked: i64 =
+        sql.query_row("SELECT count(*) FROM records WHERE crc IS NOT NULL", [], |row| row.get(0)).unwrap();
+    assert_eq!(checked, 1);
+    sql.execute("UPDATE records SET at = 8 WHERE seq = 2", []).unwrap();
+    let error = folder.journal().read(&run()).await.unwrap_err();
+    assert!(error.to_string().contains("run `r`: record 2 is not as it should be: its checksum"), "{error}");
+}

@@ -205,7 +205,9 @@ fn on_the_last_turn_only_a_last_signal_is_taken() {
     let play = last_turn(vec![Part::text("Here."), pass_on("a")]);
     assert_eq!((&play.ending().status, &*play.ending().text), (&Status::BestEffort(Limit::Turns), "Here."));
     for parts in [vec![tell("a")], vec![pass_on("a"), pass_on("b")], vec![pass_on("a"), tool()]] {
-        let play = last_turn(parts);
+        let mut play = last_turn(parts.clone());
+        assert!(play.machine.ending().is_none(), "it is asked once more for words");
+        play.reply(parts);
         assert_eq!((&play.ending().status, play.noted().len()), (&Status::Partial(Limit::Turns), 0));
     }
 }

@@ -152,10 +152,10 @@ impl Desk {
                     shape.status
                 ])?;
             }
-            let insert = "INSERT INTO records (run, seq, at, entry) VALUES (?1, ?2, ?3, ?4)";
+            let insert = "INSERT INTO records (run, seq, at, entry, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
             let mut insert = connection.prepare_cached(insert)?;
             for row in &rows.rows {
-                insert.execute(params![key, row.seq, row.at, row.entry])?;
+                insert.execute(params![key, row.seq, row.at, row.entry, row.crc])?;
             }
             if let Some(given) = given {
                 let forget = "DELETE FROM inbox WHERE run = ?1 AND id <= ?2";

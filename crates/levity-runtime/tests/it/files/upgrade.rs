@@ -2,8 +2,8 @@
 //! refused in words that say what is new in them.
 //!
 //! `fixtures/first` is what the first version of the format was written like, before records said how a run
-//! was set up; `fixtures/second` is what it was written like after that. They are never written again once
-//! there was a release. A version that writes something new adds a folder: `LEVITY_FIXTURES=DIR cargo test -p
+//! was set up; `fixtures/second` is what it was written like after that, and `fixtures/third` has checksums. They are
+//! never written again once there was a release. A version that writes something new adds a folder: `LEVITY_FIXTURES=DIR cargo test -p
 //! levity-runtime --test it written_now` leaves one in DIR.
 
 use std::fs;
@@ -19,7 +19,7 @@ use levity_core::{
 use levity_runtime::{FileJournal, Job, Runtime, replay};
 use serde_json::json;
 
-use super::{Folder, opened, refused, result, write};
+use super::{Folder, opened, refused, resealed, result, sealed, unsealed, write};
 use crate::driving::{Answers, Calls};
 
 fn fixtures(name: &str) -> PathBuf {
@@ -130,7 +130,10 @@ async fn write_all(folder: &Path) {
     let text = fs::read_to_string(folder.join("half.jsonl")).unwrap().replace("\"half\"", "\"aside\"");
     let body = format!("{{\"$body\":\"{ABC}\"}}");
     let aside = |line: &str| match line.contains("\"finished\"") {
-        true => format!("{{\"$aside\":{}}}\n", line.replace("\"ok\"", &body)),
+        true => {
+            let line = unsealed(line).replace("\"ok\"", &body);
+            sealed(&format!("{{\"$aside\":{line}}}")) + "\n"
+        }
         false => format!("{line}\n"),
     };
     fs::write(folder.join("aside.jsonl"), text.lines().map(aside).collect::<String>()).unwrap();
@@ -140,20 +143,43 @@ async fn write_all(folder: &Path) {
 
 #[tokio::test]
 async fn every_kind_of_record_is_read_as_it_was_meant() {
-    let folder = copy("second");
-    let (run, expected) = (RunId::new("every"), every());
-    let records = folder.journal().read(&run).await.unwrap();
-    for (found, expected) in records.iter().zip(&expected) {
-        assert_eq!(found, expected);
+    for version in ["second", "third"] {
+        let folder = copy(version);
+        let (run, expected) = (RunId::new("every"), every());
+        let records = folder.journal().read(&run).await.unwrap();
+        for (found, expected) in records.iter().zip(&expected) {
+            assert_eq!(found, expected);
+        }
+        assert_eq!(records.len(), expected.len());
+        let listed = folder.journal().list(&RunQuery::new().below(run.clone())).await.unwrap();
+        assert_eq!(listed, [RunSummary::of(&run, &expected).unwrap()]);
     }
-    assert_eq!(records.len(), expected.len());
-    let listed = folder.journal().list(&RunQuery::new().below(run.clone())).await.unwrap();
-    assert_eq!(listed, [RunSummary::of(&run, &expected).unwrap()]);
+}
+
+#[tokio::test]
+async fn versions_without_checksums_read_what_is_written_now() {
+    let folder = Folder::new();
+    let records =
+        write(&folder.journal(), every()[..].iter().map(|record| record.entry.clone()).collect()).await;
+    let text = fs::read_to_string(folder.file()).unwrap();
+    for (line, record) in text.lines().skip(1).zip(&records) {
+        // All that they did with a line.
+        assert_eq!(serde_json::from_str::<Record>(line).unwrap(), *record);
+        assert!(line.contains(",\"crc\":\""), "{line}");
+    }
+    // What they append has no checksum, and is read.
+    let old: String = text.lines().map(|line| unsealed(line) + "\n").collect();
+    let half = text.lines().count() / 2;
+    let lines = text.lines().take(half).chain(old.lines().skip(half));
+    fs::write(folder.file(), lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    assert_eq!(folder.journal().read(&super::run()).await.unwrap(), records);
 }
 
 #[tokio::test]
 async fn runs_of_every_earlier_format_go_on() {
-    for (version, ids) in [("first", &["half"][..]), ("second", &["half", "aside"])] {
+    for (version, ids) in
+        [("first", &["half"][..]), ("second", &["half", "aside"]), ("third", &["half", "aside"])]
+    {
         for id in ids {
             let folder = copy(version);
             let run = RunId::new(*id);
@@ -182,7 +208,8 @@ async fn runs_of_every_earlier_format_go_on() {
 /// A record that has this instead of what it should have is refused as a newer version's.
 async fn newer(whole: &str, from: &str, to: &str, part: &str) {
     assert!(whole.contains(from), "{from}");
-    refused(whole.replace(from, to).as_bytes(), JournalErrorKind::Version, part).await;
+    let newer = resealed(&whole.replace(from, to));
+    refused(newer.as_bytes(), JournalErrorKind::Version, part).await;
 }
 
 #[tokio::test]
@@ -202,7 +229,7 @@ async fn what_a_newer_version_has_written_is_refused_by_name() {
     newer(whole, "\"ended\"", &format!("\"{long}\""), &cut).await;
     // A field that is only new is passed over.
     let more = whole.replace("{\"seq\":1,", "{\"mood\":\"good\",\"seq\":1,");
-    fs::write(folder.file(), more).unwrap();
+    fs::write(folder.file(), resealed(&more)).unwrap();
     assert_eq!(folder.journal().read(&super::run()).await.unwrap().len(), 3);
 }
 
@@ -212,7 +239,8 @@ async fn a_value_of_the_wrong_type_is_not_shown() {
     write(&folder.journal(), vec![opened(), result("one", None)]).await;
     let whole = fs::read_to_string(folder.file()).unwrap();
     let journal = folder.journal();
-    fs::write(folder.file(), whole.replace("\"effect\":0", "\"effect\":\"my secret\"")).unwrap();
+    let whole = resealed(&whole.replace("\"effect\":0", "\"effect\":\"my secret\""));
+    fs::write(folder.file(), whole).unwrap();
     let error = journal.open(&super::run()).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Version);
     assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");

@@ -1,0 +1,143 @@
+//! How runs end: with words, with media, and on a last turn that calls tools all the same.
+
+use levity_core::{
+    Effect, EffectId, Ending, Input, Limit, Machine as _, Media, Message, Offer, Outcome, Part, Response,
+    Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
+};
+use levity_loop::{Agent, AgentBuilder, AgentMachine};
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::json;
+
+fn builder() -> AgentBuilder {
+    let tool = RecordingTool::new("look", |_| Ok(ToolOutput::text("not called")));
+    Agent::builder(ScriptedModel::new()).tool(tool)
+}
+
+fn look() -> Part {
+    Part::ToolCall(ToolCall::new("", "look", json!({})))
+}
+
+/// A machine under way, and what it wants.
+struct Play {
+    machine: AgentMachine,
+    wants: Vec<(EffectId, Effect)>,
+    /// How many times the model was asked.
+    asked: usize,
+}
+
+impl Play {
+    fn new(builder: AgentBuilder) -> Self {
+        Self::of(builder.build().unwrap().machine("Find it."))
+    }
+
+    fn of(machine: AgentMachine) -> Self {
+        let mut play = Self { machine, wants: Vec::new(), asked: 0 };
+        play.give(Input::Begin { run: RunId::new("r"), wrap: None });
+        play
+    }
+
+    fn give(&mut self, input: Input) {
+        let mut step = Step::new();
+        self.machine.apply(input, &mut step);
+        self.wants.extend(step.effects);
+    }
+
+    /// The model says this, and each tool that it calls returns `42`.
+    fn reply(&mut self, parts: impl IntoIterator<Item = Part>) -> Offer {
+        let (effect, Effect::Model(call)) = self.wants.remove(0) else { panic!("no model is asked") };
+        self.asked += 1;
+        let message = Message::new(Role::Assistant, parts);
+        self.give(Input::Finished { effect, outcome: Outcome::Model(Ok(Response::new(message))) });
+        while let Some((effect, Effect::Tool(run))) = self.wants.first().cloned() {
+            self.wants.remove(0);
+            let result = ToolResult::new(&run.call, Ok(ToolOutput::text("42")));
+            self.give(Input::Finished { effect, outcome: Outcome::Tool(result) });
+        }
+        call.offer
+    }
+
+    fn ending(&self) -> &Ending {
+        assert!(self.wants.is_empty(), "{:?}", self.wants);
+        self.machine.ending().unwrap()
+    }
+
+    fn last_note(&self) -> String {
+        self.machine.history().messages().last().unwrap().text().into_owned()
+    }
+}
+
+const BEST: Status = Status::BestEffort(Limit::Turns);
+
+#[test]
+fn call_on_the_last_turn_is_answered_by_one_more_plain_request() {
+    let mut play = Play::new(builder().max_turns(2));
+    assert_eq!(play.reply([look()]), Offer::All);
+    assert_eq!(play.reply([look()]), Offer::None);
+    assert!(play.machine.ending().is_none());
+    assert!(play.last_note().contains("Answer now, in words"), "{}", play.last_note());
+    assert_eq!(play.reply([Part::text("It is 42.")]), Offer::None);
+    assert_eq!((&play.ending().status, &*play.ending().text), (&BEST, "It is 42."));
+    assert_eq!(play.asked, 3);
+}
+
+#[test]
+fn calls_on_the_last_turn_and_after_it_end_with_what_there_is() {
+    for (first, expected) in [
+        (vec![Part::text("It may be 42."), look()], "It may be 42."),
+        (vec![look()], "The last results of its tools:\n- look: 42"),
+    ] {
+        let mut play = Play::new(builder().max_turns(2));
+        play.reply(first);
+        play.reply([look()]);
+        play.reply([look()]);
+        let ending = play.ending();
+        assert_eq!(ending.status, BEST);
+        assert!(ending.text.ends_with(expected), "{}", ending.text);
+        assert_eq!(play.asked, 3, "it is asked once more, and not again");
+    }
+}
+
+#[test]
+fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
+    let mut play = Play::new(builder().max_turns(1));
+    play.reply([look()]);
+    play.reply([look()]);
+    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::Partial(Limit::Turns), ""));
+}
+
+#[test]
+fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
+    let agent = builder().max_turns(1).build().unwrap();
+    let mut state = agent.machine("Find it.").save();
+    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(1)));
+    let mut play = Play::of(agent.restore(&state).unwrap());
+    play.reply([look()]);
+    assert_eq!(play.ending().status, Status::Partial(Limit::Turns));
+    // A picture was no answer then.
+    let mut play = Play::of(agent.restore(&state).unwrap());
+    play.reply([Part::Media(Media::bytes("image/png", vec![1, 2, 3]))]);
+    assert!(play.machine.ending().is_none() && play.last_note().contains("empty"));
+}
+
+#[test]
+fn a_reply_of_media_alone_is_an_answer() {
+    let mut play = Play::new(builder());
+    play.reply([Part::Media(Media::bytes("image/png", vec![1, 2, 3]))]);
+    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::Complete, ""));
+    let last = play.machine.history().messages().last().unwrap().clone();
+    assert!(matches!(last.parts[..], [Part::Media(_)]), "{last:?}");
+}
+
+#[test]
+fn calls_beyond_the_limit_of_a_turn_are_each_told_so() {
+    const CALLS: usize = 5_000;
+    let mut play = Play::new(builder());
+    play.reply((0..CALLS).map(|_| look()));
+    let messages = play.machine.history().messages();
+    let results: Vec<_> = messages.iter().flat_map(|message| message.results()).collect();
+    assert_eq!(results.len(), CALLS);
+    let (made, left) = results.split_at(64);
+    assert!(made.iter().all(|result| !result.is_error()));
+    assert!(left.iter().all(|result| result.error == Some(ToolErrorKind::Denied)));
+    assert!(left[0].text().contains("at most 64 tools can be called in one turn"), "{}", left[0].text());
+}
