@@ -27,9 +27,9 @@ pub(super) struct Reader<W: Wire> {
 }
 
 impl<W: Wire> Reader<W> {
-    pub(super) fn new(wire: W, nulls: Option<Arc<Nulls>>) -> Self {
+    pub(super) fn new(wire: W, nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
         let (lines, decoder) = (Lines::new(W::FRAMING), wire.decoder());
-        Self { lines, decoder, sink: Sink::new(nulls), begun: false, whole: None, wire }
+        Self { lines, decoder, sink: Sink::new(nulls, origin), begun: false, whole: None, wire }
     }
 
     pub(super) fn take(&mut self, mut chunk: &[u8]) -> Result<(), ModelError> {
@@ -101,7 +101,7 @@ pub(crate) fn fold<'a, W: Wire>(
     wire: W,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Response, ModelError> {
-    let mut reader = Reader::new(wire, None);
+    let mut reader = Reader::new(wire, None, None);
     let mut fold = Fold::new();
     for chunk in chunks {
         let taken = reader.take(chunk);
