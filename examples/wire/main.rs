@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 
-use levity::core::{Finish, ModelError, ModelErrorKind, Response};
+use levity::core::{Delta, Finish, Fold, Model, ModelError, ModelErrorKind, Request, Response};
 use serde_json::{Value, json};
 
 mod intent;
@@ -38,13 +38,30 @@ async fn answer(case: &Value) -> Value {
     let read = |name: &str| read(Path::new(&dir), name);
     let model = models::model(case);
     let Some(model) = model else { return json!({"id": case["id"], "error": {"message": "no such wire"}}) };
-    let mut told =
-        match model.complete(intent::request(&wire, &read("intent.json"), &read("request.json"))).await {
-            Ok(response) => told(&response),
-            Err(error) => failed(&wire, &error),
-        };
+    let request = intent::request(&wire, &read("intent.json"), &read("request.json"));
+    let mut told = match heard(&*model, request).await {
+        Ok((said, response)) if said != response.message.text() => {
+            json!({"error": {"message": "the pieces of text are not the text of the reply"}})
+        }
+        Ok((_, response)) => told(&response),
+        Err(error) => failed(&wire, &error),
+    };
     told["id"] = case["id"].clone();
     told
+}
+
+/// The text that came piece by piece, and the whole reply.
+async fn heard(model: &dyn Model, request: Request) -> Result<(String, Response), ModelError> {
+    let mut deltas = model.stream(request).await?;
+    let (mut said, mut fold) = (String::new(), Fold::new());
+    while let Some(delta) = deltas.next().await {
+        let delta = delta?;
+        if let Delta::Text(text) = &delta {
+            said.push_str(text);
+        }
+        fold.push(delta)?;
+    }
+    Ok((said, fold.finish()))
 }
 
 /// A file of a case.
@@ -64,6 +81,7 @@ fn told(response: &Response) -> Value {
         Finish::ToolCalls => "tool_calls",
         Finish::Length => "length",
         Finish::ContentFilter => "content_filter",
+        Finish::Paused => "pause_turn",
         Finish::Other(other) => other,
         _ => "other",
     };

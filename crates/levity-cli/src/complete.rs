@@ -183,6 +183,7 @@ fn told(reply: &Response, error: Option<&ModelError>, model: &dyn Model) -> Valu
         Finish::ToolCalls => "tool_calls",
         Finish::Length => "length",
         Finish::ContentFilter => "content_filter",
+        Finish::Paused => "pause_turn",
         Finish::Other(word) => word,
         _ => "other",
     };

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -49,7 +50,7 @@ struct Inner {
     encoded: Vec<OnceLock<Encoded>>,
 }
 
-type Encoded = (&'static str, Arc<[u8]>);
+type Encoded = (Cow<'static, str>, Arc<[u8]>);
 
 /// Where the result of a call stands.
 #[derive(Clone, Copy)]
@@ -142,7 +143,13 @@ impl History {
 
     /// What a provider makes of a message, by its place: made once and kept for as long as the history lives.
     /// `wire` says who makes it, and in which way.
-    pub fn encoded(&self, at: usize, wire: &'static str, make: impl FnOnce() -> Vec<u8>) -> Arc<[u8]> {
+    pub fn encoded(
+        &self,
+        at: usize,
+        wire: impl Into<Cow<'static, str>>,
+        make: impl FnOnce() -> Vec<u8>,
+    ) -> Arc<[u8]> {
+        let wire = wire.into();
         let Some(slot) = self.inner.encoded.get(at) else { return make().into() };
         if let Some((_, bytes)) = slot.get().filter(|(known, _)| *known == wire) {
             return bytes.clone();

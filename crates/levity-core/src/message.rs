@@ -261,20 +261,33 @@ impl From<Media> for Part {
 
 /// State that a provider handed out and wants back unchanged: signatures, reasoning items, ids.
 ///
-/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it out.
+/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it out. Many servers
+/// speak the same protocol, and refuse the sealed state of each other: state that has an [`origin`](Self::origin) goes
+/// back to that one only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Opaque {
-    /// Whose it is.
+    /// The protocol that it is part of.
     pub provider: Arc<str>,
     /// The state.
     pub data: Arc<Value>,
+    /// The server, account and kind of model that made it, in the words of the provider's implementation. State
+    /// without one, such as a block that a program makes, is sent to every server of the protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<str>>,
 }
 
 impl Opaque {
     /// State of `provider`.
     pub fn new(provider: impl Into<Arc<str>>, data: Value) -> Self {
-        Self { provider: provider.into(), data: Arc::new(data) }
+        Self { provider: provider.into(), data: Arc::new(data), origin: None }
+    }
+
+    /// Sets who made it.
+    #[must_use]
+    pub fn with_origin(mut self, origin: impl Into<Arc<str>>) -> Self {
+        self.origin = Some(origin.into());
+        self
     }
 }
 

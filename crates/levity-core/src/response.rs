@@ -82,6 +82,9 @@ pub enum Finish {
     Length,
     /// The provider withheld the rest.
     ContentFilter,
+    /// The provider interrupted a long turn, in which it works with tools of its own. It continues when the reply is
+    /// sent back to it as the last message.
+    Paused,
     /// Another reason, in the provider's word.
     Other(String),
 }
@@ -188,9 +191,9 @@ impl fmt::Display for Usage {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Delta {
-    /// More text.
+    /// More text. All text of a reply comes in these pieces.
     Text(String),
-    /// More thinking.
+    /// More thinking. All thoughts that are shown come in these pieces.
     Thinking(String),
     /// A tool call begins; later pieces of it bear the same index.
     CallStart {
@@ -210,7 +213,8 @@ pub enum Delta {
     },
     /// Provider data for the part that the pieces before belong to.
     Opaque(Opaque),
-    /// A whole part.
+    /// A whole part: media, a block of the provider's own, a call. A text or a thought comes so only where it is
+    /// empty: with the provider's data, or to begin a part of its own.
     Part(Part),
     /// Token counts; each replaces what was known before.
     Usage(Usage),
@@ -234,6 +238,17 @@ pub enum Delta {
 }
 
 impl Delta {
+    /// The pieces of a whole part. Text and thoughts come as such, and the provider's data behind them, so that
+    /// nothing said is missed by those who listen for [`Delta::Text`] alone.
+    pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
+        let (said, data) = match part {
+            Part::Text(Text { text, opaque }) if !text.is_empty() => (Self::Text(text), opaque),
+            Part::Thinking(Thinking { text, opaque }) if !text.is_empty() => (Self::Thinking(text), opaque),
+            part => (Self::Part(part), None),
+        };
+        std::iter::once(said).chain(data.map(Self::Opaque))
+    }
+
     /// Whether it is of the reply itself, and not a count, a name, the end or a word of a wrapper's.
     pub fn is_content(&self) -> bool {
         !matches!(
@@ -267,9 +282,12 @@ impl Deltas {
         Self::new(Ready(deltas.into_iter().map(Ok).collect::<Vec<_>>().into_iter()))
     }
 
-    /// A whole response, in as few pieces as there are parts.
+    /// A whole response, in about as few pieces as there are parts.
     pub fn from_response(response: &Response) -> Self {
-        let parts = response.message.parts.iter().cloned().map(Delta::Part);
+        let mut before = None;
+        let parts = response.message.parts.iter().flat_map(|part| {
+            begins(before.replace(part), part).into_iter().chain(Delta::of_part(part.clone()))
+        });
         let model = response.model.clone().map(Delta::Model);
         let end = [Delta::Usage(response.usage), Delta::Finish(response.finish.clone())];
         Self::ready(parts.chain(model).chain(end))
@@ -291,6 +309,20 @@ impl Deltas {
             fold.push(delta.map_err(|error| fold.broken(error))?)?;
         }
         Ok(fold.finish())
+    }
+}
+
+/// The piece that keeps the text of `part` apart from that of the part `before` it, which it would be added to: an empty
+/// part of the same kind, which the text then fills.
+fn begins(before: Option<&Part>, part: &Part) -> Option<Delta> {
+    match (before?, part) {
+        (Part::Text(Text { opaque: None, .. }), Part::Text(part)) if !part.text.is_empty() => {
+            Some(Delta::Part(Part::text("")))
+        }
+        (Part::Thinking(Thinking { opaque: None, .. }), Part::Thinking(part)) if !part.text.is_empty() => {
+            Some(Delta::Part(Part::thinking("")))
+        }
+        _ => None,
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) const NAME: &str = "anthropic";
 ///   see fit, with an effort of `low`, `medium` or `high`; a budget of less than 4,096 tokens is a low effort, one of
 ///   less than 16,384 a medium one. While models think, and always since 4.7, the API takes neither `temperature` nor
 ///   `top_p`: they are sent as they are, and it says so.
+/// - No thinking for Claude 3.7 to 4.5 where they would refuse it: while tools answer a turn that does not begin with a
+///   thought of a Claude's, and where a call is demanded.
 /// - Nothing for `seed`, which the API does not have.
 /// - Marks for the prompt cache, at most four: on the tools, on the instructions, on the last message and where the
 ///   request before ended. A single question without tools has none on its message. Where you set a `cache_control`
@@ -59,8 +61,9 @@ pub(crate) const NAME: &str = "anthropic";
 ///
 /// # What comes back
 /// Thoughts with their signatures, redacted ones, calls of the provider's own tools and their results, citations:
-/// all of it goes back in its place. Thoughts without a signature do not, since the API refuses them. A reply that
-/// ended with `pause_turn` goes on when it is sent back. Blocks of the provider's own can be put into a message as
+/// all of it goes back in its place. Thoughts without a signature do not, since the API refuses them. A reply that ended
+/// with `pause_turn` is [`Paused`](levity_core::Finish::Paused): it goes on when it is sent back as the last message, which
+/// an agent does. Blocks of the provider's own can be put into a message as
 /// `Part::Opaque(Opaque::new("anthropic", block))`, say a document that was uploaded.
 #[derive(Clone, Debug)]
 pub struct AnthropicModel(Remote<Anthropic>);
@@ -153,6 +156,10 @@ impl Wire for Anthropic {
             headers.push(("anthropic-beta", Secret::new(self.betas.join(","))));
         }
         Ok(headers)
+    }
+
+    fn account(&self) -> Option<&str> {
+        Some(self.key.expose()).filter(|key| !key.is_empty())
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {

@@ -84,6 +84,12 @@ pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     }
 }
 
+/// A text as it stands between the quotes of a JSON string.
+pub(crate) fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+}
+
 /// Writes a list whose items are written by hand, each as nothing or more items with commas between them.
 pub(crate) fn list(bytes: &mut Vec<u8>, items: impl FnOnce(&mut List<'_>)) {
     bytes.push(b'[');

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Finish, ModelCard, ModelError, OutputSchema, Request, ThinkingMode, ToolChoice};
-use serde_json::{Value, json};
+use levity_core::{Finish, ModelCard, ModelError, OutputSchema, Request, ToolChoice};
+use serde_json::{Map, Value, json};
 
 use crate::body::{Body, extra, list};
+use crate::effort;
 use crate::http::{Asked, Decode as _, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
 use crate::schema::answer;
 use crate::schema::nulls::Nulls;
@@ -25,9 +26,13 @@ mod tags;
 mod usage;
 
 pub use embed::OpenAiEmbedder;
+use encode::To;
 
 /// The name under which data of this protocol rides on messages.
 pub(crate) const NAME: &str = "openai_chat";
+
+/// The type of a call whose input is a text of its own.
+const CUSTOM: &str = "custom";
 
 /// A model behind OpenAI's Chat Completions, or behind any server that speaks it: llama.cpp, vLLM, LM Studio,
 /// Groq, Mistral, DeepSeek, OpenRouter, xAI, Together and others.
@@ -46,7 +51,8 @@ pub(crate) const NAME: &str = "openai_chat";
 /// What a model thought goes back to it under the name it came with, which some servers demand where tools were
 /// called. Parts of the protocol's own that levity has no name for can be sent as [`Part::Opaque`] of the
 /// provider `openai_chat` in a user's message, and fields of the body by
-/// [`Options::extra`](levity_core::Options::extra).
+/// [`Options::extra`](levity_core::Options::extra). Tools that are given so, such as custom ones, stand behind the
+/// request's own.
 ///
 /// [`Part::Opaque`]: levity_core::Part::Opaque
 #[derive(Clone, Debug)]
@@ -223,9 +229,15 @@ impl Wire for Chat {
         Ok(self.key.iter().map(header).collect())
     }
 
+    fn account(&self) -> Option<&str> {
+        self.key.as_ref().map(Secret::expose)
+    }
+
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, .. } = asked;
-        let mut body = Body::over(&extra(asked));
+        let Asked { card, request, stream, endpoint, origin } = asked;
+        let mut extra = extra(asked);
+        let hosted = hosted(&mut extra);
+        let mut body = Body::over(&extra);
         let request = match self.dialect {
             Dialect::OpenAi => answer::of_object(request),
             _ => Cow::Borrowed(request),
@@ -235,18 +247,23 @@ impl Wire for Chat {
         body.field("model", &card.id);
         let mut sent = Ok(());
         body.raw("messages", |bytes| {
-            list(bytes, |list| sent = encode::messages(request, self.dialect, list));
+            list(bytes, |list| sent = encode::messages(request, To { origin, dialect: self.dialect }, list));
         });
         sent?;
-        if !request.tools.is_empty() {
+        if !request.tools.is_empty() || !hosted.is_empty() {
             let offer = self.offers.tools(&request.tools, encode::tool);
-            body.raw("tools", |bytes| list(bytes, |list| list.add(&offer.json)));
+            body.raw("tools", |bytes| {
+                list(bytes, |list| {
+                    list.add(&offer.json);
+                    hosted.iter().for_each(|tool| list.item(tool));
+                });
+            });
             choose(&mut body, &request.tool_choice);
         }
         if let Some(output) = &request.output {
             body.field("response_format", &self.response_format(output));
         }
-        self.options(&mut body, request);
+        self.options(&mut body, card, endpoint.base(), request);
         if stream {
             body.field("stream", &true);
             body.field("stream_options", &json!({"include_usage": true}));
@@ -283,25 +300,30 @@ impl Chat {
         json!({"type": "json_schema", "json_schema": schema})
     }
 
-    fn options(&self, body: &mut Body, request: &Request) {
+    fn options(&self, body: &mut Body, card: &ModelCard, base: &str, request: &Request) {
         let options = &request.options;
         body.optional("temperature", options.temperature.as_ref());
         body.optional("top_p", options.top_p.as_ref());
         body.optional(self.dialect.max_tokens(), options.max_tokens.as_ref());
         body.optional("seed", options.seed.as_ref());
         body.optional("stop", Some(&options.stop).filter(|stop| !stop.is_empty()));
-        body.optional("reasoning_effort", options.thinking.and_then(effort));
+        // OpenAI's old models refuse the field as such.
+        let thinks = self.dialect != Dialect::OpenAi || effort::thinks(&card.id, true);
+        let mode = options.thinking.filter(|_| thinks || card.abilities.thinking);
+        body.optional("reasoning_effort", mode.and_then(|mode| effort::effort(base, &card.id, true, mode)));
     }
 }
 
-fn effort(mode: ThinkingMode) -> Option<&'static str> {
-    Some(match mode {
-        ThinkingMode::Off | ThinkingMode::Budget(0) => "none",
-        ThinkingMode::Low | ThinkingMode::Budget(..4_096) => "low",
-        ThinkingMode::Medium | ThinkingMode::Budget(..16_384) => "medium",
-        ThinkingMode::High | ThinkingMode::Budget(_) => "high",
-        _ => return None,
-    })
+/// Tools in the protocol's own words, such as custom ones, which stand behind the request's.
+fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
+    match extra.shift_remove("tools") {
+        Some(Value::Array(tools)) => tools,
+        Some(other) => {
+            extra.insert("tools".to_owned(), other);
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
 }
 
 fn choose(body: &mut Body, choice: &ToolChoice) {

@@ -1,5 +1,6 @@
 //! Google's Gemini, by AI Studio and by Vertex AI.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -135,23 +136,43 @@ impl Wire for Gemini {
         }
     }
 
+    fn tool_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        encode::name(name)
+    }
+
+    /// A token says nothing of whose it is, and there is a new one every hour; the project stays.
+    fn account(&self) -> Option<&str> {
+        match (&self.place, &self.access) {
+            (Place::Vertex { project, .. }, _) => Some(project),
+            (Place::AiStudio, Access::Key(key)) => Some(key.expose()),
+            (Place::AiStudio, Access::Tokens(_)) => None,
+        }
+    }
+
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, endpoint, .. } = asked;
+        let Asked { card, request, endpoint, origin, .. } = asked;
         let family = Family::of(&card.id);
         let mut extra = endpoint.extra().clone();
         merge(&mut extra, request.options.extra.clone());
         let mut body = Body::new();
-        let system = config::system(request, family);
-        if !extra.contains_key("systemInstruction") && !system.is_empty() {
-            body.field("systemInstruction", &json!({"parts": [{"text": system}]}));
+        let hosted = hosted(&mut extra);
+        let has_tools = !request.tools.is_empty() || !hosted.is_empty();
+        let told = config::told(request, family, has_tools);
+        match extra.get_mut("systemInstruction") {
+            // What the user puts there counts; the answer's shape stands behind it.
+            Some(own) => own["parts"].as_array_mut().into_iter().for_each(|parts| {
+                parts.extend(told.shape.iter().map(|shape| json!({"text": shape})));
+            }),
+            None if told.is_empty() => {}
+            None => body.field("systemInstruction", &json!({"parts": [{"text": told.text()}]})),
         }
         if !extra.contains_key("contents") {
-            body.raw("contents", |bytes| list(bytes, |list| encode::contents(request, family, list)));
+            body.raw("contents", |bytes| list(bytes, |list| encode::contents(request, family, origin, list)));
         }
-        self.tools(&mut body, request, &mut extra);
+        self.tools(&mut body, request, &hosted);
         for (name, mut own) in [
             ("toolConfig", config::tools(request)),
-            ("generationConfig", config::generation(request, family)),
+            ("generationConfig", config::generation(request, family, has_tools)),
         ] {
             match extra.shift_remove(name) {
                 Some(Value::Object(more)) => merge(&mut own, more),
@@ -177,12 +198,7 @@ impl Wire for Gemini {
 
 impl Gemini {
     /// The request's tools, and those of Google's own.
-    fn tools(&self, body: &mut Body, request: &Request, extra: &mut Map<String, Value>) {
-        let hosted = match extra.shift_remove("tools") {
-            Some(Value::Array(tools)) => tools,
-            Some(Value::Null) | None => Vec::new(),
-            Some(tool) => vec![tool],
-        };
+    fn tools(&self, body: &mut Body, request: &Request, hosted: &[Value]) {
         if hosted.is_empty() && request.tools.is_empty() {
             return;
         }
@@ -194,6 +210,15 @@ impl Gemini {
                 hosted.iter().for_each(|tool| list.item(tool));
             });
         });
+    }
+}
+
+/// Tools of Google's own.
+fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
+    match extra.shift_remove("tools") {
+        Some(Value::Array(tools)) => tools,
+        Some(Value::Null) | None => Vec::new(),
+        Some(tool) => vec![tool],
     }
 }
 

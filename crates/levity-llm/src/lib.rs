@@ -14,6 +14,8 @@ mod anthropic;
 mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(any(feature = "openai", feature = "compatible"))]
+mod effort;
 #[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
 mod embed;
 #[cfg(any(feature = "http", feature = "static-embedder"))]
@@ -29,10 +31,13 @@ mod http;
 mod lenient;
 #[cfg(feature = "http")]
 mod models;
-#[cfg(any(feature = "anthropic", feature = "gemini", feature = "openai"))]
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "each provider uses some of it")]
 mod names;
 #[cfg(feature = "ollama")]
 mod ollama;
+#[cfg(feature = "http")]
+mod origin;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]

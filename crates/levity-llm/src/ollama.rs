@@ -1,5 +1,6 @@
 //! Ollama's own API.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -130,6 +131,11 @@ impl Wire for Ollama {
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
         let bearer = |key: &Secret| ("authorization", Secret::new(format!("Bearer {}", key.expose())));
         Ok(self.key.iter().map(bearer).collect())
+    }
+
+    /// Any name will do.
+    fn tool_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        Cow::Borrowed(name)
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {

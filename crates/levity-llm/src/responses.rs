@@ -10,6 +10,7 @@ use levity_core::{
 use serde_json::{Value, json};
 
 use crate::body::list;
+use crate::effort;
 use crate::http::{Asked, Endpoint, Framing, Remote, Secret, Sink, Wire, provider};
 use crate::schema::answer;
 use crate::schema::nulls::Nulls;
@@ -18,7 +19,6 @@ use crate::schema::offer::{Offer, Offers};
 mod decode;
 mod encode;
 mod fields;
-mod names;
 
 use fields::Fields;
 
@@ -27,6 +27,9 @@ pub(crate) const NAME: &str = "openai_responses";
 
 /// The field under which a message has its thoughts once more, as the end of the reply had them.
 const LATER: &str = "later_thoughts";
+
+/// The type of an item that is a picture.
+const IMAGE: &str = "image_generation_call";
 
 /// A model behind OpenAI's Responses API, or behind another server that speaks it: Azure, xAI, OpenRouter, Bedrock and
 /// others.
@@ -126,7 +129,7 @@ provider!(OpenAiModel);
 fn card(provider: &str, model: String, own: bool) -> ModelCard {
     let mut abilities = Abilities::default();
     abilities.images = true;
-    abilities.thinking = names::thinks(&model, own);
+    abilities.thinking = effort::thinks(&model, own);
     ModelCard::new(provider, model).with_abilities(abilities)
 }
 
@@ -144,8 +147,12 @@ impl Wire for Responses {
         Ok(self.key.iter().map(bearer).collect())
     }
 
+    fn account(&self) -> Option<&str> {
+        self.key.as_ref().map(Secret::expose)
+    }
+
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, endpoint } = asked;
+        let Asked { card, request, stream, endpoint, origin } = asked;
         refuse(request)?;
         let request = if self.own { answer::of_object(request) } else { Cow::Borrowed(request) };
         let request = &*request;
@@ -154,12 +161,12 @@ impl Wire for Responses {
         if let Some(system) = &request.system {
             fields.put("instructions", json!(&**system));
         }
-        fields.raw("input", |bytes| list(bytes, |list| encode::input(request, self.stored, list)));
+        fields.raw("input", |bytes| list(bytes, |list| encode::input(request, self.stored, origin, list)));
         self.tools(&mut fields, request);
         if let Some(output) = &request.output {
             fields.put("text", self.format(output));
         }
-        self.options(&mut fields, card, request);
+        self.options(&mut fields, card, endpoint.base(), request);
         if stream {
             fields.put("stream", json!(true));
         }
@@ -228,13 +235,14 @@ impl Responses {
         }})
     }
 
-    fn options(&self, fields: &mut Fields, card: &ModelCard, request: &Request) {
+    fn options(&self, fields: &mut Fields, card: &ModelCard, base: &str, request: &Request) {
         let options = &request.options;
         fields.optional("temperature", options.temperature);
         fields.optional("top_p", options.top_p);
         fields.optional("max_output_tokens", options.max_tokens);
-        let thinks = card.abilities.thinking || names::thinks(&card.id, self.own);
-        let effort = options.thinking.and_then(|mode| names::effort(&card.id, thinks || !self.own, mode));
+        let thinks = card.abilities.thinking || effort::thinks(&card.id, self.own);
+        let effort =
+            options.thinking.and_then(|mode| effort::effort(base, &card.id, thinks || !self.own, mode));
         let mut reasoning = serde_json::Map::new();
         reasoning.extend(effort.map(|effort| ("effort".to_owned(), effort.into())));
         if self.summaries && thinks {

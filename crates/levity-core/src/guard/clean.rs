@@ -59,7 +59,7 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
         Part::Text(part) => &part.text,
         Part::Thinking(part) => &part.text,
         Part::Opaque(part) => {
-            return opaque.map(|data| Part::Opaque(Opaque::new(part.provider.clone(), data)));
+            return opaque.map(|data| Part::Opaque(Opaque { data: data.into(), ..part.clone() }));
         }
         _ => return None,
     };

@@ -267,6 +267,47 @@ async fn a_response_survives_being_streamed() {
     assert_eq!(Deltas::from_response(&response).fold().await, Ok(response));
 }
 
+/// Text in any order of parts, with and without data of a provider's.
+#[tokio::test]
+async fn streamed_response_gives_all_text_as_text() {
+    let picture = Part::Media(Media::bytes("image/png", vec![1]));
+    let signed = with(Part::text("signed"), 1);
+    let lists = [
+        vec![Part::text("a")],
+        vec![Part::text("a"), signed.clone(), Part::text("b"), signed.clone()],
+        vec![signed.clone(), signed.clone(), with(Part::text(""), 2)],
+        vec![
+            Part::thinking("t"),
+            Part::thinking("u"),
+            with(Part::thinking("v"), 1),
+            Part::text("a"),
+            Part::text("b"),
+        ],
+        vec![Part::text("a"), picture.clone(), Part::text("b"), call("x", "{}"), Part::text("c")],
+        vec![with(Part::thinking(""), 1), picture],
+        vec![Part::thinking("t"), with(Part::thinking(""), 1), Part::text("a"), with(Part::text(""), 1)],
+    ];
+    for parts in lists {
+        let response = Response::new(Message::new(Role::Assistant, parts.clone()));
+        let mut deltas = Deltas::from_response(&response);
+        let (mut said, mut thought) = (String::new(), String::new());
+        while let Some(delta) = deltas.next().await {
+            match delta.unwrap() {
+                Delta::Text(text) => said.push_str(&text),
+                Delta::Thinking(text) => thought.push_str(&text),
+                _ => {}
+            }
+        }
+        assert_eq!(
+            (&*said, &*thought),
+            (&*response.message.text(), &*response.message.thinking()),
+            "{parts:?}"
+        );
+        let folded = Deltas::from_response(&response).fold().await.unwrap();
+        assert_eq!(folded.message, response.message);
+    }
+}
+
 #[tokio::test]
 async fn the_first_error_ends_the_fold() {
     let error = ModelError::new(ModelErrorKind::Transport, "connection reset");

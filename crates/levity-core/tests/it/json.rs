@@ -228,9 +228,14 @@ fn requests_and_responses() {
     for choice in [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("add".into())] {
         check(&choice);
     }
-    for finish in
-        [Finish::Stop, Finish::ToolCalls, Finish::Length, Finish::ContentFilter, Finish::Other("x".into())]
-    {
+    for finish in [
+        Finish::Stop,
+        Finish::ToolCalls,
+        Finish::Length,
+        Finish::ContentFilter,
+        Finish::Paused,
+        Finish::Other("x".into()),
+    ] {
         check(&finish);
         check(&Response::new(message()).with_finish(finish));
     }

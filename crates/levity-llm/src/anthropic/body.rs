@@ -3,19 +3,24 @@
 use levity_core::{ModelError, OutputSchema, Request, ToolChoice};
 use serde_json::{Map, Value, json};
 
-use super::encode::own;
-use super::marks::Marks;
+use super::encode::To;
+use super::generation::Generation;
+use super::marks::{MARK, Marks};
 use super::{Anthropic, messages, schema, thinking};
 use crate::body::{Body, List, list, write as write_json};
 use crate::http::Asked;
 
 pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-    let Asked { card, request, stream, endpoint } = asked;
+    let Asked { card, request, stream, endpoint, origin } = asked;
     let extra = Extra { request: &request.options.extra, all: endpoint.extra() };
     let generation = wire.generation(card);
     let fixed = extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
     let options = &request.options;
-    let plan = thinking::plan(options.thinking, generation, options.max_tokens, card.max_output, fixed);
+    let to = To { origin, claude: generation != Generation::UNKNOWN };
+    let lines = messages::lines(request, to)?;
+    let mode =
+        options.thinking.filter(|mode| thinking::is_off(*mode) || may_think(request, generation, &lines));
+    let plan = thinking::plan(mode, generation, options.max_tokens, card.max_output, fixed);
     let shape = request.output.as_deref().map(Shape::of);
     let mut body = Draft { body: Body::new(), extra };
     body.own("model", &card.id);
@@ -23,21 +28,29 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     if stream {
         body.own("stream", &true);
     }
-    let lines = messages::lines(request)?;
     // Whoever marks something sets all marks: the API takes four in all, and no long-lived one behind a short-lived.
     let marks = if extra.is_marked() || messages::are_marked(&lines) { Marks::none() } else { wire.marks };
     body.system(request, shape.as_ref(), marks);
     body.tools(request, marks);
     let mut written = Ok(());
     let marks = if is_lasting(request, extra) { marks } else { Marks::none() };
-    body.raw("messages", |bytes| written = messages::write(bytes, lines, generation, marks));
+    body.raw("messages", |bytes| written = messages::write(bytes, lines, generation, marks, to));
     written?;
     if let Some(thinking) = &plan.thinking {
         body.own("thinking", thinking);
     }
     body.output(shape, plan.effort);
-    body.options(request);
+    body.options(request, to);
     Ok(body.finish())
+}
+
+/// Whether the model may be told to think here. Models that are given tokens for it (Claude 3.7 to 4.5) refuse to begin
+/// in the middle of a turn: while tools answer, what the model said last must begin with a thought of its own. Nor do
+/// they think where a call is demanded.
+fn may_think(request: &Request, generation: Generation, lines: &[messages::Line<'_>]) -> bool {
+    let is_free =
+        matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None) || request.tools.is_empty();
+    !generation.is_strict() || (is_free && messages::goes_on_thinking(lines))
 }
 
 /// Whether the conversation will likely be sent again with more behind it.
@@ -62,14 +75,21 @@ impl<'a> Extra<'a> {
         self.request.iter().chain(others)
     }
 
-    /// Whether the user marks something for the prompt cache, or has the API do so.
+    /// Whether the user marks something for the prompt cache, in any field, or has the API do so.
     fn is_marked(self) -> bool {
-        let has_mark = |tool: &Value| tool.get("cache_control").is_some();
-        self.get("cache_control").is_some() || self.tools().iter().any(has_mark)
+        self.iter().any(|(name, value)| name == MARK || has_mark(value))
     }
 
     fn tools(self) -> &'a [Value] {
         self.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn has_mark(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_mark),
+        Value::Object(fields) => fields.contains_key(MARK) || fields.values().any(has_mark),
+        _ => false,
     }
 }
 
@@ -182,7 +202,7 @@ impl Draft<'_> {
         }
     }
 
-    fn options(&mut self, request: &Request) {
+    fn options(&mut self, request: &Request, to: To<'_>) {
         let options = &request.options;
         if let Some(temperature) = options.temperature {
             self.own("temperature", &temperature);
@@ -193,7 +213,7 @@ impl Draft<'_> {
         if !options.stop.is_empty() {
             self.own("stop_sequences", &options.stop);
         }
-        if let Some(container) = container(request).filter(|_| !self.extra.tools().is_empty()) {
+        if let Some(container) = container(request, to).filter(|_| !self.extra.tools().is_empty()) {
             self.own("container", container);
         }
     }
@@ -218,12 +238,12 @@ fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
 }
 
 /// Where the provider's own tools did their work when the model was last heard, so that they find it again.
-fn container(request: &Request) -> Option<&Value> {
+fn container<'a>(request: &'a Request, to: To<'_>) -> Option<&'a Value> {
     let mut replies =
         request.history.messages().iter().rev().filter(|m| m.role == levity_core::Role::Assistant);
     let parts = replies.next()?.parts.iter();
     parts.rev().find_map(|part| match part {
-        levity_core::Part::Opaque(opaque) => own(Some(opaque))?.get("container"),
+        levity_core::Part::Opaque(opaque) => to.own(Some(opaque))?.get("container"),
         _ => None,
     })
 }

@@ -242,6 +242,7 @@ fn finish(word: &str, calls: bool) -> Option<Finish> {
         "" => return None,
         "end_turn" | "stop_sequence" => Finish::Stop,
         "tool_use" => Finish::ToolCalls,
+        "pause_turn" => Finish::Paused,
         other => Finish::Other(other.to_owned()),
     })
 }

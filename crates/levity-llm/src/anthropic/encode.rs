@@ -7,21 +7,49 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
 use crate::body::{Body, write};
+use crate::origin::{Bound, Origin};
 use crate::{names, unseen};
 
 /// Why a message cannot be given to the API: one clause with the way out.
 #[derive(Debug)]
 pub(super) struct Refused(pub(super) String);
 
+/// Who is told.
+#[derive(Clone, Copy)]
+pub(super) struct To<'a> {
+    pub(super) origin: &'a Origin,
+    /// Whether it is a Claude, by its name.
+    pub(super) claude: bool,
+}
+
+impl To<'_> {
+    /// Data of this provider's that may go back: blocks of its tools, containers, citations.
+    pub(super) fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+        self.origin.data(NAME, opaque, Bound::Account)
+    }
+
+    /// Data of a thought. Signatures of a Claude hold wherever one is served: by Anthropic, Bedrock and Vertex AI, for
+    /// any account. Those of other models that speak the protocol are their server's business.
+    fn own_thought<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+        self.origin.data(NAME, opaque, if self.claude { Bound::Family } else { Bound::Server })
+    }
+
+    /// A block of the provider's own.
+    fn own_block<'a>(&self, opaque: &'a Opaque) -> Option<&'a Value> {
+        let is_thought = opaque.data.get("type").is_some_and(|kind| kind == "redacted_thinking");
+        if is_thought { self.own_thought(Some(opaque)) } else { self.own(Some(opaque)) }
+    }
+}
+
 /// The blocks of a message with commas between them; none when nothing of it can be sent.
-pub(super) fn blocks(message: &Message) -> Result<Vec<u8>, Refused> {
+pub(super) fn blocks(message: &Message, to: To<'_>) -> Result<Vec<u8>, Refused> {
     let mut bytes = Vec::new();
     let keep = match message.role {
-        Role::Assistant => sayable(&message.parts),
+        Role::Assistant => sayable(&message.parts, to),
         _ => message.parts.len(),
     };
     for part in message.parts.iter().take(keep) {
-        let block = block(part, message.role)?;
+        let block = block(part, message.role, to)?;
         if !block.is_empty() && !bytes.is_empty() {
             bytes.push(b',');
         }
@@ -32,11 +60,11 @@ pub(super) fn blocks(message: &Message) -> Result<Vec<u8>, Refused> {
 
 /// How many parts of a reply can go back. The API refuses one that ends with a thought, which happens when it was
 /// cut off while the model thought.
-pub(super) fn sayable(parts: &[Part]) -> usize {
+pub(super) fn sayable(parts: &[Part], to: To<'_>) -> usize {
     let is_thought = |part: &Part| match part {
         Part::Thinking(_) => true,
         Part::Text(text) => text.text.trim().is_empty(),
-        Part::Opaque(opaque) => match own(Some(opaque)).and_then(|block| block.get("type")) {
+        Part::Opaque(opaque) => match to.own_block(opaque).and_then(|block| block.get("type")) {
             Some(kind) => kind == "redacted_thinking",
             None => true,
         },
@@ -45,37 +73,29 @@ pub(super) fn sayable(parts: &[Part]) -> usize {
     parts.iter().rposition(|part| !is_thought(part)).map_or(0, |last| last + 1)
 }
 
-/// Data of this provider's.
-pub(super) fn own(opaque: Option<&Opaque>) -> Option<&Value> {
-    opaque.filter(|opaque| &*opaque.provider == NAME).map(|opaque| &*opaque.data)
-}
-
-fn block(part: &Part, role: Role) -> Result<Vec<u8>, Refused> {
+fn block(part: &Part, role: Role, to: To<'_>) -> Result<Vec<u8>, Refused> {
     Ok(match part {
-        Part::Text(part) => text(part),
-        Part::Thinking(part) => thinking(part),
-        Part::Media(_) if role == Role::Assistant => {
-            let message =
-                "a reply with media in it cannot be given to Anthropic's models; show it as the user";
-            return Err(Refused(message.to_owned()));
-        }
-        Part::Media(part) => media::block(part)?,
-        Part::ToolCall(part) => call(part),
-        Part::ToolResult(part) => result(part),
-        Part::Opaque(part) => opaque(part),
+        Part::Text(part) => text(part, to),
+        Part::Thinking(part) => thinking(part, to),
+        // Another model showed it, and a refusal would end the conversation.
+        Part::Media(part) if role == Role::Assistant => text(&Text::new(unseen::words(part)), to),
+        Part::Media(part) => media::block(part, to)?,
+        Part::ToolCall(part) => call(part, to),
+        Part::ToolResult(part) => result(part, to),
+        Part::Opaque(part) => opaque(part, to),
         _ => Vec::new(),
     })
 }
 
 /// A text. The API refuses one without a visible character.
-fn text(part: &Text) -> Vec<u8> {
+fn text(part: &Text, to: To<'_>) -> Vec<u8> {
     if part.text.trim().is_empty() {
         return Vec::new();
     }
     let mut body = Body::new();
     body.field("type", "text");
     body.field("text", &part.text);
-    for (name, value) in own(part.opaque.as_ref()).and_then(Value::as_object).into_iter().flatten() {
+    for (name, value) in to.own(part.opaque.as_ref()).and_then(Value::as_object).into_iter().flatten() {
         match name.as_str() {
             "type" | "text" => {}
             "citations" => body.field(name, &citations(value)),
@@ -99,8 +119,9 @@ fn citations(citations: &Value) -> Cow<'_, Value> {
 }
 
 /// A thought, if it is signed.
-fn thinking(part: &Thinking) -> Vec<u8> {
-    let signature = own(part.opaque.as_ref()).and_then(|data| data.get("signature")).and_then(Value::as_str);
+fn thinking(part: &Thinking, to: To<'_>) -> Vec<u8> {
+    let signature =
+        to.own_thought(part.opaque.as_ref()).and_then(|data| data.get("signature")).and_then(Value::as_str);
     let Some(signature) = signature.filter(|signature| !signature.is_empty()) else { return Vec::new() };
     let mut body = Body::new();
     body.field("type", "thinking");
@@ -109,13 +130,13 @@ fn thinking(part: &Thinking) -> Vec<u8> {
     body.finish()
 }
 
-fn call(call: &ToolCall) -> Vec<u8> {
+fn call(call: &ToolCall, to: To<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_use");
     body.field("id", &id(call.id.as_str()));
     body.field("name", &names::tool(&call.name, ""));
     body.field("input", &input(call));
-    body.optional("caller", own(call.opaque.as_ref()).and_then(|data| data.get("caller")));
+    body.optional("caller", to.own(call.opaque.as_ref()).and_then(|data| data.get("caller")));
     body.finish()
 }
 
@@ -140,13 +161,13 @@ fn id(id: &str) -> Cow<'_, str> {
     names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
-fn result(result: &ToolResult) -> Vec<u8> {
+fn result(result: &ToolResult, to: To<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "tool_result");
     body.field("tool_use_id", &id(result.call.as_str()));
-    let fields = own(result.opaque.as_ref()).and_then(Value::as_object);
+    let fields = to.own(result.opaque.as_ref()).and_then(Value::as_object);
     if fields.is_none_or(|fields| !fields.contains_key("content")) {
-        let content = content(result);
+        let content = content(result, to);
         if !content.is_empty() {
             body.raw("content", |bytes| bytes.extend_from_slice(&content));
         }
@@ -162,7 +183,7 @@ fn result(result: &ToolResult) -> Vec<u8> {
 }
 
 /// What a tool answered: a text, or a list of texts and media, or nothing.
-fn content(result: &ToolResult) -> Vec<u8> {
+fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     let mut bytes = Vec::new();
     let text = result.text();
@@ -174,14 +195,14 @@ fn content(result: &ToolResult) -> Vec<u8> {
     }
     let mut blocks = Vec::new();
     if !result.content.iter().any(is_text) {
-        blocks.push(self::text(&Text::new(text)));
+        blocks.push(self::text(&Text::new(text), to));
     }
     for content in &result.content {
         match content {
-            Content::Text(part) => blocks.push(self::text(&Text::new(part.as_str()))),
+            Content::Text(part) => blocks.push(self::text(&Text::new(part.as_str()), to)),
             Content::Media(part) => {
-                let words = |_| self::text(&Text::new(unseen::words(part)));
-                blocks.push(media::block(part).unwrap_or_else(words));
+                let words = |_| self::text(&Text::new(unseen::words(part)), to);
+                blocks.push(media::block(part, to).unwrap_or_else(words));
             }
             _ => {}
         }
@@ -191,9 +212,9 @@ fn content(result: &ToolResult) -> Vec<u8> {
 }
 
 /// A block of the provider's own, as it came. What has no type is no block.
-fn opaque(opaque: &Opaque) -> Vec<u8> {
+fn opaque(opaque: &Opaque, to: To<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(block) = own(Some(opaque)).filter(|block| block.get("type").is_some()) {
+    if let Some(block) = to.own_block(opaque).filter(|block| block.get("type").is_some()) {
         write(&mut bytes, block);
     }
     bytes

@@ -25,6 +25,11 @@ impl Generation {
         self == Self::UNKNOWN || self >= Self(3, 7)
     }
 
+    /// Whether it is given tokens for thinking, and refuses them where a turn has begun without a thought.
+    pub(super) fn is_strict(self) -> bool {
+        self >= Self(3, 7) && !self.is_adaptive()
+    }
+
     /// Whether it decides by itself how much it thinks.
     pub(super) fn is_adaptive(self) -> bool {
         self >= Self(4, 6)

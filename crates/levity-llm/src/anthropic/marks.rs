@@ -11,6 +11,9 @@ pub enum CacheTtl {
     OneHour,
 }
 
+/// The field of a mark.
+pub(super) const MARK: &str = "cache_control";
+
 /// The mark that is set, if any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks(Option<CacheTtl>);

@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use levity_core::{Media, MediaSource};
 use serde_json::{Value, json};
 
-use super::encode::{Refused, own};
+use super::encode::{Refused, To};
 use crate::body::Body;
 
 /// The block that shows it.
-pub(super) fn block(media: &Media) -> Result<Vec<u8>, Refused> {
+pub(super) fn block(media: &Media, to: To<'_>) -> Result<Vec<u8>, Refused> {
     let mime = media.mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let (kind, source) = match &*mime {
         "image/jpeg" | "image/png" | "image/gif" | "image/webp" => ("image", packed(&mime, &media.source)),
@@ -21,7 +21,7 @@ pub(super) fn block(media: &Media) -> Result<Vec<u8>, Refused> {
     };
     let mut body = Body::new();
     body.field("type", kind);
-    let fields = own(media.opaque.as_ref()).and_then(Value::as_object);
+    let fields = to.own(media.opaque.as_ref()).and_then(Value::as_object);
     let has = |name: &str| fields.is_some_and(|fields| fields.contains_key(name));
     if !has("source") {
         body.field("source", &source);

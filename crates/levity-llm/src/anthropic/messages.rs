@@ -1,11 +1,13 @@
 //! The conversation, as the API wants it: turns by turns, each message encoded once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use levity_core::{Message, ModelError, ModelErrorKind, Part, Request, Role};
+use serde_json::Value;
 
 use super::NAME;
-use super::encode::{Refused, blocks, sayable};
+use super::encode::{Refused, To, blocks, sayable};
 use super::generation::Generation;
 use super::marks::{Marks, is_marked};
 
@@ -25,12 +27,14 @@ pub(super) fn write(
     lines: Vec<Line<'_>>,
     generation: Generation,
     marks: Marks,
+    to: To<'_>,
 ) -> Result<(), ModelError> {
     let mut lines = lines;
     if generation.takes_notes() {
         place_notes(&mut lines);
     }
-    trim_last(&mut lines)?;
+    leave_paused(&mut lines, to)?;
+    trim_last(&mut lines, to)?;
     let marked = if marks.are_set() { places(&lines) } else { [None; 2] };
     bytes.push(b'[');
     let mut before = "";
@@ -55,13 +59,13 @@ pub(super) fn write(
 }
 
 /// The messages that have something to send.
-pub(super) fn lines(request: &Request) -> Result<Vec<Line<'_>>, ModelError> {
+pub(super) fn lines<'a>(request: &'a Request, to: To<'_>) -> Result<Vec<Line<'a>>, ModelError> {
     let mut lines = Vec::with_capacity(request.history.len());
     for (at, message) in request.history.messages().iter().enumerate() {
         // The reason is kept like blocks are, or a second request would silently lack the message.
         let make =
-            || blocks(message).unwrap_or_else(|Refused(reason)| [&[REFUSED], reason.as_bytes()].concat());
-        let json = request.history.encoded(at, NAME, make);
+            || blocks(message, to).unwrap_or_else(|Refused(reason)| [&[REFUSED], reason.as_bytes()].concat());
+        let json = request.history.encoded(at, to.origin.key(NAME, message, None), make);
         match json.split_first() {
             None => continue,
             Some((&REFUSED, reason)) => return Err(refused(&String::from_utf8_lossy(reason))),
@@ -71,6 +75,62 @@ pub(super) fn lines(request: &Request) -> Result<Vec<Line<'_>>, ModelError> {
         lines.push(Line { role, message, json });
     }
     Ok(lines)
+}
+
+/// Whether a thought would not come out of the blue: the model has the word, or had it when the user spoke, or its last
+/// turn, which tools now answer, begins with a thought that goes back.
+pub(super) fn goes_on_thinking(lines: &[Line<'_>]) -> bool {
+    let is_model = |line: &Line<'_>| line.role == "assistant";
+    let Some(last) = lines.iter().rposition(is_model) else { return true };
+    let (turn, after) = lines.split_at(last + 1);
+    if !after.is_empty() && !after.iter().any(|line| line.message.role == Role::Tool) {
+        return true;
+    }
+    let first = turn.iter().rposition(|line| !is_model(line)).map_or(0, |before| before + 1);
+    let json = turn.get(first).map(|line| &*line.json).unwrap_or_default();
+    let block = serde_json::Deserializer::from_slice(json).into_iter::<Value>().next();
+    let kind = block.and_then(Result::ok).and_then(|block| Some(block.get("type")?.as_str()?.to_owned()));
+    matches!(kind.as_deref(), Some("thinking" | "redacted_thinking"))
+}
+
+/// Leaves out calls of the provider's own tools that nothing came of: the turn was paused, and the conversation went
+/// on without its end. The API refuses a call without its result.
+fn leave_paused(lines: &mut Vec<Line<'_>>, to: To<'_>) -> Result<(), ModelError> {
+    let called: Vec<&str> = lines.iter().flat_map(|line| hosted(line, to, "id")).collect();
+    if called.is_empty() {
+        return Ok(());
+    }
+    let answered: HashSet<&str> = lines.iter().flat_map(|line| hosted(line, to, "tool_use_id")).collect();
+    let lost: HashSet<String> =
+        called.into_iter().filter(|id| !answered.contains(id)).map(str::to_owned).collect();
+    // The last turn is gone on with.
+    let last = lines.iter().rposition(|line| line.role != "assistant").unwrap_or(0);
+    for line in lines.iter_mut().take(last) {
+        // Where the model calls a tool of ours from within one of its own, the result comes later.
+        let is_lost = |id: &str| lost.contains(id);
+        if line.message.calls().next().is_some() || !hosted(line, to, "id").any(is_lost) {
+            continue;
+        }
+        let mut message = line.message.clone();
+        message.parts.retain(|part| !hosted_id(part, to, "id").is_some_and(is_lost));
+        line.json = blocks(&message, to).map_err(|Refused(reason)| refused(&reason))?.into();
+    }
+    lines.retain(|line| !line.json.is_empty());
+    Ok(())
+}
+
+/// The ids of the provider's own tools in a message: of calls by `id`, of results by `tool_use_id`.
+fn hosted<'a>(line: &Line<'a>, to: To<'_>, name: &'static str) -> impl Iterator<Item = &'a str> {
+    line.message.parts.iter().filter_map(move |part| hosted_id(part, to, name))
+}
+
+fn hosted_id<'a>(part: &'a Part, to: To<'_>, name: &str) -> Option<&'a str> {
+    let Part::Opaque(opaque) = part else { return None };
+    let block = to.own(Some(opaque))?;
+    let kind = block.get("type")?.as_str()?;
+    let is_call = matches!(kind, "server_tool_use" | "mcp_tool_use");
+    let fits = if name == "id" { is_call } else { kind.ends_with("_tool_result") };
+    block.get(name).filter(|_| fits)?.as_str()
 }
 
 /// Whether somebody has set a mark in one of these.
@@ -98,10 +158,10 @@ fn place_notes(lines: &mut [Line<'_>]) {
 }
 
 /// Takes white space from the end of a reply that the model is to go on with: the API refuses it.
-fn trim_last(lines: &mut Vec<Line<'_>>) -> Result<(), ModelError> {
+fn trim_last(lines: &mut [Line<'_>], to: To<'_>) -> Result<(), ModelError> {
     let Some(last) = lines.last_mut().filter(|line| line.role == "assistant") else { return Ok(()) };
     let mut message = last.message.clone();
-    message.parts.truncate(sayable(&message.parts));
+    message.parts.truncate(sayable(&message.parts, to));
     let Some(Part::Text(text)) = message.parts.last_mut() else {
         return Ok(());
     };
@@ -110,7 +170,7 @@ fn trim_last(lines: &mut Vec<Line<'_>>) -> Result<(), ModelError> {
         return Ok(());
     }
     text.text.truncate(end);
-    last.json = blocks(&message).map_err(|Refused(reason)| refused(&reason))?.into();
+    last.json = blocks(&message, to).map_err(|Refused(reason)| refused(&reason))?.into();
     Ok(())
 }
 

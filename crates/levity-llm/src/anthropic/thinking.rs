@@ -49,7 +49,7 @@ pub(super) fn plan(
     plan
 }
 
-fn is_off(mode: ThinkingMode) -> bool {
+pub(super) fn is_off(mode: ThinkingMode) -> bool {
     matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0))
 }
 

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::NAME;
 use super::number::Number;
+use super::{CUSTOM, NAME};
+use crate::body::escaped;
 use crate::http::Sink;
 use crate::lenient::Said;
 
@@ -65,6 +66,10 @@ struct Call {
     held: String,
     /// Whether all of its arguments came at once.
     whole: bool,
+    /// Whether its input is a text of its own, and no JSON; for those who listen it becomes a JSON string.
+    custom: bool,
+    /// Whether a piece of its arguments was told.
+    said: bool,
     /// State that goes back with it.
     extra: Option<Box<Value>>,
 }
@@ -78,7 +83,9 @@ impl Calls {
     pub(super) fn take(&mut self, piece: CallPiece<'_>, sink: &mut Sink) {
         let number = piece.index.0;
         let custom = piece.custom.filter(|custom| !custom.says_nothing()).map(|custom| *custom);
-        let function = piece.function.filter(|function| !function.says_nothing()).or(custom);
+        let function = piece.function.filter(|function| !function.says_nothing());
+        let is_custom = function.is_none() && custom.is_some();
+        let function = function.or(custom);
         let Function { name, arguments } = function.unwrap_or_default();
         let (id, name) = (piece.id.as_str(), name.as_str());
         let text = match arguments {
@@ -86,6 +93,9 @@ impl Calls {
             Said::Other(value) => Cow::Owned(value.to_string()),
         };
         let at = self.find(number, id, name).unwrap_or_else(|| self.begin(number, id, name, &text));
+        if let Some(call) = self.0.get_mut(at).filter(|_| is_custom) {
+            call.custom = true;
+        }
         self.name(at, id, name, sink);
         self.add(at, text, piece.extra_content.filter(|extra| extra.is_object()), sink);
     }
@@ -112,6 +122,8 @@ impl Calls {
             named: false,
             held: String::new(),
             whole,
+            custom: false,
+            said: false,
             extra: None,
         });
         self.0.len() - 1
@@ -140,10 +152,23 @@ impl Calls {
         }
     }
 
-    /// Tells of calls whose name never came.
-    pub(super) fn end(&mut self, sink: &mut Sink) {
+    /// Tells of calls whose name never came, and ends texts, unless the reply was cut within.
+    pub(super) fn end(&mut self, cut: bool, sink: &mut Sink) {
         let nameless = self.0.iter_mut().enumerate().filter(|(_, call)| !call.named);
         nameless.for_each(|(at, call)| call.start(at, "", sink));
+        for (at, call) in self.0.iter_mut().enumerate().filter(|(_, call)| call.custom) {
+            let quotes = match (call.said, cut) {
+                (true, false) => "\"",
+                (true, true) => "",
+                (false, _) => "\"\"",
+            };
+            sink.add_args(index(at), Cow::Borrowed(quotes));
+            let mut data = json!({ "type": CUSTOM });
+            if let (Some(extra), Value::Object(data)) = (call.extra.take(), &mut data) {
+                data.insert("extra_content".to_owned(), *extra);
+            }
+            sink.push(Delta::Opaque(Opaque::new(NAME, data)));
+        }
     }
 }
 
@@ -158,6 +183,13 @@ impl Call {
 
     /// Tells of more arguments, and fastens what goes back with the call.
     fn tell(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
+        if self.custom {
+            if !text.is_empty() {
+                let quote = if std::mem::replace(&mut self.said, true) { "" } else { "\"" };
+                sink.add_args(index(at), Cow::Owned(format!("{quote}{}", escaped(&text))));
+            }
+            return;
+        }
         let extra = self.extra.take();
         // State belongs to what was spoken of last, so the call is spoken of also where there is nothing to say.
         if !text.is_empty() || extra.is_some() {

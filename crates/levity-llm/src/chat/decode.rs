@@ -32,6 +32,9 @@ pub(crate) struct Decoder {
     word: Option<String>,
     /// Whether the end of the stream was marked.
     ended: bool,
+    /// Whether something was said, and whether the last piece was counts on their own.
+    begun: bool,
+    counted: bool,
 }
 
 impl Decode for Decoder {
@@ -57,14 +60,15 @@ impl Decode for Decoder {
     }
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
-        if !self.ended && self.word.as_deref().unwrap_or_default().is_empty() {
+        if !self.ended && !self.counted && self.word.as_deref().unwrap_or_default().is_empty() {
             return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
         }
         if let Some(mut tags) = self.tags.take() {
             tags.end(|piece| self.tagged(piece, sink));
         }
         self.close(sink);
-        self.calls.end(sink);
+        let cut = matches!(self.finish(), Some(Finish::Length | Finish::ContentFilter));
+        self.calls.end(cut, sink);
         if !self.kept.is_empty() {
             let data = Value::Object(take(&mut self.kept));
             sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
@@ -92,9 +96,14 @@ impl Decoder {
             return Err(failure().into_error(None));
         }
         sink.model(chunk.model.as_str());
-        if let Some(counts) = chunk.usage.take().or(chunk.x_groq.usage.take()).filter(|counts| counts.any) {
-            // Counts on their own are the last that is said; beside words they may come in every chunk.
-            self.ended |= chunk.choices.is_empty();
+        let counts = chunk.usage.take().or(chunk.x_groq.usage.take()).filter(|counts| counts.any);
+        // Counts on their own, behind the reply and with nothing behind them, are its end where no other is marked.
+        // Some servers send them first, and some in every chunk.
+        self.counted = match &counts {
+            Some(_) => self.begun && chunk.choices.is_empty(),
+            None => self.counted && chunk.choices.is_empty(),
+        };
+        if let Some(counts) = counts {
             sink.push(Delta::Usage(counts.usage()));
         }
         let mut first = chunk.choices.iter_mut().filter(|choice| choice.index.0.unwrap_or(0) == 0);
@@ -107,6 +116,7 @@ impl Decoder {
         }
         // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
         let alone = choice.delta.says_nothing();
+        self.begun |= !alone || choice.message.is_some() || !choice.delta.images.is_empty();
         match choice.message.take().filter(|message| alone && (!self.spoke || self.is_news(message))) {
             Some(mut piece) => self.piece(&mut piece, sink),
             None => self.piece(&mut choice.delta, sink),

@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 
 use levity_core::{
-    Content, Media, Message, ModelError, Part, Request, Role, Thinking, ToolCall, ToolResult, ToolSpec,
+    Content, Media, Message, ModelError, Opaque, Part, Request, Role, Thinking, ToolCall, ToolResult,
+    ToolSpec,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::media::{self, shown};
-use super::{Dialect, Field, NAME};
+use super::{CUSTOM, Dialect, Field, NAME};
 use crate::body::{Body, List, ROOM, list, write};
-use crate::unseen;
+use crate::origin::{Bound, Origin};
+use crate::{names, unseen};
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -21,18 +23,33 @@ struct Sent<'a> {
     tool_call_id: Option<&'a str>,
 }
 
+/// Who is told.
+#[derive(Clone, Copy)]
+pub(super) struct To<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) dialect: Dialect,
+}
+
+impl To<'_> {
+    /// State of this protocol's that may go back. Thoughts are plain text, which any account may have; but servers
+    /// refuse fields that they do not know, and signatures of another model.
+    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+        self.origin.data(NAME, opaque, Bound::Server)
+    }
+}
+
 /// # Errors
 /// `BadRequest` when a message holds what the server cannot be given.
-pub(super) fn messages(request: &Request, dialect: Dialect, list: &mut List<'_>) -> Result<(), ModelError> {
+pub(super) fn messages(request: &Request, to: To<'_>, list: &mut List<'_>) -> Result<(), ModelError> {
     if let Some(system) = &request.system {
         list.item(&Sent { role: "system", content: system, tool_call_id: None });
     }
     for (at, message) in request.history.messages().iter().enumerate() {
-        let make = || encode(message, dialect).unwrap_or_default();
-        let json = request.history.encoded(at, dialect.wire(), make);
+        let make = || encode(message, to).unwrap_or_default();
+        let json = request.history.encoded(at, to.origin.key(to.dialect.wire(), message, None), make);
         // Nothing was made of a message that cannot be sent, or of one that says nothing.
         if json.is_empty() {
-            encode(message, dialect)?;
+            encode(message, to)?;
         }
         list.add(&json);
     }
@@ -40,20 +57,20 @@ pub(super) fn messages(request: &Request, dialect: Dialect, list: &mut List<'_>)
 }
 
 /// A message as one item of the list or several, with commas between them.
-fn encode(message: &Message, dialect: Dialect) -> Result<Vec<u8>, ModelError> {
+fn encode(message: &Message, to: To<'_>) -> Result<Vec<u8>, ModelError> {
     let mut bytes = Vec::with_capacity(ROOM);
     match message.role {
         Role::System => {
             write(&mut bytes, &Sent { role: "system", content: &message.text(), tool_call_id: None });
         }
-        Role::User => write_user(&mut bytes, message, dialect)?,
-        Role::Assistant => write_assistant(&mut bytes, message, dialect)?,
-        Role::Tool => write_answers(&mut bytes, message, dialect)?,
+        Role::User => write_user(&mut bytes, message, to)?,
+        Role::Assistant => write_assistant(&mut bytes, message, to)?,
+        Role::Tool => write_answers(&mut bytes, message, to.dialect)?,
     }
     Ok(bytes)
 }
 
-fn write_user(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
+fn write_user(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), ModelError> {
     // Not all servers know lists, so text is sent as it is.
     if !message.parts.iter().any(|part| matches!(part, Part::Media(_) | Part::Opaque(_))) {
         write(bytes, &Sent { role: "user", content: &message.text(), tool_call_id: None });
@@ -62,19 +79,19 @@ fn write_user(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Resul
     let mut checked = Ok(());
     let mut body = Body::new();
     body.field("role", "user");
-    body.raw("content", |bytes| list(bytes, |list| checked = write_parts(list, &message.parts, dialect)));
+    body.raw("content", |bytes| list(bytes, |list| checked = write_parts(list, &message.parts, to)));
     bytes.extend(body.finish());
     checked
 }
 
 /// Parts of a user's message. Servers refuse empty texts, so they are left out.
-fn write_parts(list: &mut List<'_>, parts: &[Part], dialect: Dialect) -> Result<(), ModelError> {
+fn write_parts(list: &mut List<'_>, parts: &[Part], to: To<'_>) -> Result<(), ModelError> {
     for part in parts {
         match part {
             Part::Text(text) if !text.text.is_empty() => list.item(&TextPart::new(&text.text)),
-            Part::Media(media) => list.item(&media::part(media, dialect)?),
+            Part::Media(media) => list.item(&media::part(media, to.dialect)?),
             // A part of the protocol's own that core has no name for.
-            Part::Opaque(own) if &*own.provider == NAME => list.item(&*own.data),
+            Part::Opaque(opaque) => to.own(Some(opaque)).into_iter().for_each(|part| list.item(part)),
             _ => {}
         }
     }
@@ -94,11 +111,17 @@ impl<'a> TextPart<'a> {
 }
 
 /// A reply of the model's. One that says nothing at all is left out, since servers refuse it.
-fn write_assistant(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> Result<(), ModelError> {
-    let kept = kept(message);
-    let thoughts = if dialect.recalls() { own_thoughts(message) } else { Vec::new() };
+fn write_assistant(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), ModelError> {
+    let kept = kept(message, to);
+    let thoughts = if to.dialect.recalls() { own_thoughts(message, to) } else { Vec::new() };
     let calls = message.calls().next().is_some();
-    let text = message.text();
+    let seen = message.parts.iter().filter_map(|part| match part {
+        Part::Media(media) => Some(media),
+        _ => None,
+    });
+    // What another model showed and this one cannot take is put into words.
+    let (seen, unseen): (Vec<_>, Vec<_>) = seen.partition(|media| media::part(media, to.dialect).is_ok());
+    let text = unseen.into_iter().fold(message.text(), |text, media| unseen::told(&text, media).into());
     if !text.is_empty() || calls || !kept.is_empty() || !thoughts.is_empty() {
         // What the server gave out with its reply goes back as it came.
         let mut body = Body::over(&kept);
@@ -110,16 +133,12 @@ fn write_assistant(bytes: &mut Vec<u8>, message: &Message, dialect: Dialect) -> 
         }
         if calls {
             body.raw("tool_calls", |bytes| {
-                list(bytes, |list| message.calls().for_each(|call| write_call(list, call)));
+                list(bytes, |list| message.calls().for_each(|call| write_call(list, call, to)));
             });
         }
         bytes.extend(body.finish());
     }
-    let seen = message.parts.iter().filter_map(|part| match part {
-        Part::Media(media) => Some(media),
-        _ => None,
-    });
-    shown(bytes, seen, dialect)
+    shown(bytes, seen.into_iter(), to.dialect)
 }
 
 fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], calls: bool) {
@@ -145,15 +164,12 @@ fn write_content(body: &mut Body, text: &str, thoughts: &[(&Thinking, Field)], c
 }
 
 /// Thoughts that servers of this protocol gave out, and where they stood.
-fn own_thoughts(message: &Message) -> Vec<(&Thinking, Field)> {
+fn own_thoughts<'a>(message: &'a Message, to: To<'_>) -> Vec<(&'a Thinking, Field)> {
     let thoughts = message.parts.iter().filter_map(|part| match part {
         Part::Thinking(thinking) => Some(thinking),
         _ => None,
     });
-    let field = |thinking: &Thinking| {
-        let own = thinking.opaque.as_ref().filter(|opaque| &*opaque.provider == NAME)?;
-        Field::named(own.data.get("field")?.as_str()?)
-    };
+    let field = |thinking: &Thinking| Field::named(to.own(thinking.opaque.as_ref())?.get("field")?.as_str()?);
     thoughts.filter_map(|thinking| Some((thinking, field(thinking)?))).collect()
 }
 
@@ -162,9 +178,9 @@ fn of<'a>(thoughts: &'a [(&Thinking, Field)], field: Field) -> impl Iterator<Ite
 }
 
 /// Fields that a server wants back with the reply they came with.
-fn kept(message: &Message) -> Map<String, Value> {
+fn kept(message: &Message, to: To<'_>) -> Map<String, Value> {
     let own = message.parts.iter().filter_map(|part| match part {
-        Part::Opaque(own) if &*own.provider == NAME => own.data.as_object(),
+        Part::Opaque(opaque) => to.own(Some(opaque))?.as_object(),
         _ => None,
     });
     own.flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -184,19 +200,26 @@ impl Serialize for Arguments<'_> {
 
 #[derive(Serialize)]
 struct SentFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: Arguments<'a>,
 }
 
-fn write_call(list: &mut List<'_>, call: &ToolCall) {
-    let own = call.opaque.as_ref().filter(|opaque| &*opaque.provider == NAME);
-    let mut body = match own.and_then(|own| own.data.as_object()) {
-        Some(extra) => Body::over(extra),
-        None => Body::new(),
-    };
+/// A call. OpenAI refuses a conversation in which one has a name that no tool can have, though models make such calls.
+fn write_call(list: &mut List<'_>, call: &ToolCall, to: To<'_>) {
+    let own = to.own(call.opaque.as_ref()).and_then(Value::as_object);
+    let mut body = own.map_or_else(Body::new, Body::over);
+    let name = names::tool(&call.name, "");
     body.field("id", &call.id);
-    body.field("type", "function");
-    body.field("function", &SentFunction { name: &call.name, arguments: Arguments(call) });
+    // The input of a custom tool is a text of its own, and no JSON.
+    match (own.and_then(|own| own.get("type")), &call.args) {
+        (Some(kind), Value::String(input)) if kind == CUSTOM => {
+            body.field(CUSTOM, &json!({"name": name, "input": input}));
+        }
+        _ => {
+            body.field("type", "function");
+            body.field("function", &SentFunction { name, arguments: Arguments(call) });
+        }
+    }
     list.add(&body.finish());
 }
 

@@ -57,19 +57,39 @@ impl Family {
     }
 }
 
-/// The instructions, and the answer's shape where only words can say it.
-pub(super) fn system(request: &Request, family: Family) -> Cow<'_, str> {
-    let system = request.system.as_deref().unwrap_or_default();
-    let Some(output) = request.output.as_ref().filter(|_| !holds_to_schema(request, family)) else {
-        return Cow::Borrowed(system);
-    };
-    let gap = if system.is_empty() { "" } else { "\n\n" };
-    let ask = "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
-    Cow::Owned(format!("{system}{gap}{ask}: {}", output.schema))
+/// What the model is told before the conversation.
+pub(super) struct Told<'a> {
+    system: &'a str,
+    /// The answer's shape, where only words can say it.
+    pub(super) shape: Option<String>,
 }
 
-fn holds_to_schema(request: &Request, family: Family) -> bool {
-    request.tools.is_empty() || family.has_schema_beside_tools()
+impl Told<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.shape.is_none()
+    }
+
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match &self.shape {
+            None => Cow::Borrowed(self.system),
+            Some(shape) if self.system.is_empty() => Cow::Borrowed(shape),
+            Some(shape) => Cow::Owned(format!("{}\n\n{shape}", self.system)),
+        }
+    }
+}
+
+/// The instructions, and the answer's shape where only words can say it.
+pub(super) fn told(request: &Request, family: Family, has_tools: bool) -> Told<'_> {
+    let output = request.output.as_ref().filter(|_| !holds_to_schema(family, has_tools));
+    let ask = "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
+    let shape = output.map(|output| format!("{ask}: {}", output.schema));
+    Told { system: request.system.as_deref().unwrap_or_default(), shape }
+}
+
+/// Whether the answer can be held to a schema. Before Gemini 3 the API refuses one beside tools, be they functions or
+/// Google's own: "Tool use with a response mime type: 'application/json' is unsupported".
+fn holds_to_schema(family: Family, has_tools: bool) -> bool {
+    !has_tools || family.has_schema_beside_tools()
 }
 
 /// `toolConfig`.
@@ -88,7 +108,7 @@ pub(super) fn tools(request: &Request) -> Map<String, Value> {
 }
 
 /// `generationConfig`.
-pub(super) fn generation(request: &Request, family: Family) -> Map<String, Value> {
+pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> Map<String, Value> {
     let options = &request.options;
     let mut own = Map::new();
     let mut set = |name: &str, value: Option<Value>| own.extend(value.map(|value| (name.to_owned(), value)));
@@ -98,7 +118,7 @@ pub(super) fn generation(request: &Request, family: Family) -> Map<String, Value
     set("seed", options.seed.map(Value::from));
     set("stopSequences", (!options.stop.is_empty()).then(|| json!(options.stop)));
     set("thinkingConfig", options.thinking.and_then(|mode| thinking(mode, family)));
-    if let Some(output) = request.output.as_ref().filter(|_| holds_to_schema(request, family)) {
+    if let Some(output) = request.output.as_ref().filter(|_| holds_to_schema(family, has_tools)) {
         set("responseMimeType", Some(json!("application/json")));
         set("responseJsonSchema", Some(schema::gemini::narrow(&output.schema)));
     }

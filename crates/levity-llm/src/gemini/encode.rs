@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use super::config::{Family, merge};
 use crate::body::{List, write};
+use crate::origin::{Bound, Origin};
 use crate::{names, schema};
 
 type Fields = Map<String, Value>;
@@ -19,24 +20,39 @@ type Fields = Map<String, Value>;
 /// Gemini's own word for a call that it did not make itself: newer models refuse one without a signature.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-pub(super) fn contents(request: &Request, family: Family, list: &mut List<'_>) {
+pub(super) fn contents(request: &Request, family: Family, origin: &Origin, list: &mut List<'_>) {
     let wire = if family.signs() { "gemini, signed" } else { NAME };
+    let to = To { origin, signs: family.signs() };
     let messages = request.history.messages();
     for (at, message) in messages.iter().enumerate() {
         // Answers stand right behind their calls in any history, so what is made of them cannot change.
-        let calls = at.checked_sub(1).and_then(|before| messages.get(before));
-        let json = request
-            .history
-            .encoded(at, wire, || encode(message, calls.map(|calls| &**calls), family.signs()));
+        let calls = at.checked_sub(1).and_then(|before| messages.get(before)).map(|calls| &**calls);
+        let key = origin.key(wire, message, calls);
+        let json = request.history.encoded(at, key, || encode(message, calls, to));
         list.add(&json);
     }
 }
 
-fn encode(message: &Message, calls: Option<&Message>, signs: bool) -> Vec<u8> {
+/// Who is told.
+#[derive(Clone, Copy)]
+struct To<'a> {
+    origin: &'a Origin,
+    /// Whether calls must come with signatures, and answers may hold pictures.
+    signs: bool,
+}
+
+impl To<'_> {
+    /// The fields that came with a part, if they may go back: Google says nothing of who else can read a signature.
+    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Fields> {
+        self.origin.data(NAME, opaque, Bound::Account)?.as_object()
+    }
+}
+
+fn encode(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<u8> {
     let parts = match message.role {
-        Role::Assistant => said(message, signs),
-        Role::Tool => answers(message, calls, signs),
-        Role::System | Role::User => message.parts.iter().filter_map(told).collect(),
+        Role::Assistant => said(message, to),
+        Role::Tool => answers(message, calls, to),
+        Role::System | Role::User => message.parts.iter().filter_map(|part| told(part, to)).collect(),
     };
     let role = if message.role == Role::Assistant { "model" } else { "user" };
     let mut bytes = Vec::new();
@@ -47,28 +63,28 @@ fn encode(message: &Message, calls: Option<&Message>, signs: bool) -> Vec<u8> {
 }
 
 /// A part of what Gemini is told.
-fn told(part: &Part) -> Option<Value> {
+fn told(part: &Part, to: To<'_>) -> Option<Value> {
     match part {
         // Vertex AI refuses a text without words.
         Part::Text(text) => (!text.text.is_empty()).then(|| json!({"text": text.text})),
-        Part::Media(media) => Some(medium(media)),
-        Part::Opaque(opaque) => own(Some(opaque)).map(|fields| fields.clone().into()),
+        Part::Media(media) => Some(medium(media, to)),
+        Part::Opaque(opaque) => to.own(Some(opaque)).map(|fields| fields.clone().into()),
         _ => None,
     }
 }
 
 /// What Gemini said, or another model in its place.
-fn said(message: &Message, signs: bool) -> Vec<Value> {
+fn said(message: &Message, to: To<'_>) -> Vec<Value> {
     let mut first = true;
     let part = |part: &Part| {
-        let fields = own(part.opaque());
+        let fields = to.own(part.opaque());
         Some(match part {
             Part::Text(text) if text.text.is_empty() && fields.is_none() => return None,
             Part::Text(text) => with(json!({"text": text.text}), fields),
             // What others thought is not Gemini's business.
             Part::Thinking(thinking) => with(json!({"text": thinking.text, "thought": true}), Some(fields?)),
-            Part::Media(media) => medium(media),
-            Part::ToolCall(call) => self::call(call, signs && std::mem::replace(&mut first, false)),
+            Part::Media(media) => medium(media, to),
+            Part::ToolCall(call) => self::call(call, to.signs && std::mem::replace(&mut first, false), to),
             Part::Opaque(_) => fields?.clone().into(),
             _ => return None,
         })
@@ -76,7 +92,7 @@ fn said(message: &Message, signs: bool) -> Vec<Value> {
     message.parts.iter().filter_map(part).collect()
 }
 
-fn call(call: &ToolCall, must_sign: bool) -> Value {
+fn call(call: &ToolCall, must_sign: bool, to: To<'_>) -> Value {
     let args = match (&call.raw, &call.args) {
         (Some(raw), _) => json!({"text": raw}),
         (None, Value::Object(args)) => args.clone().into(),
@@ -84,7 +100,7 @@ fn call(call: &ToolCall, must_sign: bool) -> Value {
         (None, other) => json!({"value": other}),
     };
     let part = json!({"functionCall": {"name": name(&call.name), "args": args}});
-    let mut part = with(part, own(call.opaque.as_ref()));
+    let mut part = with(part, to.own(call.opaque.as_ref()));
     if must_sign && part.get("thoughtSignature").is_none() {
         part["thoughtSignature"] = UNSIGNED.into();
     }
@@ -92,11 +108,12 @@ fn call(call: &ToolCall, must_sign: bool) -> Value {
 }
 
 /// The tools' answers first, and then what they show, where an answer has no place for it.
-fn answers(message: &Message, calls: Option<&Message>, shows: bool) -> Vec<Value> {
+fn answers(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut seen = Vec::new();
     for result in message.results() {
-        let id = calls.and_then(|calls| calls.calls().find(|call| call.id == result.call)).and_then(id);
+        let call = calls.and_then(|calls| calls.calls().find(|call| call.id == result.call));
+        let id = call.and_then(|call| id(call, to));
         let mut answer = json!({"name": name(&result.name), "response": response(result)});
         if let Some(id) = id {
             answer["id"] = id.clone();
@@ -105,13 +122,13 @@ fn answers(message: &Message, calls: Option<&Message>, shows: bool) -> Vec<Value
             Content::Media(media) => Some(media),
             _ => None,
         });
-        let (within, beside): (Vec<&Media>, Vec<&Media>) = media.partition(|media| shows && fits(media));
+        let (within, beside): (Vec<&Media>, Vec<&Media>) = media.partition(|media| to.signs && fits(media));
         if !within.is_empty() {
-            answer["parts"] = within.into_iter().map(medium).collect();
+            answer["parts"] = within.into_iter().map(|media| medium(media, to)).collect();
         }
         if !beside.is_empty() {
             seen.push(json!({"text": format!("This is what `{}` returned:", result.name)}));
-            seen.extend(beside.into_iter().map(medium));
+            seen.extend(beside.into_iter().map(|media| medium(media, to)));
         }
         parts.push(json!({ "functionResponse": answer }));
     }
@@ -120,18 +137,19 @@ fn answers(message: &Message, calls: Option<&Message>, shows: bool) -> Vec<Value
 }
 
 /// The name of a tool that was called, as Gemini takes it.
-fn name(name: &str) -> Cow<'_, str> {
+pub(super) fn name(name: &str) -> Cow<'_, str> {
     let name = names::tool(name, ".:");
     if name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         name
     } else {
-        format!("_{name}").into()
+        // Only the first of 64 characters may be lost: the name is of ASCII.
+        format!("_{}", name.get(..name.len().min(63)).unwrap_or_default()).into()
     }
 }
 
 /// The id that Gemini gave a call, if it did.
-fn id(call: &ToolCall) -> Option<&Value> {
-    own(call.opaque.as_ref())?.get("functionCall")?.get("id")
+fn id<'a>(call: &'a ToolCall, to: To<'_>) -> Option<&'a Value> {
+    to.own(call.opaque.as_ref())?.get("functionCall")?.get("id")
 }
 
 /// Whether a medium can stand in an answer.
@@ -155,7 +173,7 @@ fn response(result: &ToolResult) -> Value {
     }
 }
 
-fn medium(media: &Media) -> Value {
+fn medium(media: &Media, to: To<'_>) -> Value {
     let inline = |mime: &str, data: String| json!({"inlineData": {"mimeType": mime, "data": data}});
     let part = match &media.source {
         MediaSource::Bytes(bytes) => inline(&media.mime, STANDARD.encode(bytes.as_slice())),
@@ -166,7 +184,7 @@ fn medium(media: &Media) -> Value {
         },
         _ => json!({"text": "(something that cannot be shown)"}),
     };
-    with(part, own(media.opaque.as_ref()))
+    with(part, to.own(media.opaque.as_ref()))
 }
 
 /// The type and the base64 in an address that holds its own content.
@@ -174,11 +192,6 @@ fn data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let mime = head.strip_suffix(";base64")?;
     Some((mime.split(';').next().unwrap_or_default(), data))
-}
-
-/// The fields that Gemini gave out with a part.
-fn own(opaque: Option<&Opaque>) -> Option<&Fields> {
-    opaque.filter(|opaque| &*opaque.provider == NAME)?.data.as_object()
 }
 
 fn with(mut part: Value, fields: Option<&Fields>) -> Value {

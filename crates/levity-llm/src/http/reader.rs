@@ -36,12 +36,12 @@ pub(super) struct Reader<W: Wire> {
 }
 
 impl<W: Wire> Reader<W> {
-    pub(super) fn new(wire: W, nulls: Option<Arc<Nulls>>) -> Self {
+    pub(super) fn new(wire: W, nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
         let (lines, decoder) = (Lines::new(W::FRAMING), wire.decoder());
         Self {
             lines,
             decoder,
-            sink: Sink::new(nulls),
+            sink: Sink::new(nulls, origin),
             begun: false,
             whole: None,
             head: Vec::new(),
@@ -226,7 +226,7 @@ pub(crate) fn fold<'a, W: Wire>(
     wire: W,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Response, ModelError> {
-    let mut reader = Reader::new(wire, None);
+    let mut reader = Reader::new(wire, None, None);
     let mut fold = Fold::new();
     for chunk in chunks {
         let taken = reader.take(chunk);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Request, Response};
+use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Part, Request, Response};
 use serde_json::Value;
 
 use super::endpoint::Reply;
@@ -13,6 +13,8 @@ use super::foreign::Came;
 use super::reader::{LONGEST, Reader, read_whole};
 use super::{Endpoint, Failure, Framing, Secret};
 use crate::ModelList;
+use crate::names;
+use crate::origin::Origin;
 use crate::schema::nulls::{Filter, Nulls};
 
 /// The longest error that is read.
@@ -34,6 +36,16 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
 
     /// The server does not know who asks by these headers (401).
     async fn refused(&self, _headers: &[(&'static str, Secret)]) {}
+
+    /// The name of a tool as the provider takes it.
+    fn tool_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        names::tool(name, "")
+    }
+
+    /// Whose state it is that the server hands out, as far as it is known: a key, a project.
+    fn account(&self) -> Option<&str> {
+        None
+    }
 
     /// The request's body.
     ///
@@ -77,6 +89,8 @@ pub(crate) struct Asked<'a> {
     /// Whether the reply is to come piece by piece.
     pub(crate) stream: bool,
     pub(crate) endpoint: &'a Endpoint,
+    /// Whose state goes back.
+    pub(crate) origin: &'a Origin,
 }
 
 /// Puts a stream's events together.
@@ -99,6 +113,21 @@ pub(crate) struct Sink {
     filters: HashMap<u32, Filter>,
     /// Which model replies; told with the end of the reply.
     model: Option<Arc<str>>,
+    /// What tools are called that are offered under another name.
+    offered: Option<Arc<names::Offered>>,
+    /// Who replies, for the state that only they take back.
+    origin: Option<Arc<str>>,
+    /// What more of the same kind would be added to.
+    last: Last,
+}
+
+/// The kind of the last piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Last {
+    #[default]
+    Other,
+    Text,
+    Thinking,
 }
 
 /// How many letters of a model's name are kept.
@@ -106,16 +135,45 @@ const LONGEST_NAME: usize = 256;
 
 #[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
-    pub(super) fn new(nulls: Option<Arc<Nulls>>) -> Self {
-        Self { nulls, ..Self::default() }
+    pub(super) fn new(nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
+        Self { nulls, origin, ..Self::default() }
     }
 
     /// Begins anew.
     pub(super) fn again(&self) -> Self {
-        Self::new(self.nulls.clone())
+        Self { offered: self.offered.clone(), ..Self::new(self.nulls.clone(), self.origin.clone()) }
     }
 
-    pub(crate) fn push(&mut self, mut delta: Delta) {
+    /// Takes a piece. A whole part with text in it is told as text, since many listen for nothing else.
+    pub(crate) fn push(&mut self, delta: Delta) {
+        let Delta::Part(part) = delta else { return self.add(delta) };
+        let begins = match (&part, self.last) {
+            (Part::Text(part), Last::Text) if !part.text.is_empty() => Some(Part::text("")),
+            (Part::Thinking(part), Last::Thinking) if !part.text.is_empty() => Some(Part::thinking("")),
+            _ => None,
+        };
+        begins.into_iter().for_each(|empty| self.add(Delta::Part(empty)));
+        Delta::of_part(part).for_each(|delta| self.add(delta));
+    }
+
+    fn add(&mut self, mut delta: Delta) {
+        self.last = match &delta {
+            Delta::Text(_) => Last::Text,
+            Delta::Thinking(_) => Last::Thinking,
+            delta if delta.is_content() => Last::Other,
+            _ => self.last,
+        };
+        if let Some(origin) = &self.origin {
+            match &mut delta {
+                Delta::Opaque(opaque) => opaque.origin = Some(origin.clone()),
+                Delta::Part(part) => {
+                    if let Some(opaque) = part.opaque().cloned() {
+                        part.set_opaque(opaque.with_origin(origin.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
         match (&mut delta, &self.nulls) {
             (Delta::CallStart { index, name, .. }, Some(nulls)) => {
                 self.filters.remove(index);
@@ -128,6 +186,11 @@ impl Sink {
                 }
             }
             _ => {}
+        }
+        if let (Delta::CallStart { name, .. }, Some(offered)) = (&mut delta, &self.offered)
+            && let Some(own) = offered.get(name)
+        {
+            name.clone_from(own);
         }
         if matches!(delta, Delta::Finish(_)) {
             self.deltas.extend(self.model.take().map(Delta::Model));
@@ -300,13 +363,17 @@ impl<W: Wire> Remote<W> {
 
     /// Sends a request. A reply that comes in one piece is read here.
     async fn open(&self, request: &Request) -> Result<Flow<W>, ModelError> {
+        let (request, offered) = names::offered(request, |name| self.wire.tool_name(name));
+        let request = &*request;
         let (card, endpoint) = (&self.card, &self.endpoint);
         let place = Place::new(&card.provider, &card.id, endpoint);
-        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint });
+        let origin = &Origin::new(endpoint, self.wire.account(), &card.id);
+        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint, origin });
         let begun = self.begin(body.map_err(|error| place.unsent(error))?, &place).await;
         let (mut reply, secrets) =
             begun.map_err(|error| place.sent(self.wire.explain(error, card, endpoint)))?;
-        let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request));
+        let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request), Some(origin.name()));
+        reader.sink.offered = offered;
         reader.came = Came::of(reply.status(), reply.headers());
         if !self.streams {
             let read = match reply.rest(LONGEST + 1).await {

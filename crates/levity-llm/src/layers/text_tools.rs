@@ -176,6 +176,12 @@ impl Reader {
     fn take(&mut self, delta: Delta) -> Result<Vec<Delta>, ModelError> {
         Ok(match delta {
             Delta::Text(text) => self.text(&text)?,
+            // It only begins a part of its own.
+            Delta::Part(Part::Text(part)) if part.text.is_empty() => {
+                let mut deltas = self.flush();
+                deltas.push(Delta::Part(Part::Text(part)));
+                deltas
+            }
             Delta::Part(Part::Text(part)) => {
                 let mut deltas = self.text(&part.text)?;
                 deltas.extend(self.flush());

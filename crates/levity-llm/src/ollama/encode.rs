@@ -100,14 +100,20 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
         Role::Assistant => "assistant",
         _ => "user",
     };
-    let (text, thinking) = (message.text(), own_thinking(message));
-    let media = message.parts.iter().filter_map(|part| match part {
-        Part::Media(media) => Some(media),
-        _ => None,
-    });
+    let (mut text, thinking) = (message.text(), own_thinking(message));
+    let mut images = Vec::new();
+    for part in &message.parts {
+        let Part::Media(media) = part else { continue };
+        match image(media) {
+            Ok(image) => images.push(image),
+            // Another model showed it, and a refusal would end the conversation.
+            Err(_) if message.role == Role::Assistant => text = unseen::told(&text, media).into(),
+            Err(error) => return Err(error),
+        }
+    }
     let mut sent = Sent::new(role, &text);
     sent.thinking = &thinking;
-    sent.images = media.map(image).collect::<Result<_, _>>()?;
+    sent.images = images;
     sent.tool_calls = message.calls().map(call).collect();
     write(&mut bytes, &sent);
     Ok(bytes)

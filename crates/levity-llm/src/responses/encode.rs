@@ -9,24 +9,44 @@ use levity_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{LATER, NAME};
+use super::{IMAGE, LATER, NAME};
 use crate::body::{List, write};
+use crate::origin::{Bound, Origin};
 use crate::{names, unseen};
 
-pub(super) fn input(request: &Request, stored: bool, list: &mut List<'_>) {
+pub(super) fn input(request: &Request, stored: bool, origin: &Origin, list: &mut List<'_>) {
     let wire = if stored { "openai_responses, stored" } else { NAME };
+    let to = To { origin, stored };
     let messages = request.history.messages();
     for (at, message) in messages.iter().enumerate() {
-        let before = at.checked_sub(1).and_then(|before| messages.get(before));
+        let before = at.checked_sub(1).and_then(|before| messages.get(before)).map(|before| &**before);
         let json =
-            request.history.encoded(at, wire, || encode(message, before.map(|before| &**before), stored));
+            request.history.encoded(at, origin.key(wire, message, before), || encode(message, before, to));
         list.add(&json);
+    }
+}
+
+/// Who is told.
+#[derive(Clone, Copy)]
+struct To<'a> {
+    origin: &'a Origin,
+    /// Whether the server keeps replies.
+    stored: bool,
+}
+
+impl To<'_> {
+    /// The data in this, if it is of this protocol and may go back. Sealed reasoning is refused by any other
+    /// organisation (`invalid_encrypted_content`), and ids are known only where they were given out.
+    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+        self.origin.data(NAME, opaque, Bound::Account)
     }
 }
 
 /// The type of the first media that the protocol has no place for. In answers of tools, words stand for them.
 pub(super) fn foreign_media(request: &Request) -> Option<&str> {
-    let mut parts = request.history.messages().iter().flat_map(|message| &message.parts);
+    // What another model showed is put into words.
+    let told = request.history.messages().iter().filter(|message| message.role != Role::Assistant);
+    let mut parts = told.flat_map(|message| &message.parts);
     parts.find_map(|part| match part {
         Part::Media(media) if is_foreign(media) => Some(&*media.mime),
         _ => None,
@@ -38,13 +58,13 @@ fn is_foreign(media: &Media) -> bool {
 }
 
 /// A message as items. Answers of tools depend on the calls, which are in the message before.
-fn encode(message: &Message, before: Option<&Message>, stored: bool) -> Vec<u8> {
+fn encode(message: &Message, before: Option<&Message>, to: To<'_>) -> Vec<u8> {
     let mut items = Items::default();
     match message.role {
-        Role::System => told("system", message, &mut items),
-        Role::User => told("user", message, &mut items),
-        Role::Assistant => assistant(message, stored, &mut items),
-        Role::Tool => message.results().for_each(|result| items.add(&answer(result, before))),
+        Role::System => told("system", message, to, &mut items),
+        Role::User => told("user", message, to, &mut items),
+        Role::Assistant => assistant(message, to, &mut items),
+        Role::Tool => message.results().for_each(|result| items.add(&answer(result, before, to))),
     }
     items.0
 }
@@ -63,21 +83,21 @@ impl Items {
 }
 
 /// What the model is told, unless nothing of it can be: an empty list is refused.
-fn told(role: &str, message: &Message, items: &mut Items) {
+fn told(role: &str, message: &Message, to: To<'_>, items: &mut Items) {
     if let [Part::Text(text)] = &*message.parts {
         return items.add(&json!({"role": role, "content": text.text}));
     }
-    let content = content(&message.parts);
+    let content = content(&message.parts, to);
     if !content.is_empty() {
         items.add(&json!({"role": role, "content": content}));
     }
 }
 
-fn content(parts: &[Part]) -> Vec<Value> {
+fn content(parts: &[Part], to: To<'_>) -> Vec<Value> {
     let piece = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "input_text", "text": text.text})),
         Part::Media(media) => Some(shown(media)),
-        Part::Opaque(opaque) => own(Some(opaque)).cloned(),
+        Part::Opaque(opaque) => to.own(Some(opaque)).cloned(),
         _ => None,
     };
     parts.iter().filter_map(piece).collect()
@@ -113,50 +133,61 @@ fn file_name(mime: &str) -> Cow<'static, str> {
     }
 }
 
-/// The data in this, if it is of this protocol.
-fn own(opaque: Option<&Opaque>) -> Option<&Value> {
-    opaque.filter(|opaque| &*opaque.provider == NAME).map(|opaque| &*opaque.data)
-}
-
-fn assistant(message: &Message, stored: bool, items: &mut Items) {
+fn assistant(message: &Message, to: To<'_>, items: &mut Items) {
     // Where nothing is stored, a thought that is only an id leads nowhere, and what belongs to it goes without ids.
-    let forgotten = !stored && message.parts.iter().any(is_bare_thought);
+    let forgotten = !to.stored && message.parts.iter().any(|part| is_bare_thought(part, to));
     let mut said = Said::default();
-    let mut later = message.parts.iter().filter_map(later_thoughts).flatten();
+    let mut later = message.parts.iter().filter_map(|part| later_thoughts(part, to)).flatten();
     for part in &message.parts {
         match part {
-            Part::Text(text) => said.text(text, forgotten, items),
+            Part::Text(text) => said.text(text, to.own(text.opaque.as_ref()), forgotten, items),
             Part::Thinking(thinking) => {
-                let Some(item) = own(thinking.opaque.as_ref()) else { continue };
+                let Some(item) = to.own(thinking.opaque.as_ref()) else { continue };
                 let item = later.next().filter(|later| later.is_object()).unwrap_or(item);
-                if stored || !is_bare(item) {
+                if to.stored || !is_bare(item) {
                     said.item(item, items);
                 }
             }
-            Part::Opaque(_) if later_thoughts(part).is_some() => {}
-            Part::ToolCall(call) => said.item(&asked(call, forgotten), items),
+            Part::Opaque(_) if later_thoughts(part, to).is_some() => {}
+            Part::ToolCall(call) => said.item(&asked(call, forgotten, to), items),
             Part::Opaque(opaque) => {
-                if let Some(item) = own(Some(opaque)) {
+                if let Some(item) = to.own(Some(opaque)) {
                     said.item(item, items);
                 }
+            }
+            Part::Media(media) if is_foreign(media) => {
+                said.text(&Text::new(unseen::words(media)), None, forgotten, items);
             }
             // A model shows nothing in this protocol, so the user does.
-            Part::Media(media) => said.item(&json!({"role": "user", "content": [shown(media)]}), items),
+            Part::Media(media) => match drawn(media, to) {
+                Some(item) => said.item(&item, items),
+                None => said.item(&json!({"role": "user", "content": [shown(media)]}), items),
+            },
             _ => {}
         }
     }
     said.flush(items);
 }
 
-/// The thoughts of a message as the end of the reply had them.
-fn later_thoughts(part: &Part) -> Option<&Vec<Value>> {
-    let Part::Opaque(opaque) = part else { return None };
-    own(Some(opaque))?.get(LATER)?.as_array()
+/// The item that a picture of the model's came as.
+fn drawn(media: &Media, to: To<'_>) -> Option<Value> {
+    let item =
+        to.own(media.opaque.as_ref()).filter(|item| item.get("type").is_some_and(|kind| kind == IMAGE))?;
+    let MediaSource::Bytes(bytes) = &media.source else { return None };
+    let mut item = item.clone();
+    item["result"] = STANDARD.encode(bytes.as_slice()).into();
+    Some(item)
 }
 
-fn is_bare_thought(part: &Part) -> bool {
+/// The thoughts of a message as the end of the reply had them.
+fn later_thoughts<'a>(part: &'a Part, to: To<'_>) -> Option<&'a Vec<Value>> {
+    let Part::Opaque(opaque) = part else { return None };
+    to.own(Some(opaque))?.get(LATER)?.as_array()
+}
+
+fn is_bare_thought(part: &Part, to: To<'_>) -> bool {
     let Part::Thinking(thinking) = part else { return false };
-    own(thinking.opaque.as_ref()).is_some_and(is_bare)
+    to.own(thinking.opaque.as_ref()).is_some_and(is_bare)
 }
 
 /// Whether a thought is only an id, and perhaps a summary.
@@ -178,8 +209,7 @@ struct Said {
 }
 
 impl Said {
-    fn text(&mut self, text: &Text, forgotten: bool, items: &mut Items) {
-        let data = own(text.opaque.as_ref());
+    fn text(&mut self, text: &Text, data: Option<&Value>, forgotten: bool, items: &mut Items) {
         if data.is_none() && text.text.is_empty() {
             return;
         }
@@ -232,18 +262,19 @@ fn spoken(text: &str, fields: Map<String, Value>) -> Value {
     piece
 }
 
-fn is_custom(call: &ToolCall) -> bool {
-    own(call.opaque.as_ref()).and_then(|data| data.get("type")).is_some_and(|kind| kind == "custom_tool_call")
+fn is_custom(call: &ToolCall, to: To<'_>) -> bool {
+    let data = to.own(call.opaque.as_ref());
+    data.and_then(|data| data.get("type")).is_some_and(|kind| kind == "custom_tool_call")
 }
 
-fn asked(call: &ToolCall, forgotten: bool) -> Value {
-    let data = own(call.opaque.as_ref());
+fn asked(call: &ToolCall, forgotten: bool, to: To<'_>) -> Value {
+    let data = to.own(call.opaque.as_ref());
     let mut item = Map::new();
     item.insert("type".to_owned(), "function_call".into());
     item.insert("call_id".to_owned(), call_id(&call.id, data.is_some()).into());
     item.insert("name".to_owned(), names::tool(&call.name, "").into());
     let text = || call.raw.clone().unwrap_or_else(|| call.args.to_string());
-    if is_custom(call) {
+    if is_custom(call, to) {
         item.insert("input".to_owned(), call.args.as_str().map_or_else(text, str::to_owned).into());
     } else {
         item.insert("arguments".to_owned(), text().into());
@@ -255,11 +286,11 @@ fn asked(call: &ToolCall, forgotten: bool) -> Value {
     Value::Object(item)
 }
 
-fn answer(result: &ToolResult, before: Option<&Message>) -> Value {
+fn answer(result: &ToolResult, before: Option<&Message>, to: To<'_>) -> Value {
     let call = before.and_then(|before| before.calls().find(|call| call.id == result.call));
-    let custom = call.is_some_and(is_custom);
+    let custom = call.is_some_and(|call| is_custom(call, to));
     let kind = if custom { "custom_tool_call_output" } else { "function_call_output" };
-    let id = call_id(&result.call, call.is_some_and(|call| own(call.opaque.as_ref()).is_some()));
+    let id = call_id(&result.call, call.is_some_and(|call| to.own(call.opaque.as_ref()).is_some()));
     let is_text = |content: &Content| matches!(content, Content::Text(_));
     if result.content.iter().all(is_text) {
         return json!({"type": kind, "call_id": id, "output": result.text()});

@@ -12,6 +12,14 @@
 mod anthropic;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod edges;
 #[cfg(all(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
 mod embed;
 #[cfg(feature = "compatible")]

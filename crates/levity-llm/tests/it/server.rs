@@ -3,10 +3,25 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use levity_core::Response;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// A reply without a word on who made its state, as older journals have it: every server of its protocol takes it.
+pub(crate) fn anywhere(reply: &Response) -> Response {
+    let mut message = (*reply.message).clone();
+    for part in &mut message.parts {
+        if let Some(mut state) = part.opaque().cloned() {
+            state.origin = None;
+            part.set_opaque(state);
+        }
+    }
+    let mut reply = reply.clone();
+    reply.message = message.into();
+    reply
+}
 
 /// A request that came.
 #[derive(Clone, Debug)]

@@ -64,6 +64,7 @@ pub(super) fn finish(finish: &Finish) -> &str {
         Finish::ToolCalls => "tool_calls",
         Finish::Length => "length",
         Finish::ContentFilter => "content_filter",
+        Finish::Paused => "pause_turn",
         Finish::Other(word) => word,
         _ => "other",
     }

@@ -1,7 +1,12 @@
 //! The items of a reply, piece by piece and whole.
 
-use super::{CallId, Cow, Decoder, Delta, Event, Map, NAME, Opaque, Part, Sink, Text, Thinking, Value, json};
-use crate::responses::LATER;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use levity_core::Media;
+
+use super::{CallId, Decoder, Delta, Event, Map, NAME, Opaque, Part, Sink, Text, Thinking, Value, json};
+use crate::body::escaped;
+use crate::responses::{IMAGE, LATER};
 
 /// An item that has begun.
 #[derive(Debug, Default)]
@@ -204,7 +209,7 @@ impl Decoder {
             Kind::Call(index) | Kind::Custom(index) => self.call_done(at, index, &whole, sink),
             Kind::Other => {
                 self.count_fee(&whole);
-                sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, whole))));
+                sink.push(Delta::Part(picture(whole)));
                 self.last = Some(at);
             }
         }
@@ -281,6 +286,23 @@ impl Decoder {
     }
 }
 
+/// What a tool of the provider's own did: a picture, or an item that only the provider understands.
+fn picture(mut item: Value) -> Part {
+    let bytes = match text(&item, "type") {
+        IMAGE => STANDARD.decode(text(&item, "result")).ok().filter(|bytes| !bytes.is_empty()),
+        _ => None,
+    };
+    let Some(bytes) = bytes else { return Part::Opaque(Opaque::new(NAME, item)) };
+    let format = match text(&item, "output_format") {
+        "" => "png",
+        format => format,
+    };
+    let mut media = Media::bytes(format!("image/{format}"), bytes);
+    item.as_object_mut().map(|item| item.shift_remove("result"));
+    media.opaque = Some(Opaque::new(NAME, item));
+    Part::Media(media)
+}
+
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
@@ -313,10 +335,4 @@ fn thought(whole: &Value) -> String {
     let texts: Vec<&str> =
         lists.flatten().map(|part| text(part, "text")).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
-}
-
-/// A text as it stands between the quotes of a JSON string.
-fn escaped(text: &str) -> Cow<'_, str> {
-    let quoted = json!(text).to_string();
-    Cow::Owned(quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned())
 }

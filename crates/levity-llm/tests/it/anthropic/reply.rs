@@ -121,7 +121,7 @@ async fn reasons_to_stop_are_understood() {
         ("max_tokens", Finish::Length, Finish::Length),
         ("model_context_window_exceeded", Finish::Length, Finish::Length),
         ("refusal", Finish::ContentFilter, Finish::ContentFilter),
-        ("pause_turn", other("pause_turn"), Finish::ToolCalls),
+        ("pause_turn", Finish::Paused, Finish::ToolCalls),
         ("compaction", other("compaction"), Finish::ToolCalls),
         ("what_comes_next", other("what_comes_next"), Finish::ToolCalls),
     ];

@@ -349,7 +349,7 @@ fn old_and_new_kinds_of_calls() {
     check(&stream, json!({"calls": [["", "add", {"a": 2}]], "finish": "tool_calls"}));
     let custom =
         json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}});
-    let expected = json!({"calls": [["c1", "sh", {"raw": "ls -l"}]], "finish": "tool_calls"});
+    let expected = json!({"calls": [["c1", "sh", "ls -l"]], "finish": "tool_calls"});
     check(&[calls(json!([custom])), ends("tool_calls")], expected);
 }
 

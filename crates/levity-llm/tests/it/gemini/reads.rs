@@ -5,7 +5,7 @@ use levity_test::conformance;
 use serde_json::{Value, json};
 
 use super::{ask, last, model, said, sse};
-use crate::server::{Answer, Server};
+use crate::server::{Answer, Server, anywhere};
 
 /// The reply that these pieces make, as a stream, as a list and, where there is one, by itself. All agree.
 async fn read(pieces: &[Value]) -> Response {
@@ -20,7 +20,7 @@ async fn read(pieces: &[Value]) -> Response {
         let server = Server::saying(answer).await;
         let model = model(&server, "gemini-2.5-flash");
         let model = if streams { model } else { model.without_streaming() };
-        replies.push(model.complete(ask("?")).await.unwrap());
+        replies.push(anywhere(&model.complete(ask("?")).await.unwrap()));
     }
     replies.windows(2).for_each(|pair| assert_eq!(pair[0], pair[1]));
     replies.pop().unwrap()

@@ -7,12 +7,12 @@ use levity_core::{Request, ToolResult};
 use serde_json::{Value, json};
 
 use super::{after, ask, last, model, said, sse};
-use crate::server::Server;
+use crate::server::{Server, anywhere};
 
 /// The reply that these pieces make.
 async fn read(pieces: &[Value]) -> Response {
     let server = Server::saying(sse(pieces)).await;
-    model(&server, "gemini-3-flash").complete(ask("?")).await.unwrap()
+    anywhere(&model(&server, "gemini-3-flash").complete(ask("?")).await.unwrap())
 }
 
 /// The conversation as a model of this name is sent it.
