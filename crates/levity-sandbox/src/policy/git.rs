@@ -1,6 +1,6 @@
 //! Commands of git: which change nothing, and which show what is in files.
 
-use super::reach::{Scene, join, long_is, short_has};
+use super::reach::{Scene, join, long_is, relative, short_has};
 use super::read_only::no_option;
 use super::repository::{self, Repository};
 use crate::Workspace;
@@ -97,28 +97,34 @@ pub(super) fn check(space: Option<&Workspace>, scene: &mut Scene, args: &[&str])
     let Some(space) = space else {
         return Err("which programs the repository has git run is not known".to_owned());
     };
-    let mut tracks_denied = false;
-    let mut folders = Vec::new();
+    let mut places = Vec::new();
     for folder in scene.folders()?.to_vec() {
         scene.spend(INSPECTION)?;
         let folder = git.folder.map_or_else(|| folder.clone(), |below| join(&folder, below));
-        let found = repository::inspect(space, &folder)?;
-        tracks_denied |= found.is_none_or(|Repository { tracks_denied }| tracks_denied);
-        folders.push(folder);
+        let repository = repository::inspect(space, &folder)?;
+        places.push(Place { folder, repository });
     }
-    if space.denies_nothing() || shows_no_denied(space, &git, &folders, tracks_denied) {
+    if space.denies_nothing() || shows_no_denied(space, &git, &places) {
         return Ok(());
     }
     Err(format!("`git {}` may show what is kept apart; name single files after `--`", git.command))
 }
 
+/// Where a command may run, and the repository that git finds there.
+struct Place {
+    folder: String,
+    repository: Option<Repository>,
+}
+
 /// Whether a command shows no contents of files, or only of such as are not denied.
-fn shows_no_denied(space: &Workspace, git: &Git<'_>, folders: &[String], tracks_denied: bool) -> bool {
+fn shows_no_denied(space: &Workspace, git: &Git<'_>, places: &[Place]) -> bool {
     let words = git.words();
+    let tracks_denied =
+        places.iter().any(|place| place.repository.as_ref().is_none_or(|found| found.tracks_denied));
     match git.command {
         "status" => !git.rest.iter().any(|arg| short_has(arg, "v") || long_is(arg, &["verbose"])),
         "log" | "whatchanged" | "reflog" | "stash" => {
-            shows_names(git.rest) || single_files(space, git, folders)
+            shows_names(git.rest) || single_files(space, git, places)
         }
         "diff"
             if words.is_empty() && git.rest.iter().all(|arg| is_name_option(arg) || is_patch_option(arg)) =>
@@ -128,11 +134,11 @@ fn shows_no_denied(space: &Workspace, git: &Git<'_>, folders: &[String], tracks_
                 git.rest.iter().any(|arg| matches!(*arg, "--cached" | "--staged" | "--merge-base"));
             (!tracks_denied && !is_staged) || asks_for_names(git.rest)
         }
-        "diff" | "diff-tree" => asks_for_names(git.rest) || single_files(space, git, folders),
+        "diff" | "diff-tree" => asks_for_names(git.rest) || single_files(space, git, places),
         "show" => {
             asks_for_names(git.rest)
-                || single_files(space, git, folders)
-                || (!words.is_empty() && words.iter().all(|word| is_file_of_revision(word)))
+                || single_files(space, git, places)
+                || (!words.is_empty() && words.iter().all(|word| is_file_of_revision(space, places, word)))
         }
         "grep" => {
             let simple = |arg: &&&str| short_only(arg, "cEFGHhiIlLnPqvwW") || is_number(arg);
@@ -165,31 +171,45 @@ fn asks_for_names(rest: &[&str]) -> bool {
     shows_names(rest) && rest.iter().any(replaces)
 }
 
-/// Whether all that is shown is limited to files that are named behind `--`, and are there.
-fn single_files(space: &Workspace, git: &Git<'_>, folders: &[String]) -> bool {
+/// Whether all that is shown is limited to files that are named behind `--` and tracked. What is not may have been a folder
+/// once, whose files would be shown.
+fn single_files(space: &Workspace, git: &Git<'_>, places: &[Place]) -> bool {
     let Some(at) = git.rest.iter().position(|arg| *arg == "--") else { return false };
     let (options, files) = (&git.rest[..at], &git.rest[at + 1..]);
     let is_file = |file: &str| {
-        let plain = !file.starts_with([':', '-']) && !file.contains(['*', '?', '[', '\\']);
-        plain
-            && folders.iter().all(|folder| {
-                let path = space.root().join(folder).join(file);
-                !space.denies(&join(folder, file)) && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
-            })
+        let plain = !file.starts_with([':', '-', '/']) && !file.contains(['*', '?', '[', '\\']);
+        plain && places.iter().all(|place| is_tracked(space, place, file))
     };
     let follows = |arg: &&str| long_is(arg, &["follow"]);
-    let options = options.iter().filter(|arg| arg.starts_with('-'));
+    let mut options = options.iter().filter(|arg| arg.starts_with('-'));
     !files.is_empty()
         && files.iter().all(|file| is_file(file))
-        && options.into_iter().all(|arg| (is_name_option(arg) || is_patch_option(arg)) && !follows(arg))
+        && options.all(|arg| (is_name_option(arg) || is_patch_option(arg)) && !follows(arg))
 }
 
-/// `HEAD:src/main.rs`: one file, whose name is looked at like any other.
-fn is_file_of_revision(word: &str) -> bool {
-    let is_path = |path: &str| !path.is_empty() && !path.starts_with('/');
-    !word.contains(['{', '}'])
-        && !word.starts_with(":/")
-        && word.split_once(':').is_some_and(|(_, path)| is_path(path))
+/// Whether a path leads to a tracked file that is not denied.
+fn is_tracked(space: &Workspace, place: &Place, file: &str) -> bool {
+    let path = space.root().join(join(&place.folder, file));
+    let is_file = path.symlink_metadata().is_ok_and(|meta| meta.is_file());
+    let real = path.canonicalize().ok().and_then(|real| relative(space, &real));
+    let (Some(found), Some(real)) = (&place.repository, real) else { return false };
+    is_file && !space.denies(&real) && found.files.contains(&real)
+}
+
+/// `HEAD:src/main.rs`: one file, which is not denied. The path begins where the repository does, or with `./` where the
+/// command runs.
+fn is_file_of_revision(space: &Workspace, places: &[Place], word: &str) -> bool {
+    let Some((_, path)) = word.split_once(':') else { return false };
+    // `:0:a` is a file of the index.
+    let path = path.split_once(':').map_or(path, |(_, path)| path);
+    let is_odd =
+        word.contains(['{', '}']) || word.starts_with(":/") || path.is_empty() || path.starts_with('/');
+    let is_open = |place: &Place| {
+        let above = place.repository.as_ref().map(|found| &found.folder);
+        let paths = above.into_iter().chain([&place.folder]).map(|folder| join(folder, path));
+        paths.into_iter().all(|path| !space.denies(&path))
+    };
+    !is_odd && places.iter().all(is_open)
 }
 
 fn is_number(arg: &str) -> bool {

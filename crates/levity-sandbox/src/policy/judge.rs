@@ -176,7 +176,16 @@ impl CommandPolicy {
         if let Some(space) = &self.workspace {
             scene.check_args(space, program, words)?;
         }
-        if program == "git" { git::check(self.workspace.as_ref(), scene, args) } else { Ok(()) }
+        if program != "git" {
+            return Ok(());
+        }
+        if let (Some(space), ["-C", ..]) = (&self.workspace, args) {
+            // Paths begin in the folder that is named.
+            let mut below = scene.clone();
+            below.enter(&words[1..2]);
+            below.check_args(space, program, &words[2..])?;
+        }
+        git::check(self.workspace.as_ref(), scene, args)
     }
 
     /// Asks, unless all is allowed anyway.

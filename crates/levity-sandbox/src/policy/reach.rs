@@ -27,7 +27,7 @@ const MAX_IGNORE: u64 = 64 << 10;
 pub(super) type Checked = Result<(), String>;
 
 /// Where the commands of a line may run, and how much may still be looked at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scene {
     /// Folders, relative to the workspace, in which a command of the line may begin.
     folders: Vec<String>,
@@ -44,8 +44,13 @@ impl Scene {
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
     pub(super) fn enter(&mut self, args: &[Word]) {
-        let Some(dir) = args.iter().find(|word| !word.text.starts_with('-')) else { return };
-        self.lost |= dir.expands || !dir.literal;
+        let end = args.iter().position(|word| word.text == "--");
+        let (options, rest) = args.split_at(end.unwrap_or(args.len()));
+        let options = options.iter().filter(|word| !word.text.starts_with('-'));
+        let mut dirs = options.chain(rest.iter().skip(1));
+        let Some(dir) = dirs.next() else { return };
+        // With two, some shells replace a part of the folder's name.
+        self.lost |= dir.expands || !dir.literal || dirs.next().is_some();
         let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
         for folder in below {
             if !self.folders.contains(&folder) {

@@ -3,11 +3,12 @@
 //! A repository's settings name programs that git runs while it only reads: `core.fsmonitor`, filters, `textconv`, hooks.
 //! So a command of git is allowed unasked only where all settings are known to name none.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::judge::short;
-use super::reach::{is_absent, relative};
+use super::reach::{is_absent, join, relative};
 use crate::Workspace;
 
 /// How long a file with settings may be.
@@ -22,6 +23,10 @@ const MAX_REPOSITORIES: usize = 64;
 /// A repository whose settings run nothing.
 #[derive(Debug, Default)]
 pub(super) struct Repository {
+    /// The folder of its files, relative to the workspace.
+    pub(super) folder: String,
+    /// The files that it tracks, relative to the workspace.
+    pub(super) files: HashSet<String>,
     /// Whether a file that the workspace denies is tracked, or may be.
     pub(super) tracks_denied: bool,
 }
@@ -77,15 +82,16 @@ fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<Repository
         Some(bytes) => entries(bytes, if long_hashes { 32 } else { 20 })
             .ok_or("the repository's index cannot be looked into")?,
     };
-    let mut found = Repository::default();
     let prefix = relative(space, tree).unwrap_or_default();
+    let mut found = Repository { folder: prefix.clone(), ..Repository::default() };
     for entry in entries {
         let path = String::from_utf8_lossy(&entry.path).into_owned();
-        found.tracks_denied |=
-            entry.mode & KIND == FOLDER || space.denies(&super::reach::join(&prefix, &path));
+        let place = join(&prefix, &path);
+        found.tracks_denied |= entry.mode & KIND == FOLDER || space.denies(&place);
         if entry.mode & KIND == REPOSITORY && has(&tree.join(&path).join(".git"))? {
             found.tracks_denied |= look(space, &tree.join(&path), budget)?.tracks_denied;
         }
+        found.files.insert(place);
     }
     Ok(found)
 }

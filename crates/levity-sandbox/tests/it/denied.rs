@@ -164,6 +164,9 @@ fn reading_denied_file_is_asked_about_in_every_spelling() {
         "cd keys && cat config",
         "cd s* && cat id_rsa",
         "sh -c 'cd private'; cat a.txt; cd private; head a.txt",
+        "zsh -c 'cd open; cd open private; cat a.txt'",
+        "cd -P private; cat a.txt",
+        "cd -- private; cat a.txt",
         "cat private/a.txt",
         "cat private/*",
         "cat PRIVATE/A.TXT",
@@ -309,6 +312,13 @@ fn what_git_keeps_of_denied_files_is_asked_about() {
     for line in ["git diff", "git grep one", "git diff -p", "git grep -n hush"] {
         asks(&policy, line);
     }
+    // A file in place of a folder that was: its history would be shown.
+    fs::create_dir(root.join("gone")).unwrap();
+    fs::write(root.join("gone/.env"), SECRET).unwrap();
+    git(root, &["add", "-A"]);
+    git(root, &["commit", "-qm", "gone"]);
+    git(root, &["rm", "-qr", "gone"]);
+    fs::write(root.join("gone"), "").unwrap();
     git(root, &["rm", "-q", "--cached", ".env"]);
     git(root, &["commit", "-qm", "two"]);
     for line in [
@@ -333,6 +343,9 @@ fn what_git_keeps_of_denied_files_is_asked_about() {
         "git log -p -- ':!a.txt'",
         "git log -p -- '*.txt'",
         "git log -L1,2:a.txt",
+        "git log -p -- gone",
+        "git diff HEAD~2 -- gone",
+        "git diff HEAD -- no-such-file",
         "git log -Shush",
         "git log -G hush",
         "git log --stat -U1",
@@ -407,6 +420,50 @@ fn what_git_keeps_of_denied_files_is_asked_about() {
     }
     let nothing = Workspace::builder(root).allow_all().build().unwrap();
     allows(&CommandPolicy::new().within(&nothing), "git show HEAD~1");
+}
+
+#[test]
+fn paths_of_git_begin_where_git_says() {
+    if !has_git() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("project");
+    for dir in ["private", "open/deep"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    for file in ["private/a.txt", "open/a.txt", "a.txt"] {
+        fs::write(root.join(file), "one\n").unwrap();
+    }
+    git(&root, &["init", "-q"]);
+    git(&root, &["add", "-A"]);
+    git(&root, &["commit", "-qm", "one"]);
+    let space = Workspace::builder(folder.path()).deny("project/private/*.txt").build().unwrap();
+    let policy = CommandPolicy::new().within(&space);
+    for line in [
+        "git -C project show HEAD:private/a.txt",
+        "git -C project/private show HEAD:./a.txt",
+        "git -C project/open show HEAD:private/a.txt",
+        "git -C project/open/deep show :0:private/a.txt",
+        "cd project/open; git show HEAD:private/a.txt",
+        "cd project && git -C private blame a.txt",
+        "git -C project/private blame a.txt",
+        "git -C project/private blame HEAD -- a.txt",
+        "git -C project/private diff HEAD -- a.txt",
+        "git -C project/private log -p -- a.txt",
+        "git -C project diff",
+    ] {
+        asks(&policy, line);
+    }
+    for line in [
+        "git -C project show HEAD:open/a.txt",
+        "git -C project/open show HEAD:./a.txt",
+        "git -C project/open blame a.txt",
+        "git -C project/open diff HEAD -- a.txt",
+        "git -C project log -p -- open/a.txt ./a.txt",
+    ] {
+        allows(&policy, line);
+    }
 }
 
 /// Programs and spellings that lines are made of, most of which reach a secret.
