@@ -36,6 +36,7 @@ mod fingerprint;
 mod fork;
 mod journal;
 mod meter;
+mod private;
 mod replay;
 mod report;
 mod runtime;
