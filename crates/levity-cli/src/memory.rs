@@ -8,7 +8,7 @@ use levity::core::{ConversationId, MemoryError, MemoryStore};
 use levity::memory::{Conversations, FileMemory, SqliteMemory};
 use levity::prelude::*;
 
-use crate::terminal::chain;
+use crate::terminal::{chain, note};
 
 /// Which store is meant.
 #[derive(Args)]
@@ -34,12 +34,16 @@ impl Where {
 /// Opens a store, and makes it if it is not there.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
     let says = |error: MemoryError| chain(&error);
-    Ok(match ending(path) {
-        Some("json") => Arc::new(FileMemory::at(path).map_err(says)?),
-        _ if path.is_file() => Arc::new(SqliteMemory::new(path).map_err(says)?),
-        Some("db") => Arc::new(SqliteMemory::new(path).map_err(says)?),
-        _ => Arc::new(FileMemory::new(path).map_err(says)?),
-    })
+    let warn = |problems: Vec<String>| problems.iter().for_each(|problem| note(problem));
+    if ending(path) != Some("json") && (path.is_file() || ending(path) == Some("db")) {
+        let store = SqliteMemory::new(path).map_err(says)?;
+        warn(store.problems());
+        return Ok(Arc::new(store));
+    }
+    let store = if ending(path) == Some("json") { FileMemory::at(path) } else { FileMemory::new(path) };
+    let store = store.map_err(says)?;
+    warn(store.problems());
+    Ok(Arc::new(store))
 }
 
 /// Conversations that stay until they are forgotten.

@@ -7,6 +7,8 @@ use clap::Args;
 use levity::core::{Journal, JournalError};
 use levity::prelude::*;
 
+use crate::terminal::note;
+
 /// Which journal is meant.
 #[derive(Args)]
 pub(crate) struct Where {
@@ -31,7 +33,11 @@ impl Where {
 /// Opens a journal, and makes it if it is not there.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     if path.is_file() || path.extension().is_some_and(|extension| extension == "db") {
-        return Ok(Arc::new(SqliteJournal::new(path)?));
+        let journal = SqliteJournal::new(path)?;
+        journal.problems().iter().for_each(|problem| note(problem));
+        return Ok(Arc::new(journal));
     }
-    Ok(Arc::new(FileJournal::new(path)?))
+    let journal = FileJournal::new(path)?;
+    journal.problems().iter().for_each(|problem| note(problem));
+    Ok(Arc::new(journal))
 }

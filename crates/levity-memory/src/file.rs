@@ -66,7 +66,7 @@ impl FileMemory {
     /// When the folder can neither be found nor made.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let dir = whole(&dir.into())?;
-        std::fs::create_dir_all(&dir).map_err(|error| {
+        crate::private::make_dir(&dir).map_err(|error| {
             let message = format!("the folder `{}` could not be made", dir.display());
             MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
         })?;
@@ -85,6 +85,16 @@ impl FileMemory {
             return Err(MemoryError::new(MemoryErrorKind::Refused, message));
         }
         Ok(Self::of(What::One(file), Durability::default()))
+    }
+
+    /// What is wrong with how the conversations are kept: other users of the system can read them, for instance. New files can
+    /// be read by their owner alone, and those that are there stay as they are.
+    pub fn problems(&self) -> Vec<String> {
+        let warning = match &self.folder.what {
+            What::Many(dir) => crate::private::warning(dir),
+            What::One(file) => crate::private::warning_of(file),
+        };
+        warning.into_iter().collect()
     }
 
     fn of(what: What, durability: Durability) -> Self {

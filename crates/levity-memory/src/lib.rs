@@ -34,6 +34,7 @@ mod in_memory;
 mod json;
 mod kept;
 mod owner;
+mod private;
 #[cfg(feature = "sqlite")]
 mod recall;
 mod sessions;

@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::private;
+
 /// This store, as others see it.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -52,8 +54,8 @@ fn path(dir: &Path, id: i64) -> PathBuf {
 
 /// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
 fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
-    fs::create_dir_all(dir)?;
-    let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+    private::make_dir(dir)?;
+    let file = match private::options().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
     };

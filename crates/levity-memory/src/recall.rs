@@ -101,6 +101,12 @@ impl Recall {
         Ok(Self::over(File::open(path.as_ref())?, world))
     }
 
+    /// What is wrong with how the facts are kept: other users of the system can read them, for instance. A new file can be
+    /// read by its owner alone, and one that is there stays as it is.
+    pub fn problems(&self) -> Vec<String> {
+        self.file.exposed().into_iter().collect()
+    }
+
     /// Keeps facts until the last clone is dropped.
     ///
     /// # Errors

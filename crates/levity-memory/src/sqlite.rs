@@ -78,6 +78,12 @@ impl SqliteMemory {
         Ok(store)
     }
 
+    /// What is wrong with how the conversations are kept: other users of the system can read them, for instance. A new file
+    /// can be read by its owner alone, and one that is there stays as it is.
+    pub fn problems(&self) -> Vec<String> {
+        self.store.place.file.exposed().into_iter().collect()
+    }
+
     fn at(place: Place) -> Self {
         let place = Arc::new(place);
         let readers = Arc::new(Readers::new(place.clone()));

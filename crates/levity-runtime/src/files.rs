@@ -14,6 +14,7 @@ pub(crate) mod format;
 mod list;
 mod remove;
 
+use crate::private;
 use bodies::{Bodies, Kept, Texts};
 #[cfg(feature = "sqlite")]
 pub(crate) use format::{DEEP, depth};
@@ -56,8 +57,17 @@ impl FileJournal {
     /// When the folder can neither be found nor made.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let dir = dir.into();
-        fs::create_dir_all(&dir).map_err(|error| failed(&dir, "made", error))?;
-        Ok(Self { dir: dir.into(), durability: Durability::default() })
+        private::make_dir(&dir).map_err(|error| failed(&dir, "made", error))?;
+        let journal = Self { dir: dir.into(), durability: Durability::default() };
+        #[cfg(feature = "tracing")]
+        journal.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
+        Ok(journal)
+    }
+
+    /// What is wrong with how the runs are kept: other users of the system can read them, for instance. New files can be read
+    /// by their owner alone, and those that are there stay as they are.
+    pub fn problems(&self) -> Vec<String> {
+        private::warning(&self.dir).into_iter().collect()
     }
 
     /// How safe a record is once it was appended; [`Durability::Synced`] by default.
@@ -341,7 +351,7 @@ fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Opens a file and makes sure that nobody else does.
 fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
-    let found = try_lock(path, run, OpenOptions::new().read(true).append(true).create(true))?;
+    let found = try_lock(path, run, private::options().read(true).append(true).create(true))?;
     found.ok_or_else(|| failed(path, "opened", io::ErrorKind::NotFound.into()))
 }
 

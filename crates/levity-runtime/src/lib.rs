@@ -37,6 +37,7 @@ mod fingerprint;
 mod fork;
 mod journal;
 mod meter;
+mod private;
 mod replay;
 mod report;
 mod runtime;

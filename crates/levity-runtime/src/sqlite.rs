@@ -87,7 +87,15 @@ impl SqliteJournal {
         let (place, checked) = Place::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
         journal.store.readers.keep(checked);
+        #[cfg(feature = "tracing")]
+        journal.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(journal)
+    }
+
+    /// What is wrong with how the runs are kept: other users of the system can read them, for instance. A new file can be
+    /// read by its owner alone, and one that is there stays as it is.
+    pub fn problems(&self) -> Vec<String> {
+        self.store.place.file.exposed().into_iter().collect()
     }
 
     fn at(place: Place) -> Self {

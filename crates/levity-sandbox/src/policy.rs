@@ -3,11 +3,16 @@ use std::fmt;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::Workspace;
-
+mod git;
 mod judge;
+mod reach;
 mod read_only;
+mod repository;
 mod shell;
+
+use reach::Scene;
+
+use crate::workspace::Workspace;
 
 /// Which commands may run, which are asked about, and which may not.
 ///
@@ -22,7 +27,7 @@ mod shell;
 /// use levity_sandbox::{CommandPolicy, Line, Ruling};
 ///
 /// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
-/// assert_eq!(policy.judge(Line::Shell("git log | head -3")), Ruling::Allow);
+/// assert_eq!(policy.judge(Line::Shell("ls -l src | head -3")), Ruling::Allow);
 /// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet")), Ruling::Allow);
 /// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Ruling::ask("`rm` may change something"));
 /// let push = policy.judge(Line::Shell("cargo test && sh -c 'git push'"));
@@ -137,24 +142,43 @@ impl CommandPolicy {
         self.rule(command, Ruling::deny(reason))
     }
 
-    /// Has a person asked about commands that name a file which this workspace denies, though they only read.
+    /// Has a person asked about commands that may read a file which this workspace denies, though they only read: by its
+    /// name, a pattern, a link, a folder that is searched, or what git keeps of it. Commands are taken to run in the
+    /// workspace, whose files are looked at for this. Commands of git are allowed only where this is known.
     #[must_use]
     pub fn within(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
         self
     }
 
+    /// The workspace whose denied files are asked about.
+    pub fn workspace(&self) -> Option<&Workspace> {
+        self.workspace.as_ref()
+    }
+
     /// Decides on a command.
     pub fn judge(&self, line: Line<'_>) -> Ruling {
-        match line {
-            Line::Argv(words) => self.judge_words(words),
-            Line::Shell(line) => self.judge_line(line, 0),
-        }
+        self.judge_at(".", line)
     }
 
     /// Decides on a command that begins in a folder of the working directory.
     pub fn judge_in(&self, dir: &str, line: Line<'_>) -> Ruling {
-        self.judge(line).and(self.judge_folder(dir))
+        self.judge_folder(dir).and(self.judge_at(dir, line))
+    }
+
+    /// Whether a command that begins in a folder only reads, whatever the rules say of it. What such a command
+    /// runs under (`Command::read_only`) can be stricter without a loss.
+    pub fn only_reads_in(&self, dir: &str, line: Line<'_>) -> bool {
+        let plain = Self { workspace: self.workspace.clone(), ..Self::default() };
+        plain.judge_in(dir, line) == Ruling::Allow
+    }
+
+    fn judge_at(&self, dir: &str, line: Line<'_>) -> Ruling {
+        let mut scene = Scene::new(dir);
+        match line {
+            Line::Argv(words) => self.judge_words(words, &mut scene),
+            Line::Shell(line) => self.judge_line(line, 0, &mut scene),
+        }
     }
 
     fn rule(mut self, command: &str, ruling: Ruling) -> Self {

@@ -108,6 +108,21 @@ impl Workspace {
         self.0.check(path).is_err()
     }
 
+    /// Whether the entry `name` of the folder `dir`, which itself is not denied, is denied.
+    pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
+        self.0.deny.denies_entry(dir, name)
+    }
+
+    /// Whether no path is denied.
+    pub(crate) fn denies_nothing(&self) -> bool {
+        self.0.deny.is_empty()
+    }
+
+    /// Whether files with several hard links may be read.
+    pub(crate) fn allows_hard_links(&self) -> bool {
+        self.0.hard_links
+    }
+
     /// Calls `listener` after each change that is made through this workspace or a clone of it, on the thread that
     /// made it. What others change in the folder, commands for instance, is not noticed.
     pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {

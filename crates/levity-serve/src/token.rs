@@ -125,7 +125,11 @@ fn named(place: &str, error: &Error) -> Error {
 /// Makes the file in one go, so that two processes that begin at once do not have two tokens, and none finds half of one.
 fn keep(path: &Path, token: &Token) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
     }
     if path.try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -205,6 +209,18 @@ mod tests {
             });
             assert_eq!(tokens.iter().filter(|(_, new)| *new).count(), 1);
             assert!(tokens.iter().all(|(token, _)| token.matches(tokens[0].0.reveal())));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn new_token_and_its_folder_are_made_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        Token::from_file_or_new(&folder.path().join("state/token")).unwrap();
+        for path in ["state", "state/token"] {
+            let mode = fs::metadata(folder.path().join(path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{path}");
         }
     }
 

@@ -50,6 +50,7 @@ impl SharedFile {
         })?;
         let mut file = Self { path, identity: None, format };
         file.check()?;
+        file.make_private();
         let mut connection = file.open(true)?;
         // Whoever made it may have been killed half-way, and SQLite has taken that back by now.
         if marks(&connection).map_err(|error| file.failed("read", error))? == (0, 0) {
@@ -62,6 +63,47 @@ impl SharedFile {
         }
         file.identity = identity(&file.path);
         Ok((file, connection))
+    }
+
+    /// Makes a file that is not there, so that only its owner can read it. SQLite gives those beside it the same mode.
+    /// Where it cannot be made, SQLite says why.
+    fn make_private(&self) {
+        if fs::metadata(&self.path).is_ok() {
+            return;
+        }
+        let mut options = fs::OpenOptions::new();
+        // One that others have made meanwhile is not opened: closing it would take this process's locks on it away.
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        // A link that leads to no file yet.
+        let target = fs::read_link(&self.path).ok().zip(self.path.parent()).map(|(to, from)| from.join(to));
+        drop(options.open(target.as_ref().unwrap_or(&self.path)));
+    }
+
+    /// A warning, if other users of the system can read the file or what is beside it. Nothing is changed: somebody may share
+    /// it on purpose.
+    #[cfg(unix)]
+    pub fn exposed(&self) -> Option<String> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |path: &Path| fs::metadata(path).map_or(0, |there| there.permissions().mode());
+        let files = [self.path.clone(), self.beside("-wal"), self.beside("-journal")];
+        let open = files.iter().find(|file| mode(file) & 0o044 != 0)?;
+        // Whoever may not pass a folder reaches nothing below it.
+        if self.path.ancestors().skip(1).any(|above| mode(above) & 0o011 == 0) {
+            return None;
+        }
+        let quoted = self.path.display().to_string().replace('\'', "'\\''");
+        Some(format!(
+            "other users of this system can read `{}`, which holds what was said; `chmod go-rwx '{quoted}'*` keeps them out",
+            open.display()
+        ))
+    }
+
+    /// A warning, if other users of the system can read the file, where that can be told.
+    #[cfg(not(unix))]
+    pub fn exposed(&self) -> Option<String> {
+        None
     }
 
     /// Another connection.

@@ -161,6 +161,7 @@ impl ServeMcp {
         }
         if let Some(file) = &self.facts {
             let recall = Recall::open(file, Arc::new(SystemWorld)).map_err(|error| chain(&error))?;
+            recall.problems().iter().for_each(|problem| note(problem));
             server = server.library(RecallLibrary::new(recall, self.scope.clone()));
         }
         if self.client_model {

@@ -1,6 +1,6 @@
 //! What is printed when a run has ended.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -65,7 +65,12 @@ fn object(finished: &Finished, error: Option<&Error>) -> Value {
 
 fn write_bus(finished: &Finished, path: &Path) -> std::result::Result<(), String> {
     let write = || -> io::Result<()> {
-        let mut out = BufWriter::new(File::create(path)?);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // What agents said is private, unless the file is there already.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut out = BufWriter::new(options.open(path)?);
         finished.bus().write_json_lines(&mut out)?;
         out.flush()
     };

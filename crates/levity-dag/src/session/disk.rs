@@ -45,7 +45,11 @@ pub(super) fn replace(
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (folder, name) = parts(path)?;
-    fs::create_dir_all(folder)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     Ok(folder.join(format!(".{name}.{}-{next}{UNFINISHED}", std::process::id())))
 }

@@ -732,3 +732,14 @@ fn a_killed_process_leaves_a_whole_file() {
     stream.events.iter().for_each(|event| writer.apply(event));
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn session_and_its_folders_are_made_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = write(&Sessions::open(dir.path()), &run("r1")).await;
+    for place in path.ancestors().take_while(|place| *place != dir.path()) {
+        assert_eq!(fs::metadata(place).unwrap().permissions().mode() & 0o077, 0, "{place:?}");
+    }
+}

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -146,7 +145,7 @@ impl Log {
     }
 
     fn write_prompt(&self, text: &str) -> io::Result<String> {
-        fs::create_dir_all(&self.folder)?;
+        files::make_dir(&self.folder)?;
         let text = self.clean(text);
         let time = self.world.now().to_string().replace(':', "");
         let (stem, mut file) = loop {

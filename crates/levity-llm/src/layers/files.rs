@@ -36,6 +36,15 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     named
 }
 
+/// Makes a folder that only its owner can look into, and those above it that are missing.
+pub(super) fn make_dir(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
 /// Makes a new file that only its owner can read, where the system can do that: prompts are private.
 pub(super) fn private(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();

@@ -1,6 +1,6 @@
 //! Files: read whole or not at all, replaced whole or not at all.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -9,6 +9,7 @@ use levity_core::Timestamp;
 
 use crate::Durability;
 use crate::owner::is_at;
+use crate::private;
 
 /// A file larger than this is not read: whoever has so much to say needs another store.
 pub(super) const LARGEST: u64 = 1 << 30;
@@ -119,7 +120,7 @@ pub(super) fn replace(
 
 /// Writes what is to take the place of a file. Whoever may not read the old one may not read the new one.
 fn write(path: &Path, beside: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    let mut file = private::options().write(true).create_new(true).open(beside)?;
     if let Ok(there) = fs::symlink_metadata(path) {
         file.set_permissions(there.permissions())?;
     }
@@ -153,9 +154,9 @@ pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
 /// Waits for the lock of a file, which is made if it is not there. It is let go of with what is returned.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        private::make_dir(dir)?;
     }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = private::options().read(true).write(true).create(true).truncate(false).open(path)?;
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         match file.try_lock() {
             Ok(()) => return Ok(file),

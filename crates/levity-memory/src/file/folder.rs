@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -16,6 +16,7 @@ use super::{disk, format, list, name};
 use crate::Durability;
 use crate::kept::{self, Kept};
 use crate::owner::{self, Owner};
+use crate::private;
 
 /// So many locks there are for all conversations of a folder.
 const LOCKS: u64 = 32;
@@ -278,8 +279,9 @@ impl Folder {
         }
         let path = self.hold_path(&spot);
         let owner = self.owner().and_then(|owner| {
-            fs::create_dir_all(path.parent().unwrap_or(&path))?;
-            fs::write(&path, format!("{:016x}", owner.id))?;
+            private::make_dir(path.parent().unwrap_or(&path))?;
+            let mut file = private::options().write(true).create(true).truncate(true).open(&path)?;
+            file.write_all(format!("{:016x}", owner.id).as_bytes())?;
             Ok(owner)
         });
         let owner = owner.map_err(|error| failed(id, "held", error))?;

@@ -43,6 +43,11 @@ impl File {
         Ok(file)
     }
 
+    /// A warning, if other users can read the file.
+    pub(super) fn exposed(&self) -> Option<String> {
+        self.file.as_ref().and_then(SharedFile::exposed)
+    }
+
     /// Reads.
     pub(super) fn read<T>(
         &self,

@@ -336,3 +336,47 @@ async fn a_hold_that_is_given_up_is_free_at_once() {
         drop(store.hold(&id).await.unwrap());
     }
 }
+
+/// Everything below a folder, with the rights that others than the owner have.
+#[cfg(unix)]
+pub(crate) fn rights_of_others(folder: &Path) -> Vec<(std::path::PathBuf, u32)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        found.push((path.clone(), fs::metadata(&path).unwrap().permissions().mode() & 0o077));
+        if path.is_dir() {
+            found.extend(rights_of_others(&path));
+        }
+    }
+    found
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn conversations_are_kept_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileMemory::new(dir.path().join("deep/talks")).unwrap();
+    let change = Change::at(0).with_messages([Message::user("hello")]);
+    store.save(&"a".into(), &change).await.unwrap();
+    let one = FileMemory::at(dir.path().join("own/one.json")).unwrap();
+    one.save(&"b".into(), &change).await.unwrap();
+    let rights = rights_of_others(dir.path());
+    assert!(rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
+    assert_eq!((store.problems(), one.problems()), (Vec::new(), Vec::new()));
+    // A file that somebody shares stays shared, and is named.
+    for path in ["own", "own/one.json", "."] {
+        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    one.save(&"b".into(), &Change::at(1).with_messages([Message::user("more")])).await.unwrap();
+    assert_eq!(fs::metadata(dir.path().join("own/one.json")).unwrap().permissions().mode() & 0o777, 0o755);
+    let problems = one.problems();
+    let is_reached =
+        dir.path().ancestors().all(|above| fs::metadata(above).unwrap().permissions().mode() & 0o011 != 0);
+    assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
+    assert!(
+        problems.iter().all(|problem| problem.contains("one.json") && problem.contains("chmod")),
+        "{problems:?}"
+    );
+}

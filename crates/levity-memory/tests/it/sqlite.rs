@@ -436,3 +436,21 @@ async fn a_file_grows_by_what_is_said() {
     let beyond = (size(&folder) - empty - payload as u64) / 400;
     assert!(beyond < 300, "{beyond} bytes a turn beyond the payload");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn file_of_conversations_is_made_for_its_owner_alone() {
+    let folder = Folder::new();
+    let store = folder.store();
+    store.save(&"a".into(), &Change::at(0).with_messages([Message::user("hello")])).await.unwrap();
+    let recall = levity_memory::Recall::open(
+        folder.0.path().join("facts.db"),
+        std::sync::Arc::new(levity_test::ManualWorld::new()),
+    );
+    let recall = recall.unwrap();
+    let rights = crate::files::rights_of_others(folder.0.path());
+    assert!(rights.iter().any(|(path, _)| path.ends_with("memory.db-wal")), "{rights:?}");
+    assert!(rights.iter().any(|(path, _)| path.ends_with("facts.db")), "{rights:?}");
+    assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
+    assert_eq!((store.problems(), recall.problems()), (Vec::new(), Vec::new()));
+}

@@ -1,7 +1,7 @@
 //! Long texts, kept beside the runs' files under the SHA-256 of what they say.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use levity_core::__private::sha256;
 use levity_core::{JournalError, JournalErrorKind};
 use serde_json::{Map, Value};
 
-use crate::Durability;
+use crate::{Durability, private};
 
 use super::{failed, read_plain, sync_dir};
 
@@ -104,13 +104,13 @@ impl Bodies {
         if self.dir.is_dir() {
             return Ok(());
         }
-        fs::create_dir_all(&self.dir)?;
+        private::make_dir(&self.dir)?;
         self.dir.parent().map_or(Ok(()), sync_dir)
     }
 
     /// Writers of texts share its lock, and whoever sweeps has it alone.
     fn lock_file(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).append(true).create(true).open(self.dir.join("lock"))
+        private::options().read(true).append(true).create(true).open(self.dir.join("lock"))
     }
 
     /// Removes the texts that no file beside the folder names, and says how many there were.
@@ -184,7 +184,7 @@ impl Bodies {
     }
 
     fn fill(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mut file = File::create(path)?;
+        let mut file = private::options().write(true).create(true).truncate(true).open(path)?;
         file.write_all(text.as_bytes())?;
         if self.durability == Durability::Synced { file.sync_data() } else { Ok(()) }
     }

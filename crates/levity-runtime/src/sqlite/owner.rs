@@ -10,6 +10,7 @@ use levity_core::World;
 
 use super::writer::Writer;
 use crate::files::is_at;
+use crate::private;
 
 /// This journal, as others see it.
 pub(super) struct Owner {
@@ -57,8 +58,8 @@ fn path(dir: &Path, id: i64) -> PathBuf {
 
 /// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
 fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
-    fs::create_dir_all(dir)?;
-    let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+    private::make_dir(dir)?;
+    let file = match private::options().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
     };

@@ -280,3 +280,69 @@ async fn only_a_plain_file_is_a_journal() {
     let error = journal.open(&run()).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
 }
+
+/// Everything below a folder, with the rights that others than the owner have.
+#[cfg(unix)]
+pub(crate) fn rights_of_others(folder: &Path) -> Vec<(PathBuf, u32)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        found.push((path.clone(), fs::metadata(&path).unwrap().permissions().mode() & 0o077));
+        if path.is_dir() {
+            found.extend(rights_of_others(&path));
+        }
+    }
+    found
+}
+
+/// Lets others read a file, and reach it.
+#[cfg(unix)]
+pub(crate) fn share(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_of_runs_are_made_for_their_owner_alone() {
+    let folder = Folder::new();
+    let journal = FileJournal::new(folder.0.join("deep/runs")).unwrap();
+    write(&journal, vec![opened(), result(&"long ".repeat(100_000), None)]).await;
+    let rights = rights_of_others(&folder.0);
+    assert!(rights.len() >= 5, "{rights:?}");
+    assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
+    assert_eq!(journal.problems(), [""; 0]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder(std::env::temp_dir().join(format!("levity-shared-runs-{}", std::process::id())));
+    let dir = folder.0.join("it's");
+    let journal = FileJournal::new(&dir).unwrap();
+    write(&journal, vec![opened()]).await;
+    let file = dir.join("r.jsonl");
+    share(&file, 0o644);
+    // Others do not get through the folder.
+    assert_eq!(journal.problems(), [""; 0]);
+    share(&dir, 0o755);
+    share(&folder.0, 0o755);
+    let journal = FileJournal::new(&dir).unwrap();
+    let problems = journal.problems();
+    let passes = |above: &Path| fs::metadata(above).unwrap().permissions().mode() & 0o011 != 0;
+    if !folder.0.ancestors().all(passes) {
+        // The folder for temporary files is private itself.
+        return assert_eq!(problems, [""; 0]);
+    }
+    let command = format!("`chmod -R go-rwx '{}/it'\\''s'`", folder.0.display());
+    assert!(
+        problems.len() == 1 && problems[0].contains("r.jsonl") && problems[0].contains(&command),
+        "{problems:?}"
+    );
+    write(&journal, vec![result("one", None)]).await;
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    let _ = std::process::Command::new("sh").args(["-c", command.trim_matches('`')]).status().unwrap();
+    assert_eq!(journal.problems(), [""; 0]);
+}

@@ -672,3 +672,35 @@ async fn files_of_versions_without_checksums_are_read_and_go_on() {
     let error = folder.journal().read(&run()).await.unwrap_err();
     assert!(error.to_string().contains("run `r`: record 2 is not as it should be: its checksum"), "{error}");
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn file_of_runs_is_made_for_its_owner_alone() {
+    use crate::files::{rights_of_others, share};
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let _open = journal.open(&RunId::new("r")).await.unwrap();
+    let rights = rights_of_others(&folder.0);
+    assert!(rights.iter().any(|(path, _)| path.ends_with("runs.db-wal")), "{rights:?}");
+    assert!(rights.iter().any(|(path, _)| path.ends_with("runs.db-owners")), "{rights:?}");
+    assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
+    assert_eq!(journal.problems(), [""; 0]);
+    share(&folder.file(), 0o640);
+    let is_reached = folder.0.ancestors().all(|above| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(above).unwrap().permissions().mode() & 0o011 != 0
+    });
+    let problems = folder.journal().problems();
+    assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.contains("chmod go-rwx '")), "{problems:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn file_of_runs_behind_a_link_is_made_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    std::os::unix::fs::symlink("real.db", folder.file()).unwrap();
+    drop(folder.journal());
+    assert_eq!(fs::metadata(folder.0.join("real.db")).unwrap().permissions().mode() & 0o077, 0);
+}

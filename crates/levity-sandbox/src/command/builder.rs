@@ -47,6 +47,7 @@ pub enum Network {
 pub struct Sandbox(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
+    workspace: Workspace,
     pub(super) environment: Environment,
     pub(super) limits: Limits,
     network: Network,
@@ -60,6 +61,11 @@ impl Sandbox {
     /// Begins a sandbox for the commands of a workspace.
     pub fn builder(workspace: impl Into<Workspace>) -> SandboxBuilder {
         SandboxBuilder::new(workspace.into())
+    }
+
+    /// The workspace that commands run in.
+    pub fn workspace(&self) -> &Workspace {
+        &self.0.workspace
     }
 
     /// What really holds commands here.
@@ -235,11 +241,20 @@ impl SandboxBuilder {
                 environment.set(name, place);
             }
         }
+        let workspace = setup.workspace.clone();
         let (system, report) = System::new(setup, &private)?;
         if report.level < at_least {
             let missing = report.missing(at_least);
             return Err(SandboxError::Weak { wanted: at_least, missing, report: Box::new(report) });
         }
-        Ok(Sandbox(Arc::new(Inner { environment, limits, network, system, report, _private: private })))
+        Ok(Sandbox(Arc::new(Inner {
+            workspace,
+            environment,
+            limits,
+            network,
+            system,
+            report,
+            _private: private,
+        })))
     }
 }

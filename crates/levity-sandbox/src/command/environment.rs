@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// The environment of commands: what was named, and nothing else of the host's.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +10,26 @@ pub(super) struct Environment {
 
 /// Where programs are looked for when the host does not say.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Variables that keep programs from running others, from the network and from writing on the side.
+const READING: &[(&str, &str)] = &[
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_PAGER", "cat"),
+    ("PAGER", "cat"),
+    ("RIPGREP_CONFIG_PATH", ""),
+];
+
+/// Settings of git that outrank those of a repository.
+const GIT_SETTINGS: &[&str] = &[
+    "safe.bareRepository=explicit",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "log.showSignature=false",
+];
 
 impl Environment {
     /// What every command gets: where programs are, the language, and a terminal that can do nothing.
@@ -31,6 +52,26 @@ impl Environment {
 
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
         self.set.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// Keeps programs that only read from running what files of the workspace say, and from programs in it.
+    pub(super) fn keep_to_reading(&mut self, workspace: &Path) {
+        for (name, value) in READING {
+            self.set(*name, *value);
+        }
+        let mut settings = self.get("GIT_CONFIG_PARAMETERS").map(OsStr::to_owned).unwrap_or_default();
+        for setting in GIT_SETTINGS {
+            // Git does not bear a space before the first.
+            settings.push(if settings.is_empty() { "'" } else { " '" });
+            settings.push(format!("{setting}'"));
+        }
+        self.set("GIT_CONFIG_PARAMETERS", settings);
+        let path = self.get("PATH").unwrap_or(OsStr::new(PATH)).to_owned();
+        let outside =
+            std::env::split_paths(&path).filter(|place| place.is_absolute() && !place.starts_with(workspace));
+        if let Ok(path) = std::env::join_paths(outside) {
+            self.set("PATH", path);
+        }
     }
 
     #[cfg(not(target_os = "linux"))]

@@ -58,6 +58,14 @@ impl Command {
         self
     }
 
+    /// Keeps programs from running what files of the workspace say, for a command that only reads: git takes no folder
+    /// for a bare repository, runs no hook and no file monitor, fetches nothing and writes nothing on the side, and no program is
+    /// looked for in the workspace. See [`CommandPolicy::only_reads_in`](crate::CommandPolicy::only_reads_in).
+    pub fn read_only(mut self) -> Self {
+        self.order.environment.keep_to_reading(self.sandbox.workspace().root());
+        self
+    }
+
     /// What it can read from its input, which is empty by default.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.order.stdin = bytes.into();

@@ -1,6 +1,8 @@
 //! What a policy makes of the programs in a command.
 
-use super::read_only::only_reads;
+use super::git;
+use super::reach::Scene;
+use super::read_only::{is_harmless, only_reads};
 use super::shell::{self, Simple, Word};
 use super::{CommandPolicy, Ruling};
 
@@ -13,28 +15,29 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 impl CommandPolicy {
     /// What is said of the folder that a command begins in.
     pub(super) fn judge_folder(&self, dir: &str) -> Ruling {
-        match self.leaves(&Word::literal(dir)) {
+        let denied = |space| Scene::new(".").check_path(space, dir, None).is_err();
+        match leaves(&Word::literal(dir)) || self.workspace.as_ref().is_some_and(denied) {
             true => self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart"),
             false => Ruling::Allow,
         }
     }
 
-    pub(super) fn judge_words(&self, words: &[String]) -> Ruling {
+    pub(super) fn judge_words(&self, words: &[String], scene: &mut Scene) -> Ruling {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
             return Ruling::deny("there is no program in it; name one");
         }
-        self.judge_simple(&Simple { words, ..Simple::default() }, 0)
+        self.judge_simple(&Simple { words, ..Simple::default() }, 0, scene)
     }
 
-    pub(super) fn judge_line(&self, line: &str, depth: usize) -> Ruling {
+    pub(super) fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Ruling {
         if depth > MAX_DEPTH {
             return self.unclear("it is nested too deeply to be looked into");
         }
         match shell::parse(line) {
             Ok(commands) if commands.is_empty() => Ruling::deny("there is no program in it; name one"),
             Ok(commands) => {
-                let each = commands.iter().map(|command| self.judge_simple(command, depth));
+                let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
                 each.fold(Ruling::Allow, Ruling::and)
             }
             Err(problem) => self.unclear(problem),
@@ -50,8 +53,8 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_simple(&self, command: &Simple, depth: usize) -> Ruling {
-        let mut ruling = self.judge_program(&command.words, depth);
+    fn judge_simple(&self, command: &Simple, depth: usize, scene: &mut Scene) -> Ruling {
+        let mut ruling = self.judge_program(&command.words, depth, scene);
         if command.writes {
             ruling = ruling.and(self.otherwise_ask("it writes to a file"));
         }
@@ -59,29 +62,38 @@ impl CommandPolicy {
             ruling =
                 ruling.and(self.otherwise_ask("it sets variables, which can change what a program does"));
         }
-        if command.reads.iter().any(|word| self.leaves(word)) {
+        if command.reads.iter().any(leaves) {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
+        }
+        if let (Some(space), None) = (&self.workspace, &self.otherwise) {
+            let mut checks = command.reads.iter().map(|word| scene.check_word(space, word, None));
+            if let Some(Err(reason)) = checks.find(Result::is_err) {
+                ruling = ruling.and(Ruling::ask(reason));
+            }
         }
         ruling
     }
 
-    fn judge_program(&self, words: &[Word], depth: usize) -> Ruling {
+    fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Ruling {
         let Some(program) = words.first() else { return Ruling::Allow };
         if !program.literal || program.expands {
             return self.unclear("which program it runs is not known before it runs");
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
-        let mut ruling = self.judge_named(&texts, words);
+        let mut ruling = self.judge_named(&texts, words, scene);
+        if name(texts[0]) == "cd" {
+            scene.enter(&words[1..]);
+        }
         match inner(&texts) {
             Inner::None => {}
             Inner::Line(at) if words[at].literal => {
-                ruling = ruling.and(self.judge_line(texts[at], depth + 1));
+                ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
             }
             Inner::Words(at) if at < words.len() && depth < MAX_DEPTH => {
                 let mut inner = words[at..].to_vec();
                 // What `xargs` reads becomes arguments, and nobody knows them yet.
                 inner.extend((name(texts[0]) == "xargs").then(Word::default));
-                ruling = ruling.and(self.judge_program(&inner, depth + 1));
+                ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
                 ruling = ruling.and(self.unclear("which program it runs is not known before it runs"));
@@ -91,7 +103,7 @@ impl CommandPolicy {
     }
 
     /// What is said of a program by its name and arguments.
-    fn judge_named(&self, texts: &[&str], words: &[Word]) -> Ruling {
+    fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Ruling {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
         let denies = |rule: &&super::CommandRule| {
@@ -112,7 +124,7 @@ impl CommandPolicy {
         }
         let ruling = match &self.otherwise {
             Some(otherwise) => otherwise.clone(),
-            None => self.judge_reading(texts, words),
+            None => self.judge_reading(texts, words, scene),
         };
         match self.may_be_denied(name, words) {
             true => ruling.and(Ruling::ask("what it becomes is not known before it runs, and may be denied")),
@@ -128,7 +140,7 @@ impl CommandPolicy {
         denying.into_iter().any(|rule| rule.command.may_match(&by_name))
     }
 
-    fn judge_reading(&self, texts: &[&str], words: &[Word]) -> Ruling {
+    fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Ruling {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0]) {
             // The program inside is judged for itself.
@@ -140,29 +152,40 @@ impl CommandPolicy {
         if words[1..].iter().any(|word| !word.literal) {
             return Ruling::ask(format!("what `{program}` is given is not known before it runs"));
         }
-        match words[1..].iter().find(|word| self.leaves(word)) {
-            Some(word) => Ruling::ask(format!("`{}` may lie elsewhere, or is kept apart", short(&word.text))),
-            None => Ruling::Allow,
+        if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
+            return Ruling::ask(format!("`{}` may lie elsewhere, or is kept apart", short(&word.text)));
+        }
+        if let Some(word) = words[1..].iter().find(|word| may_be_option(program, word)) {
+            let text = short(&word.text);
+            return Ruling::ask(format!("files that `{text}` finds may be taken for options of `{program}`"));
+        }
+        match self.check_reading(program, &texts[1..], &words[1..], scene) {
+            Err(reason) => Ruling::ask(reason),
+            Ok(()) => Ruling::Allow,
         }
     }
 
-    /// Whether a word may name a file outside the working directory, or one that is denied.
-    fn leaves(&self, word: &Word) -> bool {
-        let text = &*word.text;
-        if text == "/dev/null" {
-            return false;
+    /// Checks which files a program reads, and what it runs because of them.
+    fn check_reading(
+        &self,
+        program: &str,
+        args: &[&str],
+        words: &[Word],
+        scene: &mut Scene,
+    ) -> Result<(), String> {
+        if let Some(space) = &self.workspace {
+            scene.check_args(space, program, words)?;
         }
-        let outside = text.starts_with('/')
-            || text.contains("=/")
-            || (text.starts_with('-') && text.contains('/'))
-            || text.split(['/', '=', ':']).any(|part| part == "..")
-            || (word.expands && text.contains(['~', '{']))
-            || !word.literal;
-        // A pattern for hidden files would find those that are kept apart.
-        let hidden = word.expands && text.split('/').any(|part| part.starts_with(['.', '[', '?']));
-        // `--file=.env`, `HEAD:.env`
-        let denied = |workspace: &crate::Workspace| text.split(['=', ':']).any(|part| workspace.denies(part));
-        outside || hidden || self.workspace.as_ref().is_some_and(denied)
+        if program != "git" {
+            return Ok(());
+        }
+        if let (Some(space), ["-C", ..]) = (&self.workspace, args) {
+            // Paths begin in the folder that is named.
+            let mut below = scene.clone();
+            below.enter(&words[1..2]);
+            below.check_args(space, program, &words[2..])?;
+        }
+        git::check(self.workspace.as_ref(), scene, args)
     }
 
     /// Asks, unless all is allowed anyway.
@@ -172,6 +195,29 @@ impl CommandPolicy {
             _ => Ruling::ask(reason),
         }
     }
+}
+
+/// Whether a word may name a file outside the working directory.
+fn leaves(word: &Word) -> bool {
+    let text = &*word.text;
+    if text == "/dev/null" {
+        return false;
+    }
+    let outside = text.starts_with('/')
+        || text.contains("=/")
+        || (text.starts_with('-') && text.contains('/'))
+        || text.split(['/', '=', ':']).any(|part| part == "..")
+        || (word.expands && text.contains(['~', '{']))
+        || !word.literal;
+    // A pattern for hidden files would find those that are kept apart.
+    let hidden = word.expands && text.split('/').any(|part| part.starts_with(['.', '[', '?']) && part != ".");
+    outside || hidden
+}
+
+/// Whether a pattern may find a file whose name such a program takes for an option, or for one name too many.
+fn may_be_option(program: &str, word: &Word) -> bool {
+    let first = word.text.starts_with(['*', '?', '[', '-']);
+    word.expands && !is_harmless(program) && (first || program == "uniq")
 }
 
 /// What a program runs that it is given.
@@ -251,7 +297,7 @@ fn is_plain(program: &str) -> bool {
 }
 
 /// A word for a message.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let mut short: String = text.chars().filter(|char| !char.is_control()).take(60).collect();
     if short.len() < text.len() {
         short.push('…');

@@ -1,11 +1,21 @@
 //! Commands that only read, as far as their arguments tell.
 
+use super::git;
+
 /// Whether a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
+        // A file of names would be shown line by line, as names that are not there.
         "find" => {
-            none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls"])
+            none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls", "-files0-from"])
                 && no_prefix(args, "-fprint")
+        }
+        "wc" | "du" => no_option(args, "", &["--files0-from"]),
+        "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => no_option(args, "c", &["--check"]),
+        // Its programs may read other files as modules.
+        "jq" => {
+            no_option(args, "L", &["--library-path"])
+                && !args.iter().any(|arg| arg.contains("import") || arg.contains("include"))
         }
         "fd" | "fdfind" => no_option(args, "xX", &["--exec", "--exec-batch"]),
         "rg" => no_option(args, "z", &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]),
@@ -25,12 +35,17 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
-        "git" => git(args),
-        "file" => no_option(args, "Cm", &["--compile", "--magic-file"]),
+        "git" => git::only_reads(args),
+        "file" => no_option(args, "Cmfp", &["--compile", "--magic-file", "--files-from", "--preserve-date"]),
         _ if PLAIN.contains(&program) => true,
         _ if TELL_VERSION.contains(&program) => matches!(args, ["--version"]),
         _ => false,
     }
+}
+
+/// Whether no argument can make a program write or run something, so that names of files may stand for options.
+pub(super) fn is_harmless(program: &str) -> bool {
+    PLAIN.contains(&program)
 }
 
 /// Programs that write nothing and run nothing, whatever their arguments are.
@@ -88,10 +103,9 @@ const PLAIN: [&str; 51] = [
     "whoami",
 ];
 
-const TELL_VERSION: [&str; 20] = [
-    "cargo", "clang", "cmake", "deno", "gcc", "go", "java", "make", "node", "npm", "npx", "perl", "pip",
-    "pnpm", "python", "python3", "ruby", "rustc", "rustup", "yarn",
-];
+/// Programs whose version is told by themselves. For others a file of the working directory says which program of that
+/// name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`, `.tool-versions` for all that have shims.
+const TELL_VERSION: [&str; 4] = ["clang", "cmake", "gcc", "make"];
 
 fn none(args: &[&str], forbidden: &[&str]) -> bool {
     !args.iter().any(|arg| forbidden.contains(arg))
@@ -112,7 +126,7 @@ fn no_prefix(args: &[&str], prefix: &str) -> bool {
 }
 
 /// Whether none of these options is there: long ones also shortened or with a value, short ones also among others.
-fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
+pub(super) fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
     !args.iter().any(|arg| match arg.strip_prefix("--") {
         Some("") => false,
         Some(name) => {
@@ -131,42 +145,3 @@ fn prints_lines(args: &[&str]) -> bool {
         && lines.chars().all(|char| char.is_ascii_digit() || char == ',' || char == '$')
         && !files.iter().any(|file| file.starts_with('-'))
 }
-
-fn git(args: &[&str]) -> bool {
-    // `git -C dir status` is as good as `git status`; other options before the command can run programs.
-    let (command, rest) = match args {
-        ["-C", _, command, rest @ ..] => (*command, rest),
-        [command, rest @ ..] => (*command, rest),
-        [] => return false,
-    };
-    let writes =
-        &["--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--exec", "--upload-pack"];
-    if !no_option(rest, "O", writes) {
-        return false;
-    }
-    let words: Vec<&str> = rest.iter().copied().filter(|arg| !arg.starts_with('-')).collect();
-    match command {
-        "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "ls-tree" | "blame" | "describe"
-        | "shortlog" | "grep" | "name-rev" | "merge-base" | "rev-list" | "count-objects" | "check-ignore"
-        | "whatchanged" | "cherry" | "diff-tree" | "version" | "--version" => true,
-        "branch" => words.is_empty() && no_option(rest, "dDmMcCuf", &BRANCH_WRITES),
-        "tag" => words.is_empty() && no_option(rest, "asufdFme", &["--delete", "--edit", "--sign"]),
-        "remote" => words.is_empty() || matches!(&*words, ["get-url", _]),
-        "stash" | "worktree" => matches!(&*words, ["list"]),
-        "config" => matches!(rest, ["--get" | "--get-all", _] | ["--list" | "-l"] | ["get", _] | ["list"]),
-        "reflog" => words.is_empty() || words[0] == "show",
-        _ => false,
-    }
-}
-
-const BRANCH_WRITES: [&str; 9] = [
-    "--delete",
-    "--move",
-    "--copy",
-    "--force",
-    "--set-upstream-to",
-    "--unset-upstream",
-    "--edit-description",
-    "--create-reflog",
-    "--track",
-];

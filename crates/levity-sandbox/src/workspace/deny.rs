@@ -126,6 +126,11 @@ impl Deny {
         }
     }
 
+    /// Whether there is no rule.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.paths.is_empty()
+    }
+
     /// Whether a rule looks at more than one name of a path, so that moving a folder could lead past it.
     pub(super) fn looks_at_paths(&self) -> bool {
         !self.paths.is_empty()

@@ -4,11 +4,15 @@
 #[cfg(all(feature = "commands", target_os = "linux"))]
 mod commands;
 #[cfg(unix)]
+mod denied;
+#[cfg(unix)]
 mod escape;
 #[cfg(feature = "net")]
 mod fetch;
 #[cfg(feature = "net")]
 mod loopback;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+mod planted;
 #[cfg(unix)]
 mod shell;
 #[cfg(feature = "net")]

@@ -67,8 +67,12 @@ impl Book {
 
     /// The notes of a folder, which is made if it is not there.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"))?;
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)?;
+        let lock = private().create(true).truncate(false).write(true).open(path.join("lock"))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another host works with these tasks")
@@ -154,12 +158,20 @@ impl Folder {
     /// Nobody sees half a note, whenever the process is killed.
     fn write(&self, note: &Note) -> io::Result<()> {
         let (path, part) = (self.file(&note.task), self.path.join(format!("{}.part", note.task)));
-        let mut file = File::create(&part)?;
+        let mut file = private().write(true).create(true).truncate(true).open(&part)?;
         file.write_all(&serde_json::to_vec(note)?)?;
         file.sync_all()?;
         fs::rename(&part, &path)?;
         File::open(&self.path)?.sync_all()
     }
+}
+
+/// How a file is opened that only its owner can read if it is made now: tasks hold what was said.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 #[cfg(test)]
@@ -189,6 +201,22 @@ mod tests {
         let tasks: Vec<_> = book.open_ones().into_iter().map(|note| note.task).collect();
         assert_eq!(tasks, ["b", "a"]);
         assert_eq!(book.newest(1)[0].task, "a");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn notes_are_kept_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/tasks");
+        let book = Book::open(&path).unwrap();
+        book.keep(&note("a", 2, Stage::Open)).unwrap();
+        let inner = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let all: Vec<PathBuf> = inner.chain([path.clone(), folder.path().join("deep")]).collect();
+        assert_eq!(all.len(), 4, "{all:?}");
+        for path in all {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
+        }
     }
 
     #[test]

@@ -43,27 +43,28 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
-    /// Runs commands in `sandbox`, under the default policy.
+    /// Runs commands in `sandbox`, under the default policy, which knows the files that the sandbox's workspace denies.
     pub fn new(sandbox: Sandbox) -> Self {
         let spec = spec(&sandbox);
-        Self { sandbox, policy: CommandPolicy::default(), spec }
+        let policy = CommandPolicy::default().within(sandbox.workspace());
+        Self { sandbox, policy, spec }
     }
 
-    /// Which commands may run, which are asked about, and which may not.
+    /// Which commands may run, which are asked about, and which may not. A policy that knows no workspace is told the
+    /// sandbox's.
     #[must_use]
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
-        self.policy = policy;
+        self.policy = match policy.workspace() {
+            Some(_) => policy,
+            None => policy.within(self.sandbox.workspace()),
+        };
         self
     }
 
     fn judge(&self, wish: &Wish) -> Ruling {
-        let line = match &wish.argv {
-            None => Line::Shell(&wish.line),
-            Some(argv) => Line::Argv(argv),
-        };
         match &wish.dir {
-            None => self.policy.judge(line),
-            Some(dir) => self.policy.judge_in(dir, line),
+            None => self.policy.judge(wish.as_line()),
+            Some(dir) => self.policy.judge_in(dir, wish.as_line()),
         }
     }
 
@@ -74,6 +75,9 @@ impl RunCommand {
         };
         let progress = cx.progress.clone();
         let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
+        let dir = wish.dir.as_deref().unwrap_or(".");
+        let command =
+            if self.policy.only_reads_in(dir, wish.as_line()) { command.read_only() } else { command };
         match &wish.dir {
             Some(dir) => command.dir(dir),
             None => command,
@@ -127,6 +131,13 @@ struct Wish {
 }
 
 impl Wish {
+    fn as_line(&self) -> Line<'_> {
+        match &self.argv {
+            None => Line::Shell(&self.line),
+            Some(argv) => Line::Argv(argv),
+        }
+    }
+
     fn read(args: &Value) -> Option<Self> {
         let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
         let line = text("command")?;

@@ -14,6 +14,7 @@ mod replace;
 mod report;
 mod search;
 mod shown;
+mod steady;
 mod walk;
 mod write;
 

@@ -3,6 +3,7 @@
 mod cache;
 mod charset;
 mod client;
+mod extract;
 mod failure;
 mod fetch;
 mod frame;

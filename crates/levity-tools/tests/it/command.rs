@@ -165,6 +165,63 @@ async fn the_policy_is_asked() {
 }
 
 #[tokio::test]
+async fn files_that_the_workspace_denies_are_asked_about_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(".env"), "TOKEN=1").unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "one").unwrap();
+    let with = |policy: CommandPolicy| tool(&folder, |builder| builder).policy(policy);
+    for tool in
+        [tool(&folder, |builder| builder), with(CommandPolicy::new()), with(CommandPolicy::new().allow("ls"))]
+    {
+        assert_eq!(tool.permit(&json!({"command": "cat notes.txt"})), Permit::Allow);
+        for args in [
+            json!({"command": "cat .env"}),
+            json!({"command": "cat", "args": [".env"]}),
+            json!({"command": "cat < .env"}),
+            json!({"command": "grep -r TOKEN ."}),
+            json!({"command": "sh -c 'head .env'"}),
+        ] {
+            assert!(matches!(tool.permit(&args), Permit::Ask { .. }), "{args}");
+        }
+    }
+    // A policy that knows another workspace keeps it.
+    let other = Workspace::builder(folder.path()).allow(".env").build().unwrap();
+    let open = with(CommandPolicy::new().within(&other));
+    assert_eq!(open.permit(&json!({"command": "cat .env"})), Permit::Allow);
+}
+
+#[tokio::test]
+async fn command_that_only_reads_runs_under_stricter_settings() {
+    let desk = Desk::new(|builder| builder);
+    let Dispatched::Done(result) = desk.dispatch(json!({"command": "env"}), false).await else { panic!() };
+    assert!(result.text().contains("safe.bareRepository=explicit"), "{}", result.text());
+    let result = desk.run(json!({"command": "env > made; cat made"})).await;
+    assert!(!result.text().contains("safe.bareRepository"), "{}", result.text());
+}
+
+#[tokio::test]
+async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
+    let desk = Desk::new(|builder| builder);
+    let space = Workspace::open(desk.folder.path()).unwrap();
+    let mark = desk.folder.path().join("mark");
+    let config = format!("[core]\nbare = false\nworktree = .\nfsmonitor = \"touch {};:\"\n", mark.display());
+    for (name, text) in [
+        ("evil/HEAD", "ref: refs/heads/main\n"),
+        ("evil/objects/x", ""),
+        ("evil/refs/x", ""),
+        ("evil/config", &config),
+    ] {
+        space.create_dir(name.rsplit_once('/').unwrap().0).unwrap();
+        space.write(name, text.as_bytes()).unwrap();
+    }
+    let asked = desk.dispatch(json!({"command": "git -C evil status"}), false).await;
+    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
+    let asked = desk.dispatch(json!({"command": "git status", "dir": "evil"}), false).await;
+    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
+    assert!(!mark.exists());
+}
+
+#[tokio::test]
 async fn cancelling_ends_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let tool = tool(&folder, |builder| builder);

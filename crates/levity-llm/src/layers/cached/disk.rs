@@ -44,7 +44,7 @@ impl Disk {
     }
 
     pub(super) fn put(&self, key: &str, response: Response) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        files::make_dir(&self.folder)?;
         let entry = Entry { version: VERSION, key: key.to_owned(), response };
         files::replace(&self.path(key), &serde_json::to_vec(&entry)?)?;
         if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP) {

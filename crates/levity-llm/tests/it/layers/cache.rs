@@ -158,7 +158,7 @@ async fn files_are_their_owners() {
     for inner in ["cache", "log", ""] {
         for entry in fs::read_dir(folder.path().join(inner)).unwrap() {
             let meta = entry.unwrap().metadata().unwrap();
-            assert!(meta.is_dir() || meta.permissions().mode() & 0o077 == 0, "{inner}");
+            assert_eq!(meta.permissions().mode() & 0o077, 0, "{inner}");
         }
     }
 }

@@ -11,6 +11,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 use levity_core::CancelToken;
 
 use super::shown;
+use super::steady::Steady;
 
 /// The longest line that is shown whole, in bytes.
 const MAX_LINE: usize = 300;
@@ -120,7 +121,7 @@ impl Hits {
 
 /// Takes in the lines of one file.
 pub(super) struct Collector<'a> {
-    pub(super) matcher: &'a RegexMatcher,
+    pub(super) matcher: &'a Steady<'a, RegexMatcher>,
     pub(super) max: Size,
     /// What each line costs beside its text.
     pub(super) overhead: usize,

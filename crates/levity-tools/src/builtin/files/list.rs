@@ -49,7 +49,12 @@ impl ListFiles {
         let glob = args.glob.as_deref().map(|glob| Glob::new(glob, folder.dir.path())).transpose()?;
         let mut list = List {
             recursive: args.recursive.unwrap_or(glob.is_some()),
-            filter: Filter { no_hidden: !args.hidden, no_ignored: !args.ignored, glob },
+            filter: Filter {
+                no_hidden: !args.hidden,
+                no_ignored: !args.ignored,
+                glob,
+                cancel: cx.cancel.clone(),
+            },
             max: args.max.unwrap_or(DEFAULT_MAX).min(MAX),
             room: MAX_TEXT,
             entries: Vec::new(),
@@ -87,6 +92,7 @@ impl List<'_> {
         while let Some((folder, mut entries)) = stack.pop() {
             alive(self.cx)?;
             while let Some(entry) = entries.next() {
+                alive(self.cx)?;
                 let path = folder.dir.path_of(&entry.name);
                 if self.filter.wants(&path, &entry.name) && !self.add(&folder, path, &entry) {
                     return Ok(());

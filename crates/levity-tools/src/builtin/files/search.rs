@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use async_trait::async_trait;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use levity_core::{CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{Kind, OpenFile, Workspace};
@@ -16,6 +16,7 @@ use super::args::{alive, parse, refused};
 use super::hits::{Collector, FileHits, Hits, Size, overhead};
 use super::queue::{Job, Queue};
 use super::report::report;
+use super::steady::{self, Steady};
 use super::walk::{Filter, Folder, Glob};
 
 /// Searches the files of a workspace: `search_files`.
@@ -34,8 +35,6 @@ const MAX_CONTEXT: usize = 20;
 pub(super) const MAX_TEXT: usize = 48 << 10;
 /// How much memory a thread takes for a long line; a file with a longer one is not searched.
 const MAX_HEAP: usize = 32 << 20;
-/// How large a compiled pattern may be.
-const MAX_PATTERN: usize = 10 << 20;
 const MAX_THREADS: usize = 16;
 /// How many files a thread takes at once.
 const CHUNK: usize = 32;
@@ -70,7 +69,7 @@ impl SearchFiles {
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let matcher = matcher(args)?;
+        let (matcher, step) = matcher(args)?;
         let max = args.max.unwrap_or(DEFAULT_MAX).clamp(1, MAX);
         // One more than is shown tells whether there are more.
         let room = Size { matches: max + 1, bytes: MAX_TEXT + 1 };
@@ -84,7 +83,13 @@ impl SearchFiles {
         let glob = args.glob.as_deref().map(|glob| Glob::new(glob, &base)).transpose()?;
         let search = Search {
             matcher,
-            filter: Filter { no_hidden: !args.hidden, no_ignored: !args.ignored, glob },
+            step,
+            filter: Filter {
+                no_hidden: !args.hidden,
+                no_ignored: !args.ignored,
+                glob,
+                cancel: cx.cancel.clone(),
+            },
             context: args.context.min(MAX_CONTEXT),
             hits: Hits::new(room),
             room,
@@ -102,13 +107,10 @@ impl SearchFiles {
     }
 }
 
-fn matcher(args: &Args) -> Result<RegexMatcher, ToolError> {
-    let mut builder = RegexMatcherBuilder::new();
-    builder.line_terminator(Some(b'\n')).multi_line(true).size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
-    builder.fixed_strings(args.literal).case_insensitive(args.ignore_case);
-    builder.build(&args.pattern).map_err(|error| {
+fn matcher(args: &Args) -> Result<(RegexMatcher, usize), ToolError> {
+    steady::compile(&args.pattern, args.literal, args.ignore_case).map_err(|error| {
         let text = "the pattern cannot be used; it is a regular expression that matches within one line: escape what is \
-                    meant literally, or set `literal`";
+                    meant literally or set `literal`, and use `*` or `+` in place of large counts";
         ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
     })
 }
@@ -116,6 +118,8 @@ fn matcher(args: &Args) -> Result<RegexMatcher, ToolError> {
 /// A search under way.
 struct Search<'a> {
     matcher: RegexMatcher,
+    /// How much text the pattern is given at once.
+    step: usize,
     filter: Filter,
     context: usize,
     hits: Hits,
@@ -213,8 +217,9 @@ impl Search<'_> {
 
     fn search(&self, file: OpenFile, searcher: &mut Searcher) {
         let path = file.path().to_owned();
+        let matcher = Steady { inner: &self.matcher, step: self.step, cancel: &self.cx.cancel };
         let mut collector = Collector {
-            matcher: &self.matcher,
+            matcher: &matcher,
             max: self.room,
             overhead: overhead(&path),
             cancel: &self.cx.cancel,
@@ -222,7 +227,7 @@ impl Search<'_> {
             gap: false,
         };
         let text = Stoppable { file: file.into_file(), cancel: &self.cx.cancel };
-        match searcher.search_reader(&self.matcher, text, &mut collector) {
+        match searcher.search_reader(&matcher, text, &mut collector) {
             Ok(()) => drop(self.searched.fetch_add(1, Ordering::Relaxed)),
             Err(_) => drop(self.failed.fetch_add(1, Ordering::Relaxed)),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use levity_core::{ToolError, ToolErrorKind};
+use levity_core::{CancelToken, ToolError, ToolErrorKind};
 use levity_sandbox::{Dir, Kind, Listing, PathError, Workspace};
 
 use super::args::refused;
@@ -11,6 +11,9 @@ use super::ignored::Ignored;
 
 /// How many entries of one folder are looked at.
 const MAX_ENTRIES: usize = 200_000;
+/// How long a glob may be, in bytes, and how deep its braces may be nested.
+const MAX_GLOB: usize = 1024;
+const MAX_NEST: usize = 16;
 /// How deep a tree is walked; each step may hold a folder open.
 const MAX_DEPTH: usize = 100;
 
@@ -30,6 +33,8 @@ pub(super) struct Filter {
     /// Whether what `.gitignore` and `.ignore` name is left out.
     pub(super) no_ignored: bool,
     pub(super) glob: Option<Glob>,
+    /// Heard when nobody waits any more: rules of a folder can be so heavy that one name takes long.
+    pub(super) cancel: CancelToken,
 }
 
 impl Folder {
@@ -63,6 +68,9 @@ impl Folder {
         }
         let (dir, ignored) = (&self.dir, filter.no_ignored.then_some(&self.ignored));
         listing.entries.retain(|entry| {
+            if filter.cancel.is_cancelled() {
+                return false;
+            }
             let is_hidden = filter.no_hidden && entry.name.starts_with('.');
             let is_ignored =
                 |ignored: &Ignored| ignored.leaves_out(&dir.path_of(&entry.name), entry.kind == Kind::Dir);
@@ -94,6 +102,10 @@ impl Glob {
     pub(super) fn new(glob: &str, base: &str) -> Result<Self, ToolError> {
         let (text, negated) = glob.strip_prefix('!').map_or((glob, false), |text| (text, true));
         let text = text.trim_start_matches("./").trim_start_matches('/');
+        if text.len() > MAX_GLOB || depth(text) > MAX_NEST {
+            let text = "the glob is too long or nested too deeply; try one like `*.rs` or `src/**/*.ts`";
+            return Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
+        }
         let built = GlobBuilder::new(text).literal_separator(true).build();
         let matcher = built.map_err(|error| {
             let text = format!("the glob `{glob}` does not parse; try one like `*.rs` or `src/**/*.ts`");
@@ -113,6 +125,20 @@ impl Glob {
         };
         found != self.negated
     }
+}
+
+/// How deep braces of a glob are nested.
+fn depth(glob: &str) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0);
+    for char in glob.chars() {
+        match char {
+            '{' => open += 1,
+            '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    deepest
 }
 
 impl Filter {

@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::client::Client;
 use super::kind::{Kind, charset};
 use super::page::{Page, Source};
-use super::{failure, frame};
+use super::{extract, failure, frame};
 
 /// What a server is asked for.
 const ACCEPT: &str =
@@ -136,6 +136,7 @@ struct Args {
     url: String,
     #[serde(default)]
     offset: usize,
+    extract: Option<String>,
 }
 
 fn spec(time: Duration, max_text: usize) -> ToolSpec {
@@ -159,6 +160,11 @@ fn spec(time: Duration, max_text: usize) -> ToolSpec {
                 "type": "integer",
                 "minimum": 0,
                 "description": "Where to read on in a long page, as named by the result before; 0 by default.",
+            },
+            "extract": {
+                "type": "string",
+                "description": "Words to look for in the page: only the paragraphs that have the most of them are returned, \
+                                with their headings. Without it, the whole page.",
             },
         },
         "required": ["url"],
@@ -197,7 +203,10 @@ impl Tool for WebFetch {
             let total = page.text.len();
             return Err(ToolError::failed(format!("the text ends at {total}; use a smaller offset")));
         }
-        Ok(show(&page, args.offset, self.max_text))
+        match args.extract.as_deref().map(extract::words).filter(|words| !words.is_empty()) {
+            None => Ok(show(&page, args.offset, self.max_text)),
+            Some(words) => pick(&page, &words, args.offset, self.max_text),
+        }
     }
 
     fn permit(&self, args: &Value) -> Permit {
@@ -255,6 +264,32 @@ fn show(page: &Page, offset: usize, max: usize) -> ToolOutput {
     let mut output = ToolOutput::text(head + &frame::framed("the web page", &body));
     output.value = Some(value(page, text, offset, next));
     output
+}
+
+/// The parts of a page that have these words in them.
+fn pick(page: &Page, words: &[String], offset: usize, max: usize) -> Result<ToolOutput, ToolError> {
+    let total = page.text.len();
+    let Some(found) = extract::find(&page.text, words, offset, max) else {
+        let text = format!(
+            "the page has {total} bytes of text, and none of these words; use others in `extract`, or leave it out to \
+             read the page"
+        );
+        return Err(ToolError::failed(text));
+    };
+    let mut head = format!("{}\n", page.url);
+    if let Some(asked) = &page.asked {
+        head += &format!("({asked} redirects there)\n");
+    }
+    head += &format!("Only what has to do with `extract`; the whole page has {total} bytes.\n");
+    if let Some(next) = found.next {
+        head += &format!("There is more; call again with offset {next} to read on.\n");
+    }
+    page.notes.iter().for_each(|note| head += &format!("Note: {note}.\n"));
+    let title = page.title.as_ref().filter(|_| offset == 0).map(|title| format!("Title: {title}\n\n"));
+    let body = format!("{}{}", title.unwrap_or_default(), found.text);
+    let mut output = ToolOutput::text(head + &frame::framed("the web page", &body));
+    output.value = Some(value(page, &found.text, offset, found.next));
+    Ok(output)
 }
 
 fn value(page: &Page, text: &str, offset: usize, next: Option<usize>) -> Value {

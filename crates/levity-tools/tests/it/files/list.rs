@@ -1,3 +1,4 @@
+use levity_core::ToolErrorKind;
 use serde_json::{Value, json};
 
 use super::Desk;
@@ -122,4 +123,18 @@ async fn a_deep_tree_and_odd_names_do_no_harm() {
     let text = desk.text("list_files", json!({"recursive": true})).await;
     assert!(text.contains("\"two\\nlines\" (0)\n"), "{text}");
     assert!(text.lines().count() > 50);
+}
+
+#[tokio::test]
+async fn glob_that_is_too_heavy_is_refused() {
+    let desk = Desk::holding(&[("a.rs", "")]);
+    for glob in ["{".repeat(300) + "a" + &"}".repeat(300), "?".repeat(2_000_000), "{a,".repeat(20) + "b"] {
+        for (tool, args) in
+            [("list_files", json!({"glob": glob})), ("search_files", json!({"glob": glob, "pattern": "x"}))]
+        {
+            let (kind, text) = desk.error(tool, args).await;
+            assert_eq!(kind, ToolErrorKind::InvalidArgs, "{text}");
+            assert!(text.contains("too long or nested too deeply"), "{text}");
+        }
+    }
 }

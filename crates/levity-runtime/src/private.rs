@@ -1,0 +1,52 @@
+//! Files that only their owner can read: they hold all that was said in a run.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// How many files of a folder are looked at for a warning.
+#[cfg(unix)]
+const MOST: usize = 1_000;
+
+/// Makes a folder that only its owner can look into, and those above it that are missing.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// How a file is opened that only its owner can read if it is made now. One that is there stays as it is.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
+#[cfg(unix)]
+pub(crate) fn warning(folder: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| fs::symlink_metadata(path).map_or(0, |there| there.permissions().mode());
+    let real = folder.canonicalize().ok()?;
+    // Whoever may not pass a folder reaches nothing below it.
+    if real.ancestors().any(|above| mode(above) & 0o011 == 0) {
+        return None;
+    }
+    let entries = fs::read_dir(&real).ok()?.flatten().take(MOST);
+    let open = entries.into_iter().find(|entry| {
+        entry.file_type().is_ok_and(|kind| kind.is_file()) && mode(&entry.path()) & 0o044 != 0
+    })?;
+    let quoted = folder.display().to_string().replace('\'', "'\\''");
+    Some(format!(
+        "other users of this system can read `{}`, which holds what was said; `chmod -R go-rwx '{quoted}'` keeps them out",
+        open.path().display()
+    ))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn warning(_: &Path) -> Option<String> {
+    None
+}

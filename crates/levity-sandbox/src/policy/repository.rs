@@ -1,0 +1,333 @@
+//! What git would do because a repository says so.
+//!
+//! A repository's settings name programs that git runs while it only reads: `core.fsmonitor`, filters, `textconv`, hooks.
+//! So a command of git is allowed unasked only where all settings are known to name none.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::judge::short;
+use super::reach::{is_absent, join, relative};
+use crate::Workspace;
+
+/// How long a file with settings may be.
+const MAX_CONFIG: u64 = 256 << 10;
+
+/// How long an index may be.
+const MAX_INDEX: u64 = 64 << 20;
+
+/// How many repositories inside others are looked at.
+const MAX_REPOSITORIES: usize = 64;
+
+/// A repository whose settings run nothing.
+#[derive(Debug, Default)]
+pub(super) struct Repository {
+    /// The folder of its files, relative to the workspace.
+    pub(super) folder: String,
+    /// The files that it tracks, relative to the workspace.
+    pub(super) files: HashSet<String>,
+    /// Whether a file that the workspace denies is tracked, or may be.
+    pub(super) tracks_denied: bool,
+}
+
+/// Looks at the repository that git finds from a folder of the workspace on; none, if there is none.
+///
+/// # Errors
+/// Why git may run something for it.
+pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<Option<Repository>, String> {
+    let start = match space.root().join(folder).canonicalize() {
+        Ok(start) if start.starts_with(space.root()) => start,
+        Err(error) if is_absent(&error) => return Ok(None),
+        _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
+    };
+    let mut budget = MAX_REPOSITORIES;
+    for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
+        if has(&folder.join(".git"))? {
+            return look(space, folder, &mut budget).map(Some);
+        }
+        let is_bare = has(&folder.join("HEAD"))?
+            && (has(&folder.join("objects"))?
+                || has(&folder.join("refs"))?
+                || has(&folder.join("commondir"))?);
+        if is_bare {
+            let name = relative(space, folder).unwrap_or_default();
+            return Err(format!("git would take `{}` for a repository, and run what it says", short(&name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Looks at the repository whose files are in `tree`, and at those inside it.
+fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<Repository, String> {
+    *budget = budget.checked_sub(1).ok_or("there are too many repositories to look at")?;
+    let git = directory(space, tree, &tree.join(".git"))?;
+    let common = match text(&git.join("commondir"), MAX_CONFIG)? {
+        Some(path) => inside(space, &git.join(path.trim_end_matches('\n')))?,
+        None => git.clone(),
+    };
+    let mut long_hashes = false;
+    for file in [common.join("config"), git.join("config"), git.join("config.worktree")] {
+        if let Some(config) = text(&file, MAX_CONFIG)? {
+            long_hashes |= harmless(&config, &git, tree)?;
+        }
+    }
+    // The only hook that commands run which change nothing but the index.
+    if has(&common.join("hooks/post-index-change"))? {
+        return Err("git would run the hook `post-index-change` of the repository".to_owned());
+    }
+    let index = read(&git.join("index"), MAX_INDEX)?;
+    let entries = match &index {
+        None => Vec::new(),
+        Some(bytes) => entries(bytes, if long_hashes { 32 } else { 20 })
+            .ok_or("the repository's index cannot be looked into")?,
+    };
+    let prefix = relative(space, tree).unwrap_or_default();
+    let mut found = Repository { folder: prefix.clone(), ..Repository::default() };
+    for entry in entries {
+        let path = String::from_utf8_lossy(&entry.path).into_owned();
+        let place = join(&prefix, &path);
+        found.tracks_denied |= entry.mode & KIND == FOLDER || space.denies(&place);
+        if entry.mode & KIND == REPOSITORY && has(&tree.join(&path).join(".git"))? {
+            found.tracks_denied |= look(space, &tree.join(&path), budget)?.tracks_denied;
+        }
+        found.files.insert(place);
+    }
+    Ok(found)
+}
+
+/// The folder in which git keeps a repository: `.git`, or what a file of that name says.
+fn directory(space: &Workspace, tree: &Path, git: &Path) -> Result<PathBuf, String> {
+    if fs::metadata(git).is_ok_and(|meta| meta.is_dir()) {
+        let real = inside(space, git)?;
+        // A link may lead to a folder that tools for files can change.
+        let is_own = fs::symlink_metadata(git).is_ok_and(|meta| meta.is_dir());
+        return if is_own || is_kept(space, &real) { Ok(real) } else { Err(elsewhere(git)) };
+    }
+    let link = text(git, MAX_CONFIG)?.ok_or_else(|| elsewhere(git))?;
+    let path = link.strip_prefix("gitdir:").ok_or_else(|| elsewhere(git))?.trim();
+    let real = inside(space, &tree.join(path))?;
+    if is_kept(space, &real) { Ok(real) } else { Err(elsewhere(git)) }
+}
+
+fn is_kept(space: &Workspace, real: &Path) -> bool {
+    relative(space, real).is_some_and(|path| !path.is_empty() && space.denies(&path))
+}
+
+fn inside(space: &Workspace, path: &Path) -> Result<PathBuf, String> {
+    let real = path.canonicalize().map_err(|_| elsewhere(path))?;
+    if real.starts_with(space.root()) { Ok(real) } else { Err(elsewhere(path)) }
+}
+
+fn elsewhere(path: &Path) -> String {
+    format!("the repository of `{}` lies elsewhere", short(&path.to_string_lossy()))
+}
+
+fn has(path: &Path) -> Result<bool, String> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(_) => Err(format!("`{}` cannot be looked at", short(&path.to_string_lossy()))),
+    }
+}
+
+fn text(path: &Path, max: u64) -> Result<Option<String>, String> {
+    let unclear = || format!("`{}` cannot be looked at", short(&path.to_string_lossy()));
+    read(path, max)?.map(|bytes| String::from_utf8(bytes).map_err(|_| unclear())).transpose()
+}
+
+fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, String> {
+    let unclear = || format!("`{}` cannot be looked at", short(&path.to_string_lossy()));
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() && meta.len() <= max => fs::read(path).map(Some).map_err(|_| unclear()),
+        Err(error) if is_absent(&error) => Ok(None),
+        _ => Err(unclear()),
+    }
+}
+
+/// Settings that name no program, no other file and no other place: section and keys; none for all keys.
+const HARMLESS: &[(&str, &[&str])] = &[
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+            "autocrlf",
+            "eol",
+            "safecrlf",
+            "abbrev",
+            "quotepath",
+            "compression",
+            "bigfilethreshold",
+            "longpaths",
+            "protecthfs",
+            "protectntfs",
+            "preloadindex",
+            "untrackedcache",
+            "sparsecheckout",
+            "sparsecheckoutcone",
+            "commitgraph",
+            "multipackindex",
+            "trustctime",
+            "checkstat",
+            "hidedotfiles",
+            "whitespace",
+            "commentchar",
+            "sharedrepository",
+        ],
+    ),
+    ("remote", &["url", "fetch", "pushurl", "tagopt", "prune", "mirror", "gh-resolved"]),
+    ("branch", &[]),
+    ("user", &["name", "email", "signingkey", "useconfigonly"]),
+    ("author", &["name", "email"]),
+    ("committer", &["name", "email"]),
+    ("submodule", &["url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules", "recurse"]),
+    ("init", &["defaultbranch"]),
+    ("pull", &["rebase", "ff"]),
+    ("push", &["default", "autosetupremote", "followtags"]),
+    ("fetch", &["prune", "prunetags"]),
+    ("rebase", &["autostash", "autosquash", "updaterefs"]),
+    ("merge", &["conflictstyle", "ff"]),
+    ("rerere", &["enabled", "autoupdate"]),
+    ("commit", &["gpgsign", "verbose"]),
+    ("tag", &["gpgsign", "sort"]),
+    ("gc", &["auto", "autodetach"]),
+    ("maintenance", &["auto", "strategy"]),
+    ("advice", &[]),
+    ("alias", &[]),
+    ("color", &[]),
+    ("column", &[]),
+    ("diff", &["algorithm", "renames", "renamelimit", "colormoved", "mnemonicprefix", "noprefix", "context"]),
+    ("log", &["date", "decorate", "abbrevcommit", "mailmap"]),
+    ("status", &["short", "branch", "showuntrackedfiles"]),
+    ("index", &["version", "threads"]),
+    ("feature", &["manyfiles"]),
+    ("lfs", &["repositoryformatversion"]),
+    ("extensions", &["objectformat", "refstorage", "worktreeconfig", "preciousobjects", "relativeworktrees"]),
+];
+
+/// Sections whose name may stand before a name of their own, such as a branch's.
+const NAMED: [&str; 4] = ["remote", "branch", "submodule", "color"];
+
+/// Whether settings run nothing; returns whether hashes are long. What is written in an unusual way is not understood.
+fn harmless(config: &str, git: &Path, tree: &Path) -> Result<bool, String> {
+    let (mut section, mut long_hashes) = (String::new(), false);
+    let odd = || "the repository's settings are written in a way that is not looked into".to_owned();
+    for line in config.split('\n').map(str::trim) {
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            if line.ends_with('\\') {
+                return Err(odd());
+            }
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            section = header_of(header).ok_or_else(odd)?;
+            continue;
+        }
+        let (key, value) = line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value.trim()));
+        let is_key = !key.is_empty() && key.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
+        if !is_key || value.ends_with('\\') {
+            return Err(odd());
+        }
+        let key = key.to_ascii_lowercase();
+        let known = HARMLESS
+            .iter()
+            .any(|(name, keys)| *name == section && (keys.is_empty() || keys.contains(&&*key)));
+        let is_tree = || git.join(value).canonicalize().is_ok_and(|path| path == tree);
+        let fits = known
+            || (section == "core" && key == "fsmonitor" && value == "false")
+            || (section == "core" && key == "worktree" && is_tree());
+        if !fits {
+            return Err(format!(
+                "git may run what `{}.{}` of the repository says",
+                short(&section),
+                short(&key)
+            ));
+        }
+        long_hashes |=
+            section == "extensions" && key == "objectformat" && value.eq_ignore_ascii_case("sha256");
+    }
+    Ok(long_hashes)
+}
+
+/// The section that `[name]` or `[name "of its own"]` begins.
+fn header_of(header: &str) -> Option<String> {
+    let header = header.strip_suffix(']')?;
+    let (name, own) = match header.split_once(' ') {
+        None => (header, None),
+        Some((name, own)) => (name, Some(own.trim_start().strip_prefix('"')?.strip_suffix('"')?)),
+    };
+    let name = name.to_ascii_lowercase();
+    let is_name = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
+    match own {
+        Some(own) if own.contains(['"', '\\', ']']) || !NAMED.contains(&&*name) => {
+            // It is no section that is known, but may be named in the reason.
+            (is_name && !own.contains(['"', '\\', ']'])).then(|| format!("{name}.{own}"))
+        }
+        _ => is_name.then_some(name),
+    }
+}
+
+/// What a mode says of the kind of an entry.
+const KIND: u32 = 0o170_000;
+const FOLDER: u32 = 0o040_000;
+const REPOSITORY: u32 = 0o160_000;
+
+struct Tracked {
+    mode: u32,
+    path: Vec<u8>,
+}
+
+/// The entries of an index; nothing if it is not understood.
+fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let version = number(4)?;
+    if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
+        return None;
+    }
+    let (mut at, mut entries, mut last) = (12, Vec::new(), Vec::new());
+    for _ in 0..number(8)? {
+        let mode = number(at + 24)?;
+        let mut name = at + 40 + hash + 2;
+        if bytes.get(name - 2)? & 0x40 != 0 {
+            name += 2;
+        }
+        let mut path = Vec::new();
+        if version == 4 {
+            let (strip, next) = length(bytes, name)?;
+            path.extend_from_slice(last.get(..Vec::len(&last).checked_sub(strip)?)?);
+            name = next;
+        }
+        let end = name + bytes.get(name..)?.iter().position(|byte| *byte == 0)?;
+        path.extend_from_slice(&bytes[name..end]);
+        at = if version == 4 { end + 1 } else { at + (end - at) / 8 * 8 + 8 };
+        last.clone_from(&path);
+        entries.push(Tracked { mode, path });
+    }
+    // What follows may say that more entries are in another file.
+    let content = bytes.len().checked_sub(hash)?;
+    while at + 8 <= content {
+        if bytes.get(at..at + 4)? == b"link" {
+            return None;
+        }
+        at = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;
+    }
+    Some(entries)
+}
+
+/// A number of one byte or more, and where it ends.
+fn length(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
+    let mut byte = *bytes.get(at)?;
+    let mut value = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        value = value.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+    }
+    Some((value, at + 1))
+}
