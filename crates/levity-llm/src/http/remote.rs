@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use levity_core::text::chain;
 use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Request, Response};
 use serde_json::Value;
 
@@ -203,27 +204,38 @@ pub(crate) fn scrubbed(
     Secrets::of(headers, endpoint).scrub(error)
 }
 
-/// What was sent and must not be shown, though a server may repeat it.
-struct Secrets(Vec<Secret>);
+/// What was sent and must not be shown, though a server may repeat it. It is also found as it is written within JSON and
+/// within addresses.
+struct Secrets(levity_core::Secrets);
 
 impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
         // Others, such as a project, help to understand an error.
         let tells = |name: &str| name == "authorization" || name.contains("key");
         let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
-        Self(own.chain(endpoint.secrets()).cloned().collect())
+        let headers =
+            own.chain(endpoint.secrets()).map(|secret| secret.expose().trim_start_matches("Bearer "));
+        // What is shorter is no key, and may be a word.
+        let headers = headers.filter(|bare| bare.len() >= 8);
+        let known = headers.fold(levity_core::Secrets::new().known_only(), levity_core::Secrets::known);
+        Self(endpoint.address_secrets().into_iter().fold(known, levity_core::Secrets::known))
     }
 
     fn scrub(&self, error: ModelError) -> ModelError {
-        let mut message = error.to_string();
-        for secret in &self.0 {
-            let bare = secret.expose().trim_start_matches("Bearer ");
-            // What is shorter is no key, and may be a word.
-            if bare.len() >= 8 && message.contains(bare) {
-                message = message.replace(bare, "***");
-            }
+        let clean = |text: &str| match self.0.replace(text, |_| "***") {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(clean) => Some(clean),
+        };
+        let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
+        let message = clean(&error.to_string());
+        let error = match cause {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        };
+        match message {
+            Some(message) => error.with_message(message),
+            None => error,
         }
-        error.with_message(message)
     }
 }
 
@@ -251,7 +263,7 @@ impl<W: Wire> Remote<W> {
         let (mut reply, secrets) = begun.map_err(|error| self.wire.explain(error, card, endpoint))?;
         let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request));
         if !self.streams {
-            let body = reply.rest(LONGEST + 1).await?;
+            let body = reply.rest(LONGEST + 1).await.map_err(|error| secrets.scrub(error))?;
             reader.sink =
                 read_whole(&self.wire, &body, &reader.sink).map_err(|error| secrets.scrub(error))?;
         }
