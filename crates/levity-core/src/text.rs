@@ -122,9 +122,143 @@ pub fn share(lengths: impl IntoIterator<Item = usize>, most: usize) -> usize {
     most
 }
 
+/// The shortest part of a path that may be a key.
+const SHORTEST_KEY: usize = 16;
+
+/// An address as it may be shown: without user, password, query and fragment, and with `***` in place of a part of the path
+/// that looks like a key.
+///
+/// Every error, log and `Debug` output that names an address shows it by this function.
+///
+/// ```
+/// # use levity_core::text::bare_url;
+/// assert_eq!(bare_url("https://me:hush@host:8080/v1?key=abc#top"), "https://host:8080/v1");
+/// assert_eq!(bare_url("https://host/s/0123456789abcdef0/mcp"), "https://host/s/***/mcp");
+/// ```
+pub fn bare_url(url: &str) -> String {
+    let url = url.trim();
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['@', '?', '#']) => (Some(scheme), rest),
+        // Without slashes it cannot be told where the host begins.
+        _ => (None, url.rsplit_once('@').map_or(url, |(_, rest)| rest)),
+    };
+    let place = rest.split(['?', '#']).next().unwrap_or_default();
+    let mut parts = place.split(['/', '\\']);
+    let host = parts.next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let scheme = scheme.map_or_else(String::new, |scheme| format!("{scheme}://"));
+    // A password with a slash or a question mark in it looks like a port and a path.
+    if !has_good_port(host) {
+        return format!("{scheme}***");
+    }
+    let shown = |part: &str| if looks_like_key(part) { "/***".to_owned() } else { format!("/{part}") };
+    format!("{scheme}{host}{}", parts.map(shown).collect::<String>()).replace(char::is_control, "\u{fffd}")
+}
+
+fn has_good_port(host: &str) -> bool {
+    let port = host.rsplit_once(']').map_or(host, |(_, port)| port);
+    port.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Whether a part of a path is long and has digits in it, as ids and keys do and words do not.
+fn looks_like_key(part: &str) -> bool {
+    part.len() >= SHORTEST_KEY && part.contains(|c: char| c.is_ascii_digit())
+}
+
+/// The one of `names` that differs least from `wanted`, if that is little enough to be a slip. Case and the marks between words do
+/// not count.
+///
+/// ```
+/// # use levity_core::text::nearest;
+/// assert_eq!(nearest("opnai", ["gemini", "openai"]), Some("openai"));
+/// assert_eq!(nearest("colour", ["gemini", "openai"]), None);
+/// ```
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const LONGEST: usize = 40;
+    let wanted = squeezed(wanted);
+    if wanted.is_empty() || wanted.len() > LONGEST {
+        return None;
+    }
+    let all = names.into_iter().map(|name| (edits(&wanted, &squeezed(name)), name));
+    let (edits, name) = all.min_by_key(|(edits, _)| *edits)?;
+    (edits <= wanted.len() / 3).then_some(name)
+}
+
+/// A name without case and without `_`, `-` and spaces: as names are compared.
+pub fn squeezed(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// How many characters must be put in, left out or replaced to make one of the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (done, left) in from.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = done + 1;
+        for (at, right) in to.iter().enumerate() {
+            let replaced = before + usize::from(left != *right);
+            before = row[at + 1];
+            row[at + 1] = replaced.min(before + 1).min(row[at] + 1);
+        }
+    }
+    row[to.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bare_url_hides_whatever_may_be_a_secret() {
+        for (url, shown) in [
+            ("http://h", "http://h"),
+            ("http://h:80/a/b/", "http://h:80/a/b/"),
+            ("http://h?key=hush", "http://h"),
+            ("http://h/v1#hush", "http://h/v1"),
+            ("http://hush@h/v1", "http://h/v1"),
+            ("http://me:hush@h:8080/v1?x=hush@y", "http://h:8080/v1"),
+            ("http://me:hu@sh@h/v1", "http://h/v1"),
+            ("http://me:hu/sh@h/v1", "http://***"),
+            ("http://me:hu?sh@h/v1", "http://***"),
+            ("http://me:hu#sh@h/v1", "http://***"),
+            ("http://me:hush\\@h", "http://***"),
+            ("http:/me:hush@h/v1?hush", "h/v1"),
+            ("me:hush@h/v1", "h/v1"),
+            ("http://[::1]:80/v1", "http://[::1]:80/v1"),
+            ("http://me:hush@[::1]/v1", "http://[::1]/v1"),
+            ("http://h/hush0123456789abcdef/x", "http://h/***/x"),
+            ("  http://h\n/x ", "http://h\u{fffd}/x"),
+            ("?hush", ""),
+            ("", ""),
+        ] {
+            let bare = bare_url(url);
+            assert_eq!(bare, shown, "{url}");
+            assert!(!bare.contains("hush") && !bare.contains("hu"), "{url}");
+        }
+    }
+
+    #[test]
+    fn nearest_finds_slips_and_nothing_else() {
+        for (wanted, expected) in [
+            ("comand", Some("command")),
+            ("START_LIMITS", Some("startLimit")),
+            ("arg", Some("args")),
+            ("colour", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(wanted, ["command", "args", "startLimit", "env"]), expected, "{wanted}");
+        }
+        assert_eq!(nearest(&"x".repeat(1_000), ["command"]), None);
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, expected) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("日本", "日", 1)]
+        {
+            assert_eq!((edits(from, to), edits(to, from)), (expected, expected), "{from} {to}");
+        }
+    }
 
     #[test]
     fn nothing_gets_out_of_its_fences() {

@@ -7,18 +7,22 @@ use levity_core::{ModelError, ModelErrorKind};
 #[non_exhaustive]
 pub enum Error {
     /// The name is none.
-    #[error("`{name}` names no model; write `provider:model`, such as `gemini:gemini-3.8-flash`")]
+    #[error("`{name}` names no model; {}write `provider:model`, such as `gemini:gemini-3.8-flash`", meant(near.as_ref()))]
     Name {
-        /// What was asked for.
+        /// What was asked for, without what may be secret in an address.
         name: String,
+        /// What was probably meant.
+        near: Option<String>,
     },
     /// Nobody has a provider of this name.
-    #[error("there is no provider `{provider}`; there are {known}")]
+    #[error("there is no provider `{provider}`; {}there are {known}", meant(near.as_ref()))]
     UnknownProvider {
         /// What was asked for.
         provider: String,
         /// Those there are.
         known: String,
+        /// What was probably meant.
+        near: Option<String>,
     },
     /// There is no profile of this name.
     #[error("there is no profile `{profile}`; {known}")]
@@ -35,7 +39,9 @@ pub enum Error {
         profile: String,
     },
     /// The provider is not compiled in.
-    #[error("`{provider}` is not compiled in; switch on levity's feature `{feature}`")]
+    #[error(
+        "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity --features {feature}`"
+    )]
     Feature {
         /// The provider.
         provider: String,
@@ -57,6 +63,20 @@ pub enum Error {
         what: &'static str,
         /// Where it is looked for.
         variables: String,
+    },
+    /// A file says where the model is, and the key that it needs is not from that file.
+    #[error("{key}, set {set}, is not sent to `{address}`, since that address is from {by}; {way}")]
+    ForeignAddress {
+        /// The variable that holds the key, or what else would be sent.
+        key: String,
+        /// Where the key is set, in words.
+        set: String,
+        /// The address, without what may be secret in it.
+        address: String,
+        /// The file that names the address, in words.
+        by: String,
+        /// What to do, in words.
+        way: String,
     },
     /// The environment offers no model.
     #[error("the environment offers no model; set {variables}, or name one in `LEVITY_MODEL`")]
@@ -105,6 +125,12 @@ pub enum ErrorKind {
     Feature,
     /// A file is wrong or cannot be read.
     File,
+    /// A key would go to an address that a file names, which may be a stranger's.
+    Untrusted,
+}
+
+fn meant(near: Option<&String>) -> String {
+    near.map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }
 
 impl Error {
@@ -117,6 +143,7 @@ impl Error {
             | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
+            Self::ForeignAddress { .. } => ErrorKind::Untrusted,
             Self::File { .. } | Self::Table { .. } | Self::List { .. } | Self::Circle { .. } => {
                 ErrorKind::File
             }
@@ -132,7 +159,7 @@ impl Error {
 impl From<Error> for ModelError {
     fn from(error: Error) -> Self {
         let kind = match error.kind() {
-            ErrorKind::Missing => ModelErrorKind::Auth,
+            ErrorKind::Missing | ErrorKind::Untrusted => ModelErrorKind::Auth,
             _ => ModelErrorKind::BadRequest,
         };
         Self::new(kind, error.to_string()).with_source(error)

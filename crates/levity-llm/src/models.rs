@@ -1,9 +1,11 @@
 //! Models by name.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use levity_core::text::{bare_url, nearest};
 use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, Worst};
 
 use crate::{Error, Secret};
@@ -12,11 +14,13 @@ mod build;
 mod choose;
 mod embedders;
 mod list;
+mod place;
 mod profile;
 mod variables;
 
 pub use embedders::embedder;
 pub use list::ModelList;
+use place::Foreign;
 use variables::Variables;
 
 /// Makes models by their names, with keys from the environment.
@@ -35,10 +39,11 @@ use variables::Variables;
 ///
 /// Any name may end with `@` and an address, which is where its server is then looked for. Keys are looked for
 /// in the variables that are customary for each provider (`docs/models.md`), in the environment and in a `.env`
-/// in the working directory. A file named in `LEVITY_MODELS` adds to the list of models.
+/// in the working directory. A file named in `LEVITY_MODELS` adds to the list of models. An address from a `.env` only gets keys
+/// from that `.env` (`docs/untrusted-folders.md`).
 ///
 /// # Errors
-/// When the name is none or unknown, its provider is not compiled in, or its key is not set.
+/// When the name is none or unknown, its provider is not compiled in, its key is not set, or the key may not go there.
 ///
 /// ```
 /// let model = levity_llm::model("compatible:qwen3@http://127.0.0.1:8080/v1")?;
@@ -79,6 +84,8 @@ pub fn model_from_env() -> Result<Chosen, Error> {
 #[derive(Clone, Debug)]
 pub struct Models {
     list: Arc<ModelList>,
+    /// The list without what is from files that may be a stranger's.
+    own: Arc<ModelList>,
     variables: Variables,
     streams: bool,
 }
@@ -92,20 +99,45 @@ impl Default for Models {
 impl Models {
     /// The list that comes with levity, and no keys.
     pub fn new() -> Self {
-        Self { list: ModelList::builtin().clone(), variables: Variables::default(), streams: true }
+        let list = ModelList::builtin().clone();
+        Self { own: list.clone(), list, variables: Variables::default(), streams: true }
     }
 
     /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS` say.
+    ///
+    /// Addresses that the `.env` sets, or that are in a list that it names, only get keys from the same `.env`; see
+    /// [`with_env_file`](Self::with_env_file).
     ///
     /// # Errors
     /// When one of the files is there and cannot be read, or is wrong.
     pub fn from_env() -> Result<Self, Error> {
         let mut models = Self::new();
-        models.variables = Variables::from_env()?;
-        match models.variables.get("LEVITY_MODELS").map(|path| path.expose().to_owned()) {
-            Some(path) => Ok(models.with_list(ModelList::read(path)?)),
-            None => Ok(models),
-        }
+        models.variables = Variables::from_env();
+        models.with_env_file(".env")
+    }
+
+    /// Adds the variables of a file in the form of a `.env`, where there is one, and the list that its `LEVITY_MODELS` names. What
+    /// the environment or the program sets counts before it.
+    ///
+    /// The file may be a stranger's: an address that it names only gets keys that stand in the same file. A model that
+    /// would need another key is refused, with [`Error::ForeignAddress`].
+    ///
+    /// ```
+    /// # use levity_llm::Models;
+    /// # let folder = tempfile::tempdir()?;
+    /// let file = folder.path().join(".env");
+    /// std::fs::write(&file, "OPENAI_BASE_URL=https://elsewhere.example/v1")?;
+    /// let models = Models::new().with_variable("OPENAI_API_KEY", "sk-123").with_env_file(&file)?;
+    /// # #[cfg(feature = "openai")]
+    /// assert!(models.model("openai:gpt-6.1-terra").err().unwrap().to_string().contains("is not sent"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When one of the files is there and cannot be read, or is wrong.
+    pub fn with_env_file(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
+        self.variables.read(path.as_ref())?;
+        self.with_named_list()
     }
 
     /// Sets a variable, such as a key.
@@ -118,6 +150,11 @@ impl Models {
     /// Adds to the list of models, and replaces what is in both.
     #[must_use]
     pub fn with_list(mut self, list: ModelList) -> Self {
+        self.own = Arc::new(ModelList::clone(&self.own).with(list.clone()));
+        self.with_foreign_list(list)
+    }
+
+    fn with_foreign_list(mut self, list: ModelList) -> Self {
         self.list = Arc::new(ModelList::clone(&self.list).with(list));
         self
     }
@@ -139,7 +176,16 @@ impl Models {
     /// # Errors
     /// As for [`model`].
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        self.resolve(name.trim(), 0)
+        self.resolve(name.trim(), None, 0)
+    }
+
+    /// The model of a name that a file says, such as the config of an agent. The file may be a stranger's: an address in the
+    /// name gets no key.
+    ///
+    /// # Errors
+    /// As for [`model`], and [`Error::ForeignAddress`] when a key would go to an address in the name.
+    pub fn model_named_in(&self, file: impl AsRef<Path>, name: &str) -> Result<Arc<dyn Model>, Error> {
+        self.resolve(name.trim(), Some(&Arc::new(Foreign::file(file.as_ref()))), 0)
     }
 
     /// What is known of the model of this name, without making it.
@@ -147,42 +193,61 @@ impl Models {
     /// # Errors
     /// When the name is none, or there is no such provider.
     pub fn card(&self, name: &str) -> Result<ModelCard, Error> {
-        let name = Name::parse(name.trim())?;
+        let name = Name::parse(name.trim()).map_err(|error| self.not_a_model(name.trim(), error))?;
         self.known(name.provider)?;
         Ok(self.list.card(name.provider, name.id))
     }
 
-    fn resolve(&self, name: &str, depth: usize) -> Result<Arc<dyn Model>, Error> {
+    /// `foreign` is the file that says the name, unless it is the user's own word.
+    fn resolve(
+        &self,
+        name: &str,
+        foreign: Option<&Arc<Foreign>>,
+        depth: usize,
+    ) -> Result<Arc<dyn Model>, Error> {
         match self.list.profiles.get(name) {
             Some(profile) => self.profile(name, profile, depth),
-            None => self.build(&Name::parse(name).map_err(|error| self.no_profile(name, error))?),
+            None => {
+                let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
+                self.build(&Name { foreign: foreign.cloned(), ..parsed })
+            }
         }
     }
 
-    /// A name without a colon may be meant as a profile.
-    fn no_profile(&self, name: &str, error: Error) -> Error {
-        let known: Vec<_> = self.list.profiles().map(|name| format!("`{name}`")).collect();
-        if name.is_empty() || name.contains(':') || known.is_empty() {
+    /// A name without a colon may be meant as a profile, or as a model of the list.
+    fn not_a_model(&self, name: &str, error: Error) -> Error {
+        if name.is_empty() || name.contains(':') {
             return error;
         }
-        let known = format!("there are {}, and models are written `provider:model`", known.join(", "));
+        let profile = nearest(name, self.list.profiles());
+        let model =
+            || self.list.names().find(|known| known.split_once(':').is_some_and(|(_, id)| id == name));
+        let near = profile.or_else(model).map(str::to_owned);
+        let known: Vec<_> = self.list.profiles().map(|name| format!("`{name}`")).collect();
+        if known.is_empty() {
+            return Error::Name { name: name.to_owned(), near };
+        }
+        let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        let known = format!("{meant}there are {}, and models are written `provider:model`", known.join(", "));
         Error::UnknownProfile { profile: name.to_owned(), known }
     }
 }
 
 /// A model's name, taken apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Name<'a> {
     provider: &'a str,
     id: &'a str,
     base_url: Option<&'a str>,
+    /// The file that says the name, unless it is the user's own word.
+    foreign: Option<Arc<Foreign>>,
 }
 
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Self, Error> {
-        let wrong = || Error::Name { name: name.to_owned() };
+        let wrong = || Error::Name { name: shown(name), near: None };
         let (provider, rest) = name.split_once(':').ok_or_else(wrong)?;
-        let at = ["@http://", "@https://"].iter().find_map(|mark| rest.find(mark));
+        let at = address_at(rest);
         let (id, base_url) = match at {
             Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at + 1..)),
             None => (rest, None),
@@ -190,7 +255,20 @@ impl<'a> Name<'a> {
         if provider.is_empty() || id.is_empty() || name.contains(char::is_whitespace) {
             return Err(wrong());
         }
-        Ok(Self { provider, id, base_url })
+        Ok(Self { provider, id, base_url, foreign: None })
+    }
+}
+
+/// Where the `@` of an address is.
+fn address_at(name: &str) -> Option<usize> {
+    ["@http://", "@https://"].iter().filter_map(|mark| name.find(mark)).min()
+}
+
+/// A name as it may be shown: keys may be in an address.
+fn shown(name: &str) -> String {
+    match address_at(name) {
+        Some(at) => format!("{}@{}", &name[..at], bare_url(&name[at + 1..])),
+        None => name.to_owned(),
     }
 }
 
@@ -221,13 +299,16 @@ impl Chosen {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, since {}", self.name, self.why)
+        write!(f, "{}, since {}", shown(&self.name), self.why)
     }
 }
 
 impl fmt::Debug for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chosen").field("name", &self.name).field("why", &self.why).finish_non_exhaustive()
+        f.debug_struct("Chosen")
+            .field("name", &shown(&self.name))
+            .field("why", &self.why)
+            .finish_non_exhaustive()
     }
 }
 

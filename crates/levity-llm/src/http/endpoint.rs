@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::Bytes;
+use levity_core::text::bare_url;
 use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -27,6 +28,9 @@ pub struct Endpoint {
     extra: Arc<Map<String, Value>>,
     limits: TimeLimits,
 }
+
+/// Parts of a query that hold no key, and help to understand an error.
+const HARMLESS: [&str; 4] = ["api-version", "alt", "version", "beta"];
 
 /// How long the parts of a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +101,6 @@ impl Endpoint {
         &self.base
     }
 
-    /// The server's address for messages, without what may be secret in it: user, password, query and fragment.
-    pub(crate) fn shown(&self) -> Option<String> {
-        let mut url = reqwest::Url::parse(&self.base).ok().filter(|url| url.has_host())?;
-        url.set_query(None);
-        url.set_fragment(None);
-        // Neither fails for an address with a host.
-        let _ = (url.set_username(""), url.set_password(None));
-        Some(url.as_str().trim_end_matches('/').to_owned())
-    }
-
     /// Fields for every request's body.
     pub(crate) fn extra(&self) -> &Map<String, Value> {
         &self.extra
@@ -115,6 +109,27 @@ impl Endpoint {
     /// The values of the headers that the user set.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.headers.iter().map(|(_, value)| value)
+    }
+
+    /// The server's address as it may be shown.
+    pub(crate) fn shown(&self) -> String {
+        bare_url(&self.base)
+    }
+
+    /// Everything in the address that may be a key: user, password, what the query and the fragment hold. A server that
+    /// repeats a request's address in an error would show it.
+    pub(crate) fn address_secrets(&self) -> Vec<String> {
+        let base: &str = &self.base;
+        let (before, fragment) = base.split_once('#').unwrap_or((base, ""));
+        let (place, query) = before.split_once('?').unwrap_or((before, ""));
+        let host = place.split_once("://").map_or(place, |(_, rest)| rest);
+        let user = host.split('/').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
+        // A value that is too short to look for is found with its name.
+        let pairs = query.split('&').filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
+        let values = pairs.clone().filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
+        let found = pairs.chain(values).chain(user.splitn(2, ':')).chain([user, fragment]);
+        let both = |part: &str| [part.to_owned(), decoded(part)];
+        found.filter(|part| !part.is_empty()).flat_map(both).collect()
     }
 
     /// Sends a request, and waits for the reply to begin.
@@ -187,10 +202,28 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key may be in the query.
-        let base = self.base.split('?').next().unwrap_or_default();
-        f.debug_struct("Endpoint").field("base", &base).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("base", &self.shown()).finish_non_exhaustive()
     }
+}
+
+/// A part of an address without its `%` signs, as a server reads it.
+fn decoded(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Whether a step of a path is a version, such as `v1` or `v1beta`.
@@ -374,5 +407,25 @@ mod tests {
         check("http://h?key=1", "/v1beta/models/x:y?alt=sse", "http://h/v1beta/models/x:y?alt=sse&key=1");
         check("http://h/token", "", "http://h/token");
         assert!(!format!("{:?}", Endpoint::new("http://h?key=abc")).contains("abc"));
+    }
+
+    #[test]
+    fn endpoint_knows_what_may_be_secret_in_its_address() {
+        for (base, secrets) in [
+            ("http://h/v1", &[][..]),
+            ("http://h?key=abc", &["key=abc", "abc"]),
+            ("http://h?api-version=2026-01-01&sig=a%2Fb", &["sig=a%2Fb", "a%2Fb", "sig=a/b", "a/b"]),
+            ("http://me:pass@h/v1#frag", &["me", "pass", "me:pass", "frag"]),
+            ("http://token@h/v1", &["token"]),
+        ] {
+            let mut found = Endpoint::new(base).address_secrets();
+            found.sort();
+            found.dedup();
+            let mut expected: Vec<_> = secrets.to_vec();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{base}");
+            let debug = format!("{:?}", Endpoint::new(base));
+            assert!(secrets.iter().all(|secret| *secret == "me" || !debug.contains(secret)), "{debug}");
+        }
     }
 }

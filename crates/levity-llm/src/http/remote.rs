@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use levity_core::text::chain;
 use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Part, Request, Response};
 use serde_json::Value;
 
@@ -272,27 +273,38 @@ pub(crate) fn scrubbed(
     Secrets::of(headers, endpoint).scrub(error)
 }
 
-/// What was sent and must not be shown, though a server may repeat it.
-struct Secrets(Vec<Secret>);
+/// What was sent and must not be shown, though a server may repeat it. It is also found as it is written within JSON and
+/// within addresses.
+struct Secrets(levity_core::Secrets);
 
 impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
         // Others, such as a project, help to understand an error.
         let tells = |name: &str| name == "authorization" || name.contains("key");
         let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
-        Self(own.chain(endpoint.secrets()).cloned().collect())
+        let headers =
+            own.chain(endpoint.secrets()).map(|secret| secret.expose().trim_start_matches("Bearer "));
+        // What is shorter is no key, and may be a word.
+        let headers = headers.filter(|bare| bare.len() >= 8);
+        let known = headers.fold(levity_core::Secrets::new().known_only(), levity_core::Secrets::known);
+        Self(endpoint.address_secrets().into_iter().fold(known, levity_core::Secrets::known))
     }
 
     fn scrub(&self, error: ModelError) -> ModelError {
-        let mut message = error.message().to_owned();
-        for secret in &self.0 {
-            let bare = secret.expose().trim_start_matches("Bearer ");
-            // What is shorter is no key, and may be a word.
-            if bare.len() >= 8 && message.contains(bare) {
-                message = message.replace(bare, "***");
-            }
+        let clean = |text: &str| match self.0.replace(text, |_| "***") {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(clean) => Some(clean),
+        };
+        let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
+        let message = clean(error.message());
+        let error = match cause {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        };
+        match message {
+            Some(message) => error.with_message(message),
+            None => error,
         }
-        error.with_message(message)
     }
 }
 
@@ -317,7 +329,8 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(provider: &str, id: &str, endpoint: &Endpoint) -> Self {
-        Self { model: format!("{provider}:{id}"), address: endpoint.shown() }
+        let address = endpoint.shown().trim_end_matches('/').to_owned();
+        Self { model: format!("{provider}:{id}"), address: Some(address).filter(|address| !address.is_empty()) }
     }
 
     /// An error of a request that never left.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use levity_core::Model;
+use levity_core::text::nearest;
+use levity_core::{Model, ModelCard};
 
 use super::list::Api;
+use super::place::Place;
 use super::{Models, Name};
 use crate::{Endpoint, Error, Secret};
 
 impl Models {
-    /// Where providers' keys are customarily found, in the order in which providers are chosen.
+    /// What shows that a provider can be used, in the order in which providers are chosen.
     pub(super) const KEYS: [(&'static str, &'static [&'static str]); 5] = [
         ("gemini", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
         ("openai", &["OPENAI_API_KEY"]),
@@ -22,16 +24,16 @@ impl Models {
     const PROVIDERS: [&'static str; 7] =
         ["gemini", "vertex", "openai", "openai-chat", "anthropic", "ollama", "compatible"];
 
-    /// Whether the program was built with a provider.
-    pub(super) fn is_built(provider: &str) -> bool {
-        let built = [
-            ("gemini", cfg!(feature = "gemini")),
-            ("vertex", cfg!(feature = "gemini")),
-            ("openai", cfg!(feature = "openai")),
-            ("anthropic", cfg!(feature = "anthropic")),
-            ("ollama", cfg!(feature = "ollama")),
-        ];
-        built.contains(&(provider, true))
+    /// The variables that may hold a provider's key.
+    pub(super) fn keys_of(provider: &str) -> &'static [&'static str] {
+        match provider {
+            "gemini" => &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            "openai" | "openai-chat" => &["OPENAI_API_KEY"],
+            "anthropic" => &["ANTHROPIC_API_KEY"],
+            "ollama" => &["OLLAMA_API_KEY"],
+            "compatible" => &["COMPATIBLE_API_KEY"],
+            _ => &[],
+        }
     }
 
     /// # Errors
@@ -41,58 +43,54 @@ impl Models {
             return Ok(());
         }
         let servers = self.list.servers.keys().map(String::as_str);
-        let known: Vec<_> =
-            Self::PROVIDERS.into_iter().chain(servers).map(|name| format!("`{name}`")).collect();
-        Err(Error::UnknownProvider { provider: provider.to_owned(), known: known.join(", ") })
+        let all: Vec<&str> = Self::PROVIDERS.into_iter().chain(servers).collect();
+        let near = alias(provider).or_else(|| nearest(provider, all.iter().copied())).map(str::to_owned);
+        let known: Vec<_> = all.iter().map(|name| format!("`{name}`")).collect();
+        Err(Error::UnknownProvider { provider: provider.to_owned(), known: known.join(", "), near })
     }
 
     pub(super) fn build(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        self.known(name.provider)?;
-        match (name.provider, self.list.servers.get(name.provider)) {
-            // A server of one's own may bear any name.
-            (_, Some(server)) => {
-                let base_url = name.base_url.unwrap_or(&server.base_url);
-                // Servers at home have no keys.
-                let key = match &server.key {
-                    Some(variable) => self.key(name, &[variable])?,
-                    None => None,
-                };
-                self.at(server.api, name, Some(base_url), key)
-            }
-            ("compatible", _) => {
-                let key = self.variables.get("COMPATIBLE_API_KEY").cloned();
-                self.at(Api::Chat, name, Some(address(name)?), key)
-            }
-            ("openai-chat", _) => self.openai_chat(name),
-            ("openai", _) => self.provider(Api::Responses, name, "openai", "OPENAI_BASE_URL"),
-            ("anthropic", _) => self.provider(Api::Messages, name, "anthropic", "ANTHROPIC_BASE_URL"),
-            ("gemini", _) => self.provider(Api::Gemini, name, "gemini", "GEMINI_BASE_URL"),
-            ("ollama", _) => self.ollama(name),
-            _ => self.vertex(name),
-        }
+        let place = self.place(name)?;
+        is_built(place.api, name.provider)?;
+        place.has_address(name)?;
+        let key = match place.api {
+            // Its tokens run out.
+            Api::Vertex => None,
+            _ => self.key(name, &place)?,
+        };
+        self.at(&place, name, key)
     }
+}
 
-    /// A provider whose key is in its customary variable, and its address in another.
-    fn provider(&self, api: Api, name: &Name<'_>, keys: &str, base: &str) -> Result<Arc<dyn Model>, Error> {
-        let keys =
-            Self::KEYS.iter().find(|(provider, _)| *provider == keys).map_or(&[][..], |(_, keys)| keys);
-        let key = self.key(name, keys)?;
-        let base_url = name.base_url.or_else(|| self.variables.get(base).map(Secret::expose));
-        self.at(api, name, base_url, key)
+/// What else a provider is called.
+fn alias(provider: &str) -> Option<&'static str> {
+    match &*provider.to_lowercase() {
+        "claude" => Some("anthropic"),
+        "google" | "aistudio" | "google-ai" => Some("gemini"),
+        "gpt" | "chatgpt" => Some("openai"),
+        "vertexai" | "google-vertex" => Some("vertex"),
+        "llama.cpp" | "llamacpp" | "vllm" | "lmstudio" | "local" => Some("compatible"),
+        _ => None,
     }
+}
 
-    /// The key, or an error that says where it was looked for. A server whose address is in the name may
-    /// want none.
-    pub(super) fn key(&self, name: &Name<'_>, names: &[&str]) -> Result<Option<Secret>, Error> {
-        match self.variables.first(names) {
-            Some((_, key)) => Ok(Some(key.clone())),
-            None if name.base_url.is_some() => Ok(None),
-            None => Err(Error::Missing {
-                provider: name.provider.to_owned(),
-                what: "a key",
-                variables: names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or "),
-            }),
-        }
+/// The feature that a model behind this API needs, and whether it is on.
+pub(super) fn feature(api: Api) -> (&'static str, bool) {
+    match api {
+        Api::Chat => ("compatible", cfg!(feature = "compatible")),
+        Api::Responses | Api::OpenAiChat => ("openai", cfg!(feature = "openai")),
+        Api::Messages => ("anthropic", cfg!(feature = "anthropic")),
+        Api::Gemini | Api::Vertex => ("gemini", cfg!(feature = "gemini")),
+        Api::Ollama => ("ollama", cfg!(feature = "ollama")),
+    }
+}
+
+/// # Errors
+/// When the program was built without what this API needs.
+pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
+    match feature(api) {
+        (_, true) => Ok(()),
+        (feature, false) => Err(Error::Feature { provider: provider.to_owned(), feature }),
     }
 }
 
@@ -105,11 +103,11 @@ impl Models {
     feature = "compatible"
 ))]
 macro_rules! made {
-    ($models:expr, $name:expr, $model:expr) => {{
+    ($models:expr, $place:expr, $name:expr, $model:expr) => {{
         let model = $model;
         let mut card = levity_core::Model::card(&model).clone();
         card.provider = $name.provider.to_owned();
-        let model = model.with_card($models.list.complete(card));
+        let model = model.with_card($models.facts(card, $place.foreign.is_some()));
         Arc::new(if $models.streams { model } else { model.without_streaming() })
     }};
 }
@@ -121,22 +119,29 @@ pub(super) fn or_none(key: Option<Secret>) -> Secret {
 }
 
 impl Models {
+    /// A card with what the lists say of its model. A list that a file names does not say what is paid with the user's own
+    /// key: limits on money go by it.
+    #[allow(dead_code, reason = "only providers use it")]
+    fn facts(&self, card: ModelCard, foreign: bool) -> ModelCard {
+        let own = self.own.complete(card.clone());
+        let mut card = self.list.complete(card);
+        if !foreign {
+            card.price = own.price;
+        }
+        card
+    }
+
     /// A model behind this API.
     #[allow(unused_variables, reason = "which are used depends on the features")]
-    fn at(
-        &self,
-        api: Api,
-        name: &Name<'_>,
-        base_url: Option<&str>,
-        key: Option<Secret>,
-    ) -> Result<Arc<dyn Model>, Error> {
+    fn at(&self, place: &Place<'_>, name: &Name<'_>, key: Option<Secret>) -> Result<Arc<dyn Model>, Error> {
+        let base_url = place.base_url.as_deref();
         let there = moved(base_url);
-        let feature = match api {
+        match place.api {
             #[cfg(feature = "compatible")]
             Api::Chat => {
                 let model = crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                return Ok(made!(self, name, model));
+                Ok(made!(self, place, name, model))
             }
             #[cfg(feature = "openai")]
             Api::Responses => {
@@ -148,99 +153,72 @@ impl Models {
                         key.map_or_else(|| model.clone(), |key| model.clone().with_key(key))
                     }
                 };
-                return Ok(made!(self, name, model.with_endpoint(there)));
+                let base_url = base_url.map(versioned);
+                Ok(made!(self, place, name, model.with_endpoint(moved(base_url.as_deref()))))
+            }
+            #[cfg(feature = "openai")]
+            Api::OpenAiChat => {
+                let base_url = base_url.map(versioned);
+                let model = crate::ChatModel::openai(or_none(key), name.id);
+                Ok(made!(self, place, name, model.with_endpoint(moved(base_url.as_deref()))))
             }
             #[cfg(feature = "anthropic")]
             Api::Messages => {
                 let model = crate::AnthropicModel::new(or_none(key), name.id);
-                return Ok(made!(self, name, model.with_endpoint(there)));
+                Ok(made!(self, place, name, model.with_endpoint(there)))
             }
             #[cfg(feature = "gemini")]
             Api::Gemini => {
                 let model = crate::GeminiModel::new(or_none(key), name.id);
-                return Ok(made!(self, name, model.with_endpoint(there)));
+                Ok(made!(self, place, name, model.with_endpoint(there)))
             }
+            #[cfg(feature = "gemini")]
+            Api::Vertex => self.vertex(place, name),
             #[cfg(feature = "ollama")]
             Api::Ollama => {
                 let model = crate::OllamaModel::new(name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
-                return Ok(made!(self, name, model.with_endpoint(there)));
+                Ok(made!(self, place, name, model.with_endpoint(there)))
             }
-            #[cfg(not(feature = "compatible"))]
-            Api::Chat => "compatible",
-            #[cfg(not(feature = "openai"))]
-            Api::Responses => "openai",
-            #[cfg(not(feature = "anthropic"))]
-            Api::Messages => "anthropic",
-            #[cfg(not(feature = "gemini"))]
-            Api::Gemini => "gemini",
-            #[cfg(not(feature = "ollama"))]
-            Api::Ollama => "ollama",
-        };
-        #[allow(unreachable_code, reason = "with all features there is nothing to refuse")]
-        Err(Error::Feature { provider: name.provider.to_owned(), feature })
-    }
-
-    #[cfg(feature = "openai")]
-    fn openai_chat(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        let key = or_none(self.key(name, &["OPENAI_API_KEY"])?);
-        let base_url = name.base_url.or_else(|| self.variables.get("OPENAI_BASE_URL").map(Secret::expose));
-        let model = crate::ChatModel::openai(key, name.id).with_endpoint(moved(base_url));
-        Ok(made!(self, name, model))
-    }
-
-    #[cfg(not(feature = "openai"))]
-    #[expect(clippy::unused_self, reason = "it is one of two")]
-    fn openai_chat(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        Err(Error::Feature { provider: name.provider.to_owned(), feature: "openai" })
-    }
-
-    fn ollama(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        let host = self.variables.get("OLLAMA_HOST").map(|host| ollama_host(host.expose()));
-        let key = self.variables.get("OLLAMA_API_KEY").cloned();
-        self.at(Api::Ollama, name, name.base_url.or(host.as_deref()), key)
+            #[allow(unreachable_patterns, reason = "with all features there is nothing to refuse")]
+            api => Err(Error::Feature { provider: name.provider.to_owned(), feature: feature(api).0 }),
+        }
     }
 
     #[cfg(feature = "gemini")]
-    fn vertex(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        let (_, project) = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).ok_or_else(|| Error::Missing {
+    fn vertex(&self, place: &Place<'_>, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+        let project = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).ok_or_else(|| Error::Missing {
             provider: name.provider.to_owned(),
             what: "a project",
             variables: "`GOOGLE_CLOUD_PROJECT`".to_owned(),
         })?;
         let region = self.variables.first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
-        let region = region.map_or("global", |(_, region)| region.expose());
-        let model = crate::GeminiModel::vertex(project.expose(), region, self.tokens()?, name.id);
-        let model = model.with_endpoint(moved(name.base_url));
-        Ok(made!(self, name, model))
+        let region = region.map_or("global", |found| found.value.expose());
+        let model = crate::GeminiModel::vertex(project.value.expose(), region, self.tokens(place)?, name.id);
+        let model = model.with_endpoint(moved(place.base_url.as_deref()));
+        Ok(made!(self, place, name, model))
     }
 
-    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file.
+    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file. A file that names the
+    /// address has to hold the token itself: any other file that it names may be the user's.
     #[cfg(feature = "gemini")]
-    fn tokens(&self) -> Result<crate::AccessTokens, Error> {
-        if let Some(token) = self.variables.get("GOOGLE_ACCESS_TOKEN") {
+    fn tokens(&self, place: &Place<'_>) -> Result<crate::AccessTokens, Error> {
+        const TOKEN: &str = "GOOGLE_ACCESS_TOKEN";
+        if let Some(foreign) = &place.foreign {
+            let token = self.key_beside(foreign, &[TOKEN]);
+            return match token {
+                Some(token) => Ok(crate::AccessTokens::fixed(token.clone())),
+                None => Err(place.refused_credentials(foreign)),
+            };
+        }
+        if let Some((token, _)) = self.variables.get(TOKEN) {
             return Ok(crate::AccessTokens::fixed(token.clone()));
         }
         match self.variables.get("GOOGLE_APPLICATION_CREDENTIALS") {
-            Some(path) => Ok(crate::AccessTokens::from_file(path.expose())?),
+            Some((path, _)) => Ok(crate::AccessTokens::from_file(path.expose())?),
             None => Ok(crate::AccessTokens::from_env()?),
         }
     }
-
-    #[cfg(not(feature = "gemini"))]
-    #[expect(clippy::unused_self, reason = "it is one of two")]
-    fn vertex(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        Err(Error::Feature { provider: name.provider.to_owned(), feature: "gemini" })
-    }
-}
-
-/// The address in the name of a server that has no other.
-pub(super) fn address<'a>(name: &Name<'a>) -> Result<&'a str, Error> {
-    name.base_url.ok_or_else(|| Error::Missing {
-        provider: name.provider.to_owned(),
-        what: "an address",
-        variables: format!("it behind the name: `compatible:{}@http://127.0.0.1:8080/v1`", name.id),
-    })
 }
 
 /// Moves an endpoint to another address, if there is one.
@@ -251,12 +229,14 @@ pub(super) fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint
     }
 }
 
-/// An address without a path means the first version of the API there.
+/// An address without a path means the first version of the API there. What stands behind the path stays behind it.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(super) fn versioned(base_url: &str) -> String {
-    let trimmed = base_url.trim_end_matches('/');
-    let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
-    if host.contains('/') { trimmed.to_owned() } else { format!("{trimmed}/v1") }
+    let end = base_url.find(['?', '#']).unwrap_or(base_url.len());
+    let (place, behind) = base_url.split_at(end);
+    let place = place.trim_end_matches('/');
+    let host = place.split_once("://").map_or(place, |(_, host)| host);
+    if host.contains('/') { format!("{place}{behind}") } else { format!("{place}/v1{behind}") }
 }
 
 /// Ollama's own variable may hold a host alone, and the address that the server listens on.
@@ -279,6 +259,8 @@ mod tests {
         assert_eq!(versioned("http://127.0.0.1:8080"), "http://127.0.0.1:8080/v1");
         assert_eq!(versioned("http://127.0.0.1:8080/"), "http://127.0.0.1:8080/v1");
         assert_eq!(versioned("https://host/api/v3/"), "https://host/api/v3");
+        assert_eq!(versioned("https://host?key=a/b"), "https://host/v1?key=a/b");
+        assert_eq!(versioned("https://host/api/?key=1#x"), "https://host/api?key=1#x");
     }
 
     #[test]

@@ -1,6 +1,12 @@
 //! Which model the environment offers.
 
-use super::{Chosen, Models};
+use std::sync::Arc;
+
+use super::build::feature;
+use super::list::Api;
+use super::place::{Foreign, foreign};
+use super::variables::Found;
+use super::{Chosen, Models, Name};
 use crate::Error;
 
 /// What one thing that is set offers.
@@ -23,64 +29,108 @@ impl Models {
     /// # Ok::<(), levity_llm::Error>(())
     /// ```
     pub fn choose(&self) -> Result<Chosen, Error> {
-        if let Some(name) = self.variables.get("LEVITY_MODEL") {
-            let name = name.expose().to_owned();
-            let model = self.model(&name)?;
-            return Ok(Chosen { model, name, why: "`LEVITY_MODEL` names it".to_owned() });
+        if let Some((name, origin)) = self.variables.get("LEVITY_MODEL") {
+            let (name, foreign) = (name.expose().to_owned(), foreign("LEVITY_MODEL", origin));
+            let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
+            let place = origin.file().map_or_else(String::new, |_| format!(" {origin}"));
+            let why = format!("`LEVITY_MODEL`{place} names it");
+            return Ok(Chosen { model, why: self.remarked(&name, foreign, why), name });
         }
         let mut offers = self.offers().into_iter();
         let mut away = None;
         for offer in offers.by_ref() {
-            let name = format!("{}:{}", offer.provider, self.default_of(&offer.provider).unwrap_or_default());
-            match self.model(&name) {
+            let (id, foreign) = self.default_of(&offer.provider);
+            let name = format!("{}:{id}", offer.provider);
+            match self.resolve(&name, foreign.as_ref(), 0) {
                 Ok(model) => {
                     let others: Vec<_> = offers.map(|offer| offer.provider).collect();
-                    return Ok(Chosen { model, name, why: reason(offer.why, &others) });
+                    let why = self.remarked(&name, foreign, offer.why);
+                    return Ok(Chosen { model, name, why: reason(why, &others) });
                 }
+                // Another provider in its place would hide what the file does.
+                Err(error @ Error::ForeignAddress { .. }) => return Err(error),
                 Err(error) => away = away.or(Some(error)),
             }
         }
         Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted() }))
     }
 
+    /// A reason, and the address of the server where a file names it.
+    fn remarked(&self, name: &str, foreign: Option<Arc<Foreign>>, why: String) -> String {
+        let parsed = Name::parse(name.trim()).ok();
+        let place = parsed.and_then(|parsed| self.place(&Name { foreign, ..parsed }).ok()?.remark());
+        place.map_or_else(|| why.clone(), |place| format!("{why}, {place}"))
+    }
+
     /// What is set, in the order in which it is taken.
     fn offers(&self) -> Vec<Offer> {
         let mut offers = Vec::new();
-        let mut offer = |provider: &str, variable: &str| {
-            let why = format!("`{variable}` is set");
+        let mut offer = |provider: &str, found: Found<'_, '_>| {
+            let place = found.origin.file().map_or_else(String::new, |_| format!(" {}", found.origin));
+            let why = format!("`{}` is set{place}", found.name);
             offers.push(Offer { provider: provider.to_owned(), why });
         };
         for (provider, variables) in Self::KEYS {
-            if let Some((variable, _)) = self.variables.first(variables) {
-                offer(provider, variable);
+            if let Some(found) = self.variables.first(variables) {
+                offer(provider, found);
             }
         }
         for (provider, server) in &self.list.servers {
-            let set = server.key.as_deref().filter(|key| self.variables.get(key).is_some());
-            if let (Some(variable), true) = (set, server.default.is_some()) {
-                offer(provider, variable);
+            let set = server.key.as_deref().and_then(|key| self.variables.first(&[key]));
+            if let (Some(found), true) = (set, server.default.is_some()) {
+                offer(provider, found);
             }
         }
         offers
     }
 
-    fn default_of(&self, provider: &str) -> Option<&str> {
+    /// The model to take of a provider, and the file that says so unless it is the user's own word.
+    fn default_of(&self, provider: &str) -> (&str, Option<Arc<Foreign>>) {
         let family = if provider == "vertex" { "gemini" } else { provider };
-        let of_server = || self.list.servers.get(provider)?.default.as_ref();
-        self.list
-            .defaults
-            .get(provider)
-            .or_else(|| self.list.defaults.get(family))
-            .or_else(of_server)
-            .map(|id| &**id)
+        let list = &self.list;
+        if let Some(known) = list.defaults.get(provider).or_else(|| list.defaults.get(family)) {
+            return (&known.id, known.foreign.clone());
+        }
+        match list.servers.get(provider) {
+            Some(server) => (server.default.as_deref().unwrap_or_default(), server.foreign.clone()),
+            None => ("", None),
+        }
     }
 
-    /// The variables to set, in words.
+    /// The variables to set, in words: one for each provider that is compiled in, and the features of the others.
     fn wanted(&self) -> String {
-        let known = Self::KEYS.iter().filter(|(provider, _)| Self::is_built(provider));
-        let names: Vec<_> =
-            known.filter_map(|(_, names)| names.first()).map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "a provider's feature and its key".to_owned() } else { names.join(" or ") }
+        let providers = [
+            ("gemini", Api::Gemini, "`GEMINI_API_KEY`"),
+            ("openai", Api::Responses, "`OPENAI_API_KEY`"),
+            ("anthropic", Api::Messages, "`ANTHROPIC_API_KEY`"),
+            ("vertex", Api::Vertex, "`GOOGLE_CLOUD_PROJECT`"),
+            ("ollama", Api::Ollama, "`OLLAMA_HOST`"),
+        ];
+        let (built, missing): (Vec<_>, Vec<_>) =
+            providers.into_iter().partition(|(_, api, _)| feature(*api).1);
+        let mut wanted: Vec<String> =
+            built.iter().map(|(name, _, variable)| format!("{variable} for {name}")).collect();
+        let servers = self.list.servers.iter().filter(|(_, server)| server.default.is_some());
+        let servers = servers.filter(|(_, server)| feature(server.api).1);
+        wanted.extend(
+            servers.filter_map(|(name, server)| Some(format!("`{}` for {name}", server.key.as_ref()?))),
+        );
+        let mut features: Vec<_> = missing.iter().map(|(_, api, _)| feature(*api).0).collect();
+        if !feature(Api::Chat).1 {
+            features.push("compatible");
+        }
+        features.dedup();
+        let features: Vec<_> = features.into_iter().map(|feature| format!("`{feature}`")).collect();
+        match (wanted.is_empty(), features.is_empty()) {
+            (_, true) => wanted.join(", "),
+            (true, false) => format!(
+                "a key after switching on one of levity's features {}: no provider is compiled in",
+                features.join(", ")
+            ),
+            (false, false) => {
+                format!("{} (not compiled in: levity's features {})", wanted.join(", "), features.join(", "))
+            }
+        }
     }
 }
 

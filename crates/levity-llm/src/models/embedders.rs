@@ -39,34 +39,23 @@ impl Models {
     /// As for [`embedder`].
     pub fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, Error> {
         let name = &Name::parse(name.trim())?;
-        self.known(name.provider)?;
-        let variable = |base: &str| name.base_url.or_else(|| self.variables.get(base).map(Secret::expose));
-        match (name.provider, self.list.servers.get(name.provider)) {
-            // A server of one's own may bear any name.
-            (_, Some(server)) => {
-                let key = server.key.as_ref().map_or(Ok(None), |variable| self.key(name, &[variable]))?;
-                embedder_at(server.api, name, Some(name.base_url.unwrap_or(&server.base_url)), key)
-            }
-            ("compatible", _) => {
-                let base_url = Some(super::build::address(name)?);
-                embedder_at(Api::Chat, name, base_url, self.variables.get("COMPATIBLE_API_KEY").cloned())
-            }
-            ("openai" | "openai-chat", _) => {
-                let key = self.key(name, &["OPENAI_API_KEY"])?;
-                embedder_at(Api::Responses, name, variable("OPENAI_BASE_URL"), key)
-            }
-            ("gemini", _) => {
-                let key = self.key(name, &["GEMINI_API_KEY", "GOOGLE_API_KEY"])?;
-                embedder_at(Api::Gemini, name, variable("GEMINI_BASE_URL"), key)
-            }
-            ("ollama", _) => {
-                let host =
-                    self.variables.get("OLLAMA_HOST").map(|host| super::build::ollama_host(host.expose()));
-                let key = self.variables.get("OLLAMA_API_KEY").cloned();
-                embedder_at(Api::Ollama, name, name.base_url.or(host.as_deref()), key)
-            }
-            _ => embedder_at(Api::Messages, name, None, None),
-        }
+        let place = self.place(name)?;
+        embedder_is_built(place.api, name)?;
+        place.has_address(name)?;
+        let key = self.key(name, &place)?;
+        embedder_at(place.api, name, place.base_url.as_deref(), key)
+    }
+}
+
+/// # Errors
+/// When there are no embedders behind this API, or they are not compiled in.
+fn embedder_is_built(api: Api, name: &Name<'_>) -> Result<(), Error> {
+    let chat = cfg!(any(feature = "openai", feature = "compatible"));
+    match api {
+        // Vertex has them under an API of its own.
+        Api::Messages | Api::Vertex => Err(Error::NoEmbedders { provider: name.provider.to_owned() }),
+        Api::Chat | Api::Responses | Api::OpenAiChat if chat => Ok(()),
+        api => super::build::is_built(api, name.provider),
     }
 }
 
@@ -79,12 +68,13 @@ fn embedder_at(
     key: Option<Secret>,
 ) -> Result<Arc<dyn Embedder>, Error> {
     let there = super::build::moved(base_url);
-    let feature = match api {
-        Api::Messages => return Err(Error::NoEmbedders { provider: name.provider.to_owned() }),
+    match api {
         #[cfg(any(feature = "openai", feature = "compatible"))]
-        Api::Chat | Api::Responses => {
+        Api::Chat | Api::Responses | Api::OpenAiChat => {
             let made = match (api, name.provider) {
-                (Api::Responses, "openai" | "openai-chat") => {
+                (Api::Responses | Api::OpenAiChat, "openai" | "openai-chat") => {
+                    let base_url = base_url.map(super::build::versioned);
+                    let there = super::build::moved(base_url.as_deref());
                     crate::OpenAiEmbedder::new(super::build::or_none(key), name.id).with_endpoint(there)
                 }
                 _ => {
@@ -93,28 +83,21 @@ fn embedder_at(
                     key.map_or_else(|| made.clone(), |key| made.clone().with_key(key))
                 }
             };
-            return Ok(Arc::new(made.of_provider(name.provider)));
+            Ok(Arc::new(made.of_provider(name.provider)))
         }
         #[cfg(feature = "gemini")]
         Api::Gemini => {
             let made = crate::GeminiEmbedder::new(super::build::or_none(key), name.id);
-            return Ok(Arc::new(made.with_endpoint(there).of_provider(name.provider)));
+            Ok(Arc::new(made.with_endpoint(there).of_provider(name.provider)))
         }
         #[cfg(feature = "ollama")]
         Api::Ollama => {
             let made = crate::OllamaEmbedder::new(name.id).with_endpoint(there);
             let made = key.map_or_else(|| made.clone(), |key| made.clone().with_key(key));
-            return Ok(Arc::new(made.of_provider(name.provider)));
+            Ok(Arc::new(made.of_provider(name.provider)))
         }
-        #[cfg(not(any(feature = "openai", feature = "compatible")))]
-        Api::Chat => "compatible",
-        #[cfg(not(any(feature = "openai", feature = "compatible")))]
-        Api::Responses => "openai",
-        #[cfg(not(feature = "gemini"))]
-        Api::Gemini => "gemini",
-        #[cfg(not(feature = "ollama"))]
-        Api::Ollama => "ollama",
-    };
-    #[allow(unreachable_code, reason = "with all features there is an embedder behind every API")]
-    Err(Error::Feature { provider: name.provider.to_owned(), feature })
+        api => Err(embedder_is_built(api, name)
+            .err()
+            .unwrap_or_else(|| Error::NoEmbedders { provider: name.provider.to_owned() })),
+    }
 }

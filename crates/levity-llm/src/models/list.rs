@@ -1,6 +1,7 @@
 //! The list of models: what is known of them, and where they are served.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +11,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use super::place::Foreign;
 use crate::Error;
+
+/// The longest list that is read.
+const LONGEST: u64 = 8 << 20;
 
 /// What is known of models without calling them: windows, abilities, prices; servers; profiles.
 ///
@@ -36,7 +41,7 @@ pub struct ModelList {
     #[serde(default)]
     pub(super) servers: BTreeMap<String, Server>,
     #[serde(default)]
-    pub(super) defaults: BTreeMap<String, String>,
+    pub(super) defaults: BTreeMap<String, DefaultModel>,
     #[serde(default)]
     pub(super) profiles: BTreeMap<String, Profile>,
 }
@@ -110,6 +115,23 @@ pub(super) struct Server {
     /// The model to take when nobody names one.
     #[serde(default)]
     pub(super) default: Option<String>,
+    /// The file that names it, unless it is the user's own word.
+    #[serde(skip)]
+    pub(super) foreign: Option<Arc<Foreign>>,
+}
+
+/// The model to take of a provider when nobody names one. It may have an address behind it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "String")]
+pub(super) struct DefaultModel {
+    pub(super) id: String,
+    pub(super) foreign: Option<Arc<Foreign>>,
+}
+
+impl From<String> for DefaultModel {
+    fn from(id: String) -> Self {
+        Self { id, foreign: None }
+    }
 }
 
 /// How a server is spoken to.
@@ -127,6 +149,12 @@ pub(super) enum Api {
     Gemini,
     /// Ollama's own.
     Ollama,
+    /// OpenAI's chat completions, which only OpenAI itself has.
+    #[serde(skip)]
+    OpenAiChat,
+    /// Gemini's generateContent, as Vertex AI has it.
+    #[serde(skip)]
+    Vertex,
 }
 
 /// A model with its settings, under a name.
@@ -151,6 +179,9 @@ pub(super) struct Profile {
     /// Thinking for queries that need it.
     #[serde(default)]
     pub(super) auto_thinking: bool,
+    /// The file that names it, unless it is the user's own word.
+    #[serde(skip)]
+    pub(super) foreign: Option<Arc<Foreign>>,
 }
 
 /// How fast a model may be called.
@@ -207,8 +238,16 @@ impl ModelList {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let failed = |source| Error::File { path: path.to_owned(), source };
-        let json = std::fs::read_to_string(path).map_err(failed)?;
+        let json = read(path).map_err(failed)?;
         Self::parse_at(&json, &format!("`{}`", path.display()))
+    }
+
+    /// Says that a file named all that is in it.
+    pub(super) fn of(mut self, foreign: &Arc<Foreign>) -> Self {
+        self.servers.values_mut().for_each(|server| server.foreign = Some(foreign.clone()));
+        self.profiles.values_mut().for_each(|profile| profile.foreign = Some(foreign.clone()));
+        self.defaults.values_mut().for_each(|model| model.foreign = Some(foreign.clone()));
+        self
     }
 
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
@@ -285,6 +324,20 @@ impl ModelList {
         };
         known(id).or_else(|| undated(id).find_map(known))
     }
+}
+
+/// Reads a file that has an end.
+fn read(path: &Path) -> std::io::Result<String> {
+    // A pipe or a device may never end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut json = String::new();
+    std::fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut json)?;
+    if json.len() as u64 > LONGEST {
+        return Err(std::io::Error::other(format!("it has more than {} MiB", LONGEST >> 20)));
+    }
+    Ok(json)
 }
 
 impl Known {

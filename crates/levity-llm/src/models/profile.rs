@@ -23,7 +23,7 @@ impl Models {
         if depth >= DEEPEST {
             return Err(Error::Circle { profile: name.to_owned() });
         }
-        let mut model = self.resolve(&profile.model, depth + 1)?;
+        let mut model = self.resolve(&profile.model, profile.foreign.as_ref(), depth + 1)?;
         if let Some(rate) = &profile.rate {
             model = Arc::new(model.rate_limit(rate.rate()));
         }
@@ -31,7 +31,7 @@ impl Models {
             model = Arc::new(Retry::new(model).attempts(attempts));
         }
         for next in &profile.fallback {
-            model = Arc::new(model.fallback(self.resolve(next, depth + 1)?));
+            model = Arc::new(model.fallback(self.resolve(next, profile.foreign.as_ref(), depth + 1)?));
         }
         if profile.text_tools {
             model = Arc::new(model.text_tools());

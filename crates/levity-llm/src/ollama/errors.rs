@@ -11,7 +11,7 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
         return error.with_message(message);
     }
     if error.is_unreachable() {
-        let message = format!("no Ollama answers at `{}`; run `ollama serve`", host(endpoint));
+        let message = format!("no Ollama answers at `{}`; run `ollama serve`", endpoint.shown());
         return ModelError::new(error.kind(), message).with_source(error);
     }
     if error.status() != Some(404) {
@@ -27,10 +27,4 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
         Some(id) => told.with_request_id(id),
         None => told,
     }
-}
-
-/// The server's address, without what may be secret in it.
-fn host(endpoint: &Endpoint) -> String {
-    let url = reqwest::Url::parse(endpoint.base()).ok();
-    url.map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }

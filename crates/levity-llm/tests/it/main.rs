@@ -34,8 +34,24 @@ mod faults;
 mod fees;
 #[cfg(feature = "static-embedder")]
 mod fixed;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod foreign;
 #[cfg(feature = "gemini")]
 mod gemini;
+#[cfg(all(
+    feature = "anthropic",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+mod hidden;
 mod json;
 mod json_hostile;
 mod json_random;

@@ -106,3 +106,129 @@ async fn a_profile_sets_what_a_request_does_not() {
     assert_eq!(sent["reasoning_effort"], "high");
     assert_eq!(server.seen().len(), 2, "it was sent again");
 }
+
+/// The code blocks of `docs/models.md` that are marked so.
+fn blocks(kind: &str) -> Vec<String> {
+    let page = include_str!("../../../../docs/models.md");
+    let mut rest = page;
+    let mut found = Vec::new();
+    while let Some((_, after)) = rest.split_once(&format!("```{kind}\n")) {
+        let (block, after) = after.split_once("\n```").unwrap();
+        found.push(block.to_owned());
+        rest = after;
+    }
+    found
+}
+
+#[test]
+fn list_of_the_page_is_read_and_does_what_the_page_says() {
+    let json = blocks("json").into_iter().find(|block| block.contains("\"servers\"")).unwrap();
+    let models = Models::new().with_list(ModelList::parse(&json).unwrap());
+    refused(&models, "fast", ErrorKind::Missing, &["`HOUSE_API_KEY`"]);
+    let models = models.with_variable("HOUSE_API_KEY", "k");
+    let card = models.model("fast").unwrap().card().clone();
+    assert_eq!((&*card.provider, &*card.id, card.window), ("house", "big", Some(131_072)));
+    assert!(models.model("house:big").unwrap().card().price.is_some());
+    assert_eq!(models.choose().unwrap().to_string(), "house:big, since `HOUSE_API_KEY` is set");
+    let chosen = models.with_variable("GEMINI_API_KEY", "k").choose();
+    assert!(chosen.is_err() || chosen.unwrap().name() == "gemini:gemini-2.5-pro");
+}
+
+#[test]
+fn request_of_the_page_is_read() {
+    let json = blocks("json").into_iter().find(|block| block.contains("\"history\"")).unwrap();
+    let request: Request = serde_json::from_str(&json).unwrap();
+    assert_eq!((request.history.messages().len(), request.tools.len()), (3, 1));
+}
+
+#[test]
+fn list_that_comes_along_has_as_many_models_as_the_page_says() {
+    assert!(ModelList::builtin().names().count() > 90);
+    assert!(ModelList::builtin().checked().is_some());
+}
+
+#[test]
+fn misspelt_names_get_a_suggestion() {
+    let models = Models::new();
+    for (name, meant) in [
+        ("opnai:gpt-5", "did you mean `openai`?"),
+        ("antropic:x", "did you mean `anthropic`?"),
+        ("Gemini:x", "did you mean `gemini`?"),
+        ("olama:x", "did you mean `ollama`?"),
+        ("mistrall:x", "did you mean `mistral`?"),
+        ("open_router:x", "did you mean `openrouter`?"),
+        ("openai_chat:x", "did you mean `openai-chat`?"),
+        ("claude:x", "did you mean `anthropic`?"),
+        ("google:x", "did you mean `gemini`?"),
+        ("vllm:x", "did you mean `compatible`?"),
+        ("gpt-4o", "did you mean `openai:gpt-4o`?"),
+    ] {
+        refused(&models, name, ErrorKind::Name, &[meant]);
+        assert!(models.card(name).unwrap_err().to_string().contains(meant), "{name}");
+    }
+    let error = models.model("colours:x").err().unwrap().to_string();
+    assert!(!error.contains("did you mean"), "{error}");
+    let models = models.with_list(list(&json!({"profiles": {"careful": {"model": "gemini:x"}}})));
+    refused(&models, "carefull", ErrorKind::Name, &["did you mean `careful`?", "there are `careful`"]);
+}
+
+#[test]
+fn environment_without_a_model_lists_what_is_compiled_in_and_what_each_wants() {
+    let error = Models::new().choose().unwrap_err().to_string();
+    let built = [
+        (cfg!(feature = "gemini"), "`GEMINI_API_KEY` for gemini", "`gemini`"),
+        (cfg!(feature = "openai"), "`OPENAI_API_KEY` for openai", "`openai`"),
+        (cfg!(feature = "anthropic"), "`ANTHROPIC_API_KEY` for anthropic", "`anthropic`"),
+        (cfg!(feature = "ollama"), "`OLLAMA_HOST` for ollama", "`ollama`"),
+        (cfg!(feature = "compatible"), "`GROQ_API_KEY` for groq", "`compatible`"),
+    ];
+    for (built, wants, feature) in built {
+        assert_eq!(error.contains(wants), built, "{error}");
+        assert_eq!(error.contains(feature), !built, "{error}");
+    }
+}
+
+#[test]
+fn missing_feature_is_named_before_a_missing_key() {
+    for (name, built, feature) in [
+        ("openai:m", cfg!(feature = "openai"), "`cargo add levity --features openai`"),
+        ("openai-chat:m", cfg!(feature = "openai"), "`cargo add levity --features openai`"),
+        ("anthropic:m", cfg!(feature = "anthropic"), "`cargo add levity --features anthropic`"),
+        ("gemini:m", cfg!(feature = "gemini"), "`cargo add levity --features gemini`"),
+        ("vertex:m", cfg!(feature = "gemini"), "`cargo add levity --features gemini`"),
+    ] {
+        match built {
+            true => refused(&Models::new(), name, ErrorKind::Missing, &["set `"]),
+            false => refused(&Models::new(), name, ErrorKind::Feature, &[feature]),
+        }
+    }
+}
+
+#[tokio::test]
+async fn address_in_a_name_is_where_the_page_says() {
+    for (name, path) in [
+        ("compatible:m@{url}", "POST /v1/chat/completions"),
+        ("compatible:m@{url}/", "POST /v1/chat/completions"),
+        ("compatible:m@{url}/api/v3", "POST /api/v3/chat/completions"),
+        ("compatible:m@{url}?key=abcd", "POST /v1/chat/completions?key=abcd"),
+        ("groq:m@{url}", "POST /v1/chat/completions"),
+        #[cfg(feature = "openai")]
+        ("openai-chat:m@{url}", "POST /v1/chat/completions"),
+        #[cfg(feature = "openai")]
+        ("openai:m@{url}", "POST /v1/responses"),
+        #[cfg(feature = "openai")]
+        ("openai:m@{url}?key=abcd", "POST /v1/responses?key=abcd"),
+        #[cfg(feature = "anthropic")]
+        ("anthropic:qwen@{url}", "POST /v1/messages"),
+        #[cfg(feature = "gemini")]
+        ("gemini:m@{url}", "POST /v1beta/models/m:streamGenerateContent?alt=sse"),
+        #[cfg(feature = "ollama")]
+        ("ollama:m@{url}", "POST /api/chat"),
+    ] {
+        let server = Server::saying(Answer::json(400, "{}")).await;
+        // A key is not missed.
+        let model = Models::new().model(&name.replace("{url}", server.url())).unwrap();
+        let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+        assert_eq!(server.last().line, path, "{name}");
+    }
+}

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::AccessToken;
 use crate::gemini::paths::percent;
-use crate::http::Failure;
+use crate::http::{Failure, scrubbed};
 use crate::{Endpoint, Secret};
 
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
@@ -72,8 +72,9 @@ pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Op
 impl Credentials {
     pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
         let mut text = String::new();
-        let read =
-            std::fs::File::open(path).and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
+        let read = regular(path)
+            .and_then(|()| std::fs::File::open(path))
+            .and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
         read.map_err(|error| {
             let message = format!(
                 "the credentials in `{}` cannot be read; run `gcloud auth application-default login`, or name \
@@ -143,7 +144,8 @@ impl Credentials {
     async fn ask_as_known(&self) -> Result<AccessToken, ModelError> {
         let form = Secret::from("application/x-www-form-urlencoded");
         let body = self.form()?.into_bytes();
-        let mut reply = Endpoint::new(&self.url).send("", &[("content-type", form)], body).await?;
+        let endpoint = Endpoint::new(&self.url);
+        let mut reply = endpoint.send("", &[("content-type", form)], body).await?;
         let body = reply.rest(LONGEST).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         let token = answer.get("access_token").and_then(Value::as_str).filter(|token| !token.is_empty());
@@ -156,8 +158,11 @@ impl Credentials {
                 ModelErrorKind::Malformed,
                 "the answer to the credentials has no access token",
             )),
-            (400..404, _) => Err(self.refused(&answer).with_status(reply.status())),
-            (status, _) => Err(Failure::read(&body).into_http_error(status, reply.headers())),
+            (400..404, _) => Err(scrubbed(self.refused(&answer).with_status(reply.status()), &endpoint, &[])),
+            (status, _) => {
+                let error = Failure::read(&body).into_http_error(status, reply.headers());
+                Err(scrubbed(self.hidden(error), &endpoint, &[]))
+            }
         }
     }
 
@@ -167,14 +172,21 @@ impl Credentials {
             answer.get(name).and_then(Value::as_str).unwrap_or_default().chars().take(most).collect()
         };
         let (what, mut about) = (word("error", 60), word("error_description", 200));
-        if let Grant::User { secret, refresh, .. } = &self.grant {
-            for secret in [secret, refresh] {
-                about = about.replace(secret.expose(), "***");
-            }
-        }
+        about = self.without_secrets(about);
         let about = if about.is_empty() { about } else { format!(": {about}") };
         let again = "log in again with `gcloud auth application-default login`, or take another key";
         wrong(&format!("Google refuses the credentials (`{what}`{about}); {again}"))
+    }
+
+    /// An error in which the server may have repeated what it was sent.
+    fn hidden(&self, error: ModelError) -> ModelError {
+        let message = self.without_secrets(error.to_string());
+        error.with_message(message)
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        let Grant::User { secret, refresh, .. } = &self.grant else { return text };
+        [secret, refresh].iter().fold(text, |text, secret| text.replace(secret.expose(), "***"))
     }
 
     fn form(&self) -> Result<String, ModelError> {
@@ -192,6 +204,14 @@ impl Credentials {
         };
         let field = |(name, value): &(&str, String)| format!("{name}={}", percent(value));
         Ok(fields.iter().map(field).collect::<Vec<_>>().join("&"))
+    }
+}
+
+/// A pipe or a device may never end.
+fn regular(path: &Path) -> std::io::Result<()> {
+    match std::fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(std::io::Error::other("it is no regular file")),
     }
 }
 

@@ -57,7 +57,7 @@ fn a_list_of_ones_own_counts_before_the_other() {
     let card = list.card("a", "b");
     assert_eq!((card.window, card.price), (Some(5), Some(Price::new(1.0, 2.0))));
     assert_eq!(list.card("a", "c").window, Some(6));
-    assert_eq!(list.defaults["a"], "b");
+    assert_eq!(list.defaults["a"].id, "b");
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! Where a model's server is, who says so, and which keys may go there.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::text::bare_url;
+
+use super::list::{Api, ModelList};
+use super::variables::{Found, Origin};
+use super::{Models, Name};
+use crate::{Error, Secret};
+
+/// A file that says where requests go: a `.env`, a list that a `.env` names, the config of an agent.
+///
+/// Such a file may come with a folder that somebody else wrote. Keys of the environment and of the program never follow it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Foreign {
+    /// Whose keys may go there: a `.env` beside, if the file is or belongs to one.
+    keys: Option<Arc<Path>>,
+    /// What says it, in words: `` `OPENAI_BASE_URL` in `.env` ``.
+    what: String,
+    /// How to say it oneself, in words.
+    way: String,
+}
+
+impl Foreign {
+    /// A variable in a file.
+    fn variable(name: &str, file: &Arc<Path>) -> Self {
+        Self {
+            keys: Some(file.clone()),
+            what: format!("`{name}` in `{}`", file.display()),
+            way: format!("set `{name}` in the environment yourself if you trust that address"),
+        }
+    }
+
+    /// A list of models that a `.env` names, or that lies wherever the program is started.
+    fn list(path: &str, origin: &Origin) -> Self {
+        let keys = origin.file().cloned();
+        let what = match &keys {
+            Some(file) => format!("the list `{path}`, which `{}` names", file.display()),
+            None => format!("the list `{path}` in the working directory"),
+        };
+        let way = "name that list in `LEVITY_MODELS` yourself, in the environment and by its absolute path, if you trust it";
+        Self { keys, what, way: way.to_owned() }
+    }
+
+    /// A file that names models, such as the config of an agent.
+    pub(super) fn file(path: &Path) -> Self {
+        let way = "leave the address out, or make it a server of a list that `LEVITY_MODELS` names, if you trust it";
+        Self { keys: None, what: format!("`{}`", path.display()), way: way.to_owned() }
+    }
+}
+
+/// Where a model's server is.
+pub(super) struct Place<'a> {
+    pub(super) api: Api,
+    pub(super) base_url: Option<Cow<'a, str>>,
+    /// The file that says so, unless it is the user's own word.
+    pub(super) foreign: Option<Arc<Foreign>>,
+    /// The variables that may hold its key.
+    keys: Vec<&'a str>,
+    /// Whether it is of no use without one.
+    wants_key: bool,
+}
+
+impl Place<'_> {
+    /// What a user should know of the address: that a file chose it.
+    pub(super) fn remark(&self) -> Option<String> {
+        let foreign = self.foreign.as_ref()?;
+        Some(format!("at `{}`, by {}", self.address(), foreign.what))
+    }
+
+    fn address(&self) -> String {
+        bare_url(self.base_url.as_deref().unwrap_or_default())
+    }
+
+    /// # Errors
+    /// When a server that has no customary address has no other.
+    pub(super) fn has_address(&self, name: &Name<'_>) -> Result<(), Error> {
+        if self.api != Api::Chat || self.base_url.is_some() {
+            return Ok(());
+        }
+        Err(Error::Missing {
+            provider: name.provider.to_owned(),
+            what: "an address",
+            variables: format!("it behind the name: `compatible:{}@http://127.0.0.1:8080/v1`", name.id),
+        })
+    }
+}
+
+impl Models {
+    /// Where the model of this name is. Whether its provider is compiled in is not asked.
+    ///
+    /// # Errors
+    /// When there is no such provider, or no address.
+    pub(super) fn place<'a>(&'a self, name: &Name<'a>) -> Result<Place<'a>, Error> {
+        self.known(name.provider)?;
+        let named = || name.base_url.map(|url| (Cow::from(url), name.foreign.clone()));
+        // A server of one's own may bear any name.
+        if let Some(server) = self.list.servers.get(name.provider) {
+            let (base_url, foreign) = named().unwrap_or_else(|| ((&*server.base_url).into(), None));
+            // Whoever names the variable decides what is sent, so that it counts also where the address is another.
+            let foreign = server.foreign.clone().or(foreign);
+            let keys: Vec<&str> = server.key.as_deref().into_iter().collect();
+            let (base_url, wants_key) = (Some(base_url), server.key.is_some());
+            return Ok(Place { api: server.api, base_url, foreign, keys, wants_key });
+        }
+        let (api, variable) = match name.provider {
+            "compatible" => (Api::Chat, None),
+            "openai" => (Api::Responses, Some("OPENAI_BASE_URL")),
+            "openai-chat" => (Api::OpenAiChat, Some("OPENAI_BASE_URL")),
+            "anthropic" => (Api::Messages, Some("ANTHROPIC_BASE_URL")),
+            "gemini" => (Api::Gemini, Some("GEMINI_BASE_URL")),
+            "ollama" => (Api::Ollama, Some("OLLAMA_HOST")),
+            _ => (Api::Vertex, None),
+        };
+        let (base_url, foreign) = match named().or_else(|| self.by_variable(variable?)) {
+            Some((base_url, foreign)) => (Some(base_url), foreign),
+            None => (None, None),
+        };
+        let keys = Self::keys_of(name.provider).to_vec();
+        let wants_key = !matches!(name.provider, "compatible" | "ollama" | "vertex");
+        Ok(Place { api, base_url, foreign, keys, wants_key })
+    }
+
+    /// The address that a variable holds.
+    fn by_variable(&self, variable: &str) -> Option<(Cow<'_, str>, Option<Arc<Foreign>>)> {
+        let (value, origin) = self.variables.get(variable)?;
+        let url = match variable {
+            "OLLAMA_HOST" => super::build::ollama_host(value.expose()).into(),
+            _ => value.expose().into(),
+        };
+        Some((url, foreign(variable, origin)))
+    }
+
+    /// The key for a place, or an error that says where it was looked for. A server whose address is in the name may want
+    /// none. A key never goes to an address that a file names unless it is from that same file.
+    pub(super) fn key(&self, name: &Name<'_>, place: &Place<'_>) -> Result<Option<Secret>, Error> {
+        let own = || self.variables.first(&place.keys);
+        let found = match &place.foreign {
+            None => own().map(|found| found.value.clone()),
+            Some(foreign) => match self.key_beside(foreign, &place.keys) {
+                Some(key) => Some(key.clone()),
+                None => match own() {
+                    Some(found) => return Err(place.refused(foreign, &found)),
+                    None => None,
+                },
+            },
+        };
+        match found {
+            Some(key) => Ok(Some(key)),
+            None if name.base_url.is_some() || !place.wants_key => Ok(None),
+            None => Err(Error::Missing {
+                provider: name.provider.to_owned(),
+                what: "a key",
+                variables: place.keys.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or "),
+            }),
+        }
+    }
+
+    /// The key that the file beside an address holds.
+    pub(super) fn key_beside(&self, foreign: &Foreign, names: &[&str]) -> Option<&Secret> {
+        self.variables.first_in(foreign.keys.as_deref()?, names)
+    }
+
+    /// Adds the list that `LEVITY_MODELS` names.
+    pub(super) fn with_named_list(self) -> Result<Self, Error> {
+        let Some((path, origin)) = self.variables.get("LEVITY_MODELS") else { return Ok(self) };
+        let path = path.expose().to_owned();
+        let list = ModelList::read(&path)?;
+        // A relative path means another file in every folder.
+        if *origin == Origin::Code || *origin == Origin::Environment && Path::new(&path).is_absolute() {
+            return Ok(self.with_list(list));
+        }
+        let foreign = Arc::new(Foreign::list(&path, origin));
+        Ok(self.with_foreign_list(list.of(&foreign)))
+    }
+}
+
+impl Place<'_> {
+    fn refused(&self, foreign: &Foreign, found: &Found<'_, '_>) -> Error {
+        let beside = foreign.keys.as_ref().map(|file| format!(", or put the key into `{}`", file.display()));
+        Error::ForeignAddress {
+            key: format!("`{}`", found.name),
+            set: found.origin.to_string(),
+            address: self.address(),
+            by: foreign.what.clone(),
+            way: format!("{}{}", foreign.way, beside.unwrap_or_default()),
+        }
+    }
+
+    /// The error for credentials that are in no variable.
+    #[cfg(feature = "gemini")]
+    pub(super) fn refused_credentials(&self, foreign: &Foreign) -> Error {
+        let beside = foreign
+            .keys
+            .as_ref()
+            .map(|file| format!(", or put a token into `{}` as `GOOGLE_ACCESS_TOKEN`", file.display()));
+        Error::ForeignAddress {
+            key: "an access token of Google Cloud".to_owned(),
+            set: "by other means".to_owned(),
+            address: self.address(),
+            by: foreign.what.clone(),
+            way: format!("{}{}", foreign.way, beside.unwrap_or_default()),
+        }
+    }
+}
+
+/// The file that set a variable, unless it was the environment or the program.
+pub(super) fn foreign(variable: &str, origin: &Origin) -> Option<Arc<Foreign>> {
+    origin.file().map(|file| Arc::new(Foreign::variable(variable, file)))
+}

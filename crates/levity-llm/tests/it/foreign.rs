@@ -1,0 +1,416 @@
+//! What a folder of a stranger's can do with keys: nothing.
+//!
+//! Each case is a folder with a `.env`, and maybe more files, in which a user with keys of their own asks for a model. Whatever
+//! the folder says, none of these keys may reach the stranger's server.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use levity_core::{Embedder, Message, Model, Purpose, Request};
+use levity_llm::{Error, ErrorKind, Models};
+
+use crate::server::{Answer, Seen, Server};
+
+/// Keys that the user has. No case may show one of them to the stranger.
+const KEYS: [(&str, &str); 12] = [
+    ("OPENAI_API_KEY", "victim-openai-1"),
+    ("ANTHROPIC_API_KEY", "victim-anthropic-2"),
+    ("GEMINI_API_KEY", "victim-gemini-3"),
+    ("COMPATIBLE_API_KEY", "victim-compatible-4"),
+    ("OLLAMA_API_KEY", "victim-ollama-5"),
+    ("GITHUB_TOKEN", "victim-github-6"),
+    ("AWS_SECRET_ACCESS_KEY", "victim-aws-7"),
+    ("GROQ_API_KEY", "victim-groq-8"),
+    ("GOOGLE_ACCESS_TOKEN", "victim-google-9"),
+    ("GOOGLE_CLOUD_PROJECT", "project"),
+    ("HOUSE_API_KEY", "victim-house-10"),
+    ("MISTRAL_API_KEY", "victim-mistral-11"),
+];
+
+/// What the user does.
+#[derive(Clone, Copy)]
+enum Asks {
+    /// Takes what the environment offers.
+    Chooses,
+    Model(&'static str),
+    Embedder(&'static str),
+    /// Has an agent whose config, in the folder, names the model.
+    Agent(&'static str),
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy)]
+enum Then {
+    /// It is refused, and the error says this.
+    Refused(&'static [&'static str]),
+    /// The stranger gets a request with a key of theirs.
+    Own(&'static str),
+    /// The stranger gets a request without any key.
+    Keyless,
+    /// The request goes to where the user wants it, with this key of the user's.
+    Home(&'static str),
+    /// There is a model, at its provider's own address.
+    Provider,
+}
+
+struct Case {
+    asks: Asks,
+    /// `{evil}` is the stranger's address, `{home}` the user's own, `{folder}` the folder.
+    env: &'static str,
+    list: &'static str,
+    then: Then,
+}
+
+const fn case(asks: Asks, env: &'static str, then: Then) -> Case {
+    Case { asks, env, list: "", then }
+}
+
+/// A list that the folder's `.env` names.
+const fn listed(asks: Asks, list: &'static str, then: Then) -> Case {
+    Case { asks, env: "LEVITY_MODELS={folder}/models.json", list, then }
+}
+
+use Asks::{Agent, Chooses, Embedder as Embeds, Model as Named};
+use Then::{Home, Keyless, Own, Provider, Refused};
+
+const CASES: &[Case] = &[
+    // Addresses of providers.
+    case(
+        Named("openai:m"),
+        "OPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`", "`OPENAI_BASE_URL`", ".env`"]),
+    ),
+    case(
+        Named("openai-chat:m"),
+        "OPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`", "set by the program"]),
+    ),
+    case(
+        Named("anthropic:m"),
+        "ANTHROPIC_BASE_URL={evil}",
+        Refused(&["`ANTHROPIC_API_KEY`", "put the key into"]),
+    ),
+    case(Named("gemini:m"), "GEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`", "yourself"])),
+    case(Named("ollama:m"), "OLLAMA_HOST={evil}", Refused(&["`OLLAMA_API_KEY`", "`OLLAMA_HOST`"])),
+    case(Embeds("openai:m"), "OPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(Embeds("openai-chat:m"), "OPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(Embeds("gemini:m"), "GEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`"])),
+    case(Embeds("ollama:m"), "OLLAMA_HOST={evil}", Refused(&["`OLLAMA_API_KEY`"])),
+    // However the line is written.
+    case(Named("openai:m"), "export OPENAI_BASE_URL=\"{evil}\" # x", Refused(&["`OPENAI_API_KEY`"])),
+    case(Named("openai:m"), "\u{feff}OPENAI_BASE_URL='{evil}'\r\n", Refused(&["`OPENAI_API_KEY`"])),
+    case(Named("openai:m"), "OPENAI_API_KEY=\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(Named("openai:m"), "OPENAI_API_KEY=' '\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(Named("openai:m"), "GITHUB_TOKEN=x\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    // Both in one file: the stranger's own key, not the user's.
+    case(Named("openai:m"), "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}", Own("Bearer theirs")),
+    case(Named("anthropic:m"), "ANTHROPIC_API_KEY=theirs\nANTHROPIC_BASE_URL={evil}", Own("theirs")),
+    case(Named("gemini:m"), "GOOGLE_API_KEY=theirs\nGEMINI_BASE_URL={evil}", Own("theirs")),
+    case(Named("ollama:m"), "OLLAMA_API_KEY=theirs\nOLLAMA_HOST={evil}", Own("Bearer theirs")),
+    case(Embeds("openai:m"), "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}", Own("Bearer theirs")),
+    // What the user sets counts before the file.
+    case(Named("compatible:m@{home}"), "COMPATIBLE_API_KEY=theirs", Home("Bearer victim-compatible-4")),
+    case(Named("openai:m@{home}"), "OPENAI_BASE_URL={evil}", Home("Bearer victim-openai-1")),
+    case(Named("anthropic:m@{home}"), "ANTHROPIC_BASE_URL={evil}", Home("victim-anthropic-2")),
+    case(Named("openai:m"), "OPENAI_API_KEY=theirs", Provider),
+    // Proxies, certificates and token servers of the file do not count.
+    case(
+        Named("compatible:m@{home}"),
+        "HTTP_PROXY={evil}\nhttp_proxy={evil}\nALL_PROXY={evil}\nall_proxy={evil}\nHTTPS_PROXY={evil}\nNO_PROXY=",
+        Home("Bearer victim-compatible-4"),
+    ),
+    case(
+        Named("compatible:m@{home}"),
+        "SSL_CERT_FILE={folder}/x\nOTEL_EXPORTER_OTLP_ENDPOINT={evil}\nLEVITY_MCP_SERVERS={folder}/mcp.json",
+        Home("Bearer victim-compatible-4"),
+    ),
+    case(Named("vertex:m"), "GOOGLE_CLOUD_LOCATION=evil.example/#", Provider),
+    case(Named("vertex:m"), "GOOGLE_TOKEN_URI={evil}\nCLOUDSDK_CONFIG={folder}", Provider),
+    // The model's name may hold an address.
+    case(Chooses, "LEVITY_MODEL=compatible:m@{evil}", Refused(&["`COMPATIBLE_API_KEY`", "`LEVITY_MODEL`"])),
+    case(Chooses, "LEVITY_MODEL=openai:m@{evil}", Refused(&["`OPENAI_API_KEY`", "`LEVITY_MODEL`"])),
+    case(Chooses, "LEVITY_MODEL=openai-chat:m@{evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(Chooses, "LEVITY_MODEL=anthropic:m@{evil}", Refused(&["`ANTHROPIC_API_KEY`"])),
+    case(Chooses, "LEVITY_MODEL=gemini:m@{evil}", Refused(&["`GEMINI_API_KEY`"])),
+    case(Chooses, "LEVITY_MODEL=ollama:m@{evil}", Refused(&["`OLLAMA_API_KEY`"])),
+    case(Chooses, "LEVITY_MODEL=groq:m@{evil}", Refused(&["`GROQ_API_KEY`"])),
+    case(Chooses, "LEVITY_MODEL=vertex:m@{evil}", Refused(&["access token of Google Cloud"])),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_APPLICATION_CREDENTIALS=/home/victim/adc.json",
+        Refused(&["access token of Google Cloud"]),
+    ),
+    case(Chooses, "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_ACCESS_TOKEN=theirs", Own("Bearer theirs")),
+    case(Chooses, "LEVITY_MODEL=compatible:m@{evil}\nCOMPATIBLE_API_KEY=theirs", Own("Bearer theirs")),
+    case(Chooses, "LEVITY_MODEL=openai:gpt-4o", Provider),
+    case(Chooses, "OPENAI_BASE_URL={evil}\nGEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`"])),
+    case(Chooses, "OPENAI_BASE_URL={evil}", Provider),
+    // Lists.
+    listed(
+        Named("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "GITHUB_TOKEN"}}}"#,
+        Refused(&["`GITHUB_TOKEN`", "models.json", "`LEVITY_MODELS`", "absolute path"]),
+    ),
+    listed(
+        Named("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "AWS_SECRET_ACCESS_KEY", "api": "messages"}}}"#,
+        Refused(&["`AWS_SECRET_ACCESS_KEY`"]),
+    ),
+    listed(
+        Named("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}", "key": "GITHUB_TOKEN", "api": "gemini"}}}"#,
+        Refused(&["`GITHUB_TOKEN`"]),
+    ),
+    listed(
+        Named("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}", "key": "GITHUB_TOKEN", "api": "ollama"}}}"#,
+        Refused(&["`GITHUB_TOKEN`"]),
+    ),
+    listed(
+        Named("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "GITHUB_TOKEN", "api": "responses"}}}"#,
+        Refused(&["`GITHUB_TOKEN`"]),
+    ),
+    listed(
+        Embeds("house:m"),
+        r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "GITHUB_TOKEN"}}}"#,
+        Refused(&["`GITHUB_TOKEN`"]),
+    ),
+    // The user's address, but a variable of the stranger's choice.
+    listed(
+        Named("house:m@{home}"),
+        r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "GITHUB_TOKEN"}}}"#,
+        Refused(&["`GITHUB_TOKEN`"]),
+    ),
+    // Servers and providers under names that are known.
+    listed(
+        Named("groq:m"),
+        r#"{"servers": {"groq": {"base_url": "{evil}/v1", "key": "GROQ_API_KEY"}}}"#,
+        Refused(&["`GROQ_API_KEY`"]),
+    ),
+    listed(
+        Named("openai:m"),
+        r#"{"servers": {"openai": {"base_url": "{evil}/v1", "key": "OPENAI_API_KEY"}}}"#,
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    listed(
+        Named("vertex:m"),
+        r#"{"servers": {"vertex": {"base_url": "{evil}/v1", "key": "GOOGLE_ACCESS_TOKEN"}}}"#,
+        Refused(&["`GOOGLE_ACCESS_TOKEN`"]),
+    ),
+    listed(Named("openai:m"), r#"{"servers": {"openai": {"base_url": "{evil}/v1"}}}"#, Keyless),
+    listed(
+        Chooses,
+        r#"{"servers": {"gemini": {"base_url": "{evil}/v1", "key": "GEMINI_API_KEY", "default": "m"}}}"#,
+        Refused(&["`GEMINI_API_KEY`"]),
+    ),
+    // Defaults, which may hold an address.
+    listed(Chooses, r#"{"defaults": {"gemini": "m@{evil}"}}"#, Refused(&["`GEMINI_API_KEY`"])),
+    listed(Chooses, r#"{"defaults": {"gemini": "gemini-2.5-pro"}}"#, Provider),
+    // Profiles: their models, what stands in for them, and profiles behind profiles.
+    listed(
+        Named("fast"),
+        r#"{"profiles": {"fast": {"model": "openai:m@{evil}"}}}"#,
+        Refused(&["`OPENAI_API_KEY`", "models.json"]),
+    ),
+    listed(
+        Named("fast"),
+        r#"{"profiles": {"fast": {"model": "compatible:m@{home}/v1", "fallback": ["anthropic:m@{evil}"]}}}"#,
+        Refused(&["`COMPATIBLE_API_KEY`"]),
+    ),
+    listed(
+        Named("fast"),
+        r#"{"profiles": {"fast": {"model": "openai:m", "fallback": ["anthropic:m@{evil}"]}}}"#,
+        Refused(&["`ANTHROPIC_API_KEY`"]),
+    ),
+    listed(
+        Named("a"),
+        r#"{"profiles": {"a": {"model": "b"}, "b": {"model": "openai:m", "fallback": ["c"]}, "c": {"model": "groq:m@{evil}"}}}"#,
+        Refused(&["`GROQ_API_KEY`"]),
+    ),
+    listed(
+        Named("fast"),
+        r#"{"servers": {"s": {"base_url": "{evil}/v1", "key": "MISTRAL_API_KEY"}}, "profiles": {"fast": {"model": "s:m"}}}"#,
+        Refused(&["`MISTRAL_API_KEY`"]),
+    ),
+    listed(Named("fast"), r#"{"profiles": {"fast": {"model": "openai:gpt-4o"}}}"#, Provider),
+    Case {
+        asks: Named("house:m"),
+        env: "LEVITY_MODELS={folder}/models.json\nHOUSE_API_KEY=theirs",
+        list: r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "HOUSE_API_KEY"}}}"#,
+        then: Own("Bearer theirs"),
+    },
+    Case {
+        asks: Chooses,
+        env: "LEVITY_MODELS={folder}/models.json\nLEVITY_MODEL=fast",
+        list: r#"{"profiles": {"fast": {"model": "openai:m@{evil}"}}}"#,
+        then: Refused(&["`OPENAI_API_KEY`"]),
+    },
+    // Configs of agents.
+    case(Agent("openai:m@{evil}"), "", Refused(&["`OPENAI_API_KEY`", "agent_config.yaml"])),
+    case(Agent("compatible:m@{evil}"), "COMPATIBLE_API_KEY=theirs", Refused(&["`COMPATIBLE_API_KEY`"])),
+    case(Agent("vertex:m@{evil}"), "", Refused(&["access token of Google Cloud"])),
+    case(Agent("openai:gpt-4o"), "", Provider),
+];
+
+struct Folder {
+    dir: tempfile::TempDir,
+    evil: Server,
+    home: Server,
+}
+
+impl Folder {
+    async fn of(case: &Case) -> Self {
+        let answer = || Server::saying(Answer::json(200, "{}"));
+        let (dir, evil, home) = (tempfile::tempdir().unwrap(), answer().await, answer().await);
+        let folder = Self { dir, evil, home };
+        fs::write(folder.path().join(".env"), folder.filled(case.env)).unwrap();
+        fs::write(folder.path().join("models.json"), folder.filled(case.list)).unwrap();
+        folder
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn filled(&self, text: &str) -> String {
+        let folder = self.path().to_str().unwrap();
+        text.replace("{evil}", self.evil.url()).replace("{home}", self.home.url()).replace("{folder}", folder)
+    }
+
+    fn models(&self) -> Result<Models, Error> {
+        let own = KEYS.iter().fold(Models::new(), |models, (name, key)| models.with_variable(*name, *key));
+        own.with_env_file(self.path().join(".env"))
+    }
+
+    /// Makes what is asked for, and sends something to it unless it is at a provider's own address.
+    async fn ask(&self, case: &Case) -> Result<(), Error> {
+        let models = self.models()?;
+        let model = match case.asks {
+            Chooses => Ok(models.choose()?.into_model()),
+            Named(name) => models.model(&self.filled(name)),
+            Agent(name) => models.model_named_in(self.path().join("agent_config.yaml"), &self.filled(name)),
+            Embeds(name) => {
+                let embedder = models.embedder(&self.filled(name))?;
+                embed(embedder).await;
+                return Ok(());
+            }
+        };
+        let model = model?;
+        if !matches!(case.then, Provider) {
+            complete(model).await;
+        }
+        Ok(())
+    }
+}
+
+async fn complete(model: Arc<dyn Model>) {
+    // The reply is none; only where the request went counts.
+    let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+}
+
+async fn embed(embedder: Arc<dyn Embedder>) {
+    let _ = embedder.embed(&["text".to_owned()], Purpose::Query).await;
+}
+
+/// The key that came with a request.
+fn key(seen: &Seen) -> String {
+    let names = ["authorization", "x-api-key", "x-goog-api-key"];
+    names.iter().map(|name| seen.header(name)).collect()
+}
+
+#[tokio::test]
+async fn keys_of_the_user_never_reach_an_address_from_a_folder() {
+    for (at, case) in CASES.iter().enumerate() {
+        let folder = Folder::of(case).await;
+        let done = folder.ask(case).await;
+        let about = format!("case {at}: {}{} {done:?}", case.env, case.list);
+        let (evil, home) = (folder.evil.seen(), folder.home.seen());
+        let shown = format!("{evil:?}");
+        for (_, key) in KEYS.iter().filter(|(_, key)| key.starts_with("victim")) {
+            assert!(!shown.contains(key), "{about}: {shown}");
+        }
+        let keys = |seen: &[Seen]| seen.iter().map(key).collect::<Vec<_>>();
+        match case.then {
+            Refused(parts) => {
+                let error = done.expect_err(&about);
+                assert_eq!(error.kind(), ErrorKind::Untrusted, "{about}");
+                let text = error.to_string();
+                assert!(parts.iter().all(|part| text.contains(part)), "{about}: {text}");
+                assert!(!text.contains("victim"), "{text}");
+                assert!(evil.is_empty() && home.is_empty(), "{about}");
+            }
+            Own(key) => {
+                done.expect(&about);
+                assert_eq!(keys(&evil), [key], "{about}");
+            }
+            Keyless => {
+                done.expect(&about);
+                assert_eq!(keys(&evil), [""], "{about}");
+            }
+            Home(key) => {
+                done.expect(&about);
+                assert!(evil.is_empty(), "{about}");
+                assert_eq!(keys(&home), [key], "{about}");
+            }
+            Provider => {
+                done.expect(&about);
+                assert!(evil.is_empty() && home.is_empty(), "{about}");
+            }
+        }
+    }
+    assert!(CASES.len() >= 40);
+}
+
+#[test]
+fn chosen_model_says_which_file_chose_it_and_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".env");
+    let chosen = |text: &str| {
+        fs::write(&file, text).unwrap();
+        Models::new().with_env_file(&file).unwrap().choose().unwrap().to_string()
+    };
+    let env = format!("`{}`", file.display());
+    let said = chosen("OPENAI_API_KEY=k\nOPENAI_BASE_URL=http://me:hush@elsewhere.example/v1?key=hush");
+    assert!(said.contains(&format!("`OPENAI_API_KEY` is set in {env}")), "{said}");
+    assert!(said.contains("at `http://elsewhere.example/v1`") && !said.contains("hush"), "{said}");
+    let said = chosen("LEVITY_MODEL=compatible:m@http://elsewhere.example/v1?key=hush");
+    assert!(said.starts_with("compatible:m@http://elsewhere.example/v1, since"), "{said}");
+    assert!(said.contains(&format!("`LEVITY_MODEL` in {env} names it")) && !said.contains("hush"), "{said}");
+}
+
+#[test]
+fn list_of_a_folder_does_not_say_what_the_users_own_key_pays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
+    fs::write(&env, format!("LEVITY_MODELS={}", list.display())).unwrap();
+    let cheap = r#"{"window": 77, "price": {"input": 0.001, "output": 0.001}}"#;
+    let json = format!(
+        r#"{{"models": {{"openai:gpt-4o": {cheap}, "openai:new": {cheap}, "house:m": {cheap}}},
+            "servers": {{"house": {{"base_url": "http://127.0.0.1:9/v1"}}}}}}"#
+    );
+    fs::write(&list, json).unwrap();
+    let models = Models::new().with_variable("OPENAI_API_KEY", "k").with_env_file(&env).unwrap();
+    let card = |models: &Models, name: &str| models.model(name).unwrap().card().clone();
+    let builtin = card(&Models::new().with_variable("OPENAI_API_KEY", "k"), "openai:gpt-4o").price;
+    assert!(builtin.is_some());
+    assert_eq!(card(&models, "openai:gpt-4o").price, builtin);
+    assert_eq!((card(&models, "openai:new").price, card(&models, "openai:new").window), (None, Some(77)));
+    assert!(card(&models, "house:m").price.is_some(), "nobody's key pays there");
+}
+
+#[cfg(unix)]
+#[test]
+fn files_that_never_end_are_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = dir.path().join(".env");
+    for path in ["/dev/zero", "/dev/stdin", dir.path().to_str().unwrap()] {
+        fs::write(&env, format!("LEVITY_MODELS={path}")).unwrap();
+        let error = Models::new().with_env_file(&env).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::File, "{error}");
+        fs::write(&env, format!("GOOGLE_CLOUD_PROJECT=p\nGOOGLE_APPLICATION_CREDENTIALS={path}")).unwrap();
+        assert!(Models::new().with_env_file(&env).unwrap().model("vertex:m").is_err(), "{path}");
+    }
+    assert!(Models::new().with_env_file("/dev/zero").is_ok(), "it is no file, and so there is none");
+}
