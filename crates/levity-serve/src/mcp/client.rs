@@ -164,6 +164,13 @@ impl Client {
         &self.changes
     }
 
+    /// Lets the call go on as a task from here, for a handler whose [`TaskSupport`](super::TaskSupport) is `Deferred`. Its client gets
+    /// the id of the task now, and the result from the task. Returns at once where the call is a task already, or the client knows no
+    /// tasks.
+    pub async fn become_task(&self) {
+        self.desk.become_task().await;
+    }
+
     /// The client's model as one of ours.
     pub fn model(&self) -> ClientModel {
         ClientModel::new(self.clone())

@@ -26,6 +26,10 @@ pub struct Limits {
     pub waiting: usize,
     /// How long a client has to answer. 10 minutes by default.
     pub answer: Duration,
+    /// How many tasks are under way or kept at a time. 256 by default; more calls are told to come back.
+    pub tasks: usize,
+    /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by then is cancelled.
+    pub task_life: Duration,
     /// How many sessions there are over HTTP at a time. 1,024 by default.
     pub sessions: usize,
     /// How long a session over HTTP lasts in which nothing happens. 30 minutes by default.
@@ -47,6 +51,8 @@ impl Default for Limits {
             page: 500,
             waiting: 256,
             answer: Duration::from_secs(600),
+            tasks: 256,
+            task_life: Duration::from_secs(3600),
             sessions: 1024,
             idle: Duration::from_secs(1800),
             listeners: 1024,
@@ -69,6 +75,6 @@ macro_rules! setters {
 impl Limits {
     setters!(
         line: usize, body: usize, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
-        answer: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
+        answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
     );
 }

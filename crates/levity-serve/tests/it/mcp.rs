@@ -7,5 +7,6 @@ mod http;
 mod lists;
 mod peers;
 mod stdio;
+mod tasks;
 mod tools;
 mod web;
