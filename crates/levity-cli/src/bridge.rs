@@ -22,8 +22,10 @@ use crate::token::{Source, source, token};
 use crate::{state, store};
 
 mod board;
+mod program;
 
 use board::Board;
+use program::Program;
 
 /// The variable that holds the token, and its file in the user's state folder.
 const TOKEN: (&str, &str) = ("LEVITY_BRIDGE_TOKEN", "bridge/token");
@@ -65,6 +67,10 @@ struct Host {
     /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's own below the user's state.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// Hand tasks to another program's agent: a shell command that reads the task on standard input and prints its answer, such as
+    /// `claude -p`. It runs in the workspace, outside any sandbox, with the environment of the host.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["model", "script"])]
+    commander: Option<String>,
     #[command(flatten)]
     made: Made,
 }
@@ -187,7 +193,15 @@ async fn run(
 /// Makes the agent, and has it go on with what an earlier process left.
 async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
     let journal: Arc<dyn Journal> = store::open(journal).map_err(|error| chain(&error))?;
-    let (agent, offered) = args.made.builder(Runtime::new().with_journal(journal), Voice::Aside).await?;
+    let runtime = Runtime::new().with_journal(journal);
+    let (agent, offered) = match &args.commander {
+        Some(command) => {
+            let program = Program::new(command, host.workspace().root().to_owned());
+            // What the program does is its own: it has no tools of ours, and its first answer is the last.
+            (Agent::builder(program).max_turns(1).runtime(runtime), Offered::default())
+        }
+        None => args.made.builder(runtime, Voice::Aside).await?,
+    };
     let agent = agent.build().map_err(|error| chain(&error))?;
     host.commander(Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None)))
         .await
