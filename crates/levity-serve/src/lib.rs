@@ -34,6 +34,7 @@ mod library;
 mod listen;
 pub mod mcp;
 mod offer;
+mod proof;
 mod runner;
 mod runs;
 mod token;
