@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use levity_core::{CancelToken, RunId, ToolCall, ToolError, ToolErrorKind, World};
+use levity_core::{CancelToken, EffectClass, RunId, ToolCall, ToolError, ToolErrorKind, World};
 use levity_mcp::{ElicitForm, ElicitReply};
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use rmcp::RoleServer;
@@ -21,6 +21,8 @@ use super::desk::{Desk, Inbox};
 use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
+use crate::access::TokenScope;
+
 use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, wire};
 
 /// What a request came to.
@@ -48,6 +50,7 @@ impl Session {
             Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
         let args = Value::Object(arguments.unwrap_or_default());
         let call = ToolCall::new(self.inner.call_id(), name, args);
+        self.may_call(&call.name, &context).map_err(|fault| fault.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
             true => self.offered(call, sent, &context).await,
             false => self.plain(call, sent, &context).await,
@@ -56,6 +59,22 @@ impl Session {
             Ok(response) => Ok(response),
             Err(fault) => fault.into_tool_error(modern).map(|error| wire::failed(&error).into()),
         }
+    }
+
+    /// Refuses a caller that may only read, unless the tool only reads.
+    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), Fault> {
+        let caller = self.caller(context);
+        let reads = match self.inner.offers.get(name) {
+            Some(offer) => offer.handler.spec().hints.class == EffectClass::ReadOnly,
+            None => self
+                .inner
+                .dispatcher
+                .specs()
+                .iter()
+                .any(|spec| spec.name == name && spec.hints.class == EffectClass::ReadOnly),
+        };
+        let scope = if reads { TokenScope::Read } else { TokenScope::Run };
+        if caller.may(scope) { Ok(()) } else { Err(Fault::forbidden(caller.missing(scope))) }
     }
 
     async fn offered(
@@ -188,7 +207,7 @@ impl Session {
             let step = case.ask_along(context, &*inner.world, inner.limits.answer).await;
             return finish(step).and_then(|step| step.map(Answer::Product).map_err(|_| mixed_up()));
         }
-        let subject = Subject::new(subject.0, subject.1, subject.2);
+        let subject = Subject::new(&self.caller(context), subject.0, subject.1, subject.2);
         let mut waiting = match sent.state {
             Some(state) => self.resume(&state, subject, answers, context)?,
             None => inner.parked.begin(self.case(context, answers, begin).0, subject),
@@ -223,7 +242,7 @@ impl Session {
     {
         let (desk, inbox): (Arc<Desk>, Inbox) =
             Desk::new(able(context), info(context), self.level(context), early);
-        let client = Client::new(desk.clone(), self.inner.changes.clone());
+        let client = Client::new(desk.clone(), self.inner.changes.clone(), self.caller(context));
         let cancel = CancelToken::new();
         let work = begin(client.clone(), cancel.clone());
         (Case::new(desk, inbox, cancel.into_guard(), work), client)
@@ -275,6 +294,10 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 
 /// Asks the person at the client.
 async fn approve(client: &Client, tool: &str, reason: &str) -> Result<(), Fault> {
+    if !client.caller().may(TokenScope::Approve) {
+        let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
+        return Err(ToolError::new(ToolErrorKind::Denied, message).into());
+    }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
     let form =
         ElicitForm::new(format!("`{tool}` is about to be called: {reason}. Is that all right?"), schema);

@@ -7,5 +7,6 @@ mod http;
 mod lists;
 mod peers;
 mod stdio;
+mod tenants;
 mod tools;
 mod web;
