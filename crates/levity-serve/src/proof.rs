@@ -70,6 +70,7 @@ impl Exchange<'_> {
 
     fn text(&self, role: &str) -> String {
         let Self { to, client, server } = self;
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         format!("levity proof 1\n{role}\n{to}\n{client}\n{server}")
     }
 }

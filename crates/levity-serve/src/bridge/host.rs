@@ -160,6 +160,7 @@ impl BridgeHost {
         let stop = CancelToken::new();
         let _guard = stop.clone().into_guard();
         let door = Door { host: self.inner.clone(), stop: stop.clone() };
+        let listener = listener.with_proofs()?;
         let served = listener.serve(Router::new().route("/", any(enter)).with_state(door)).await;
         stop.cancel();
         // They are told that the host is closing.

@@ -54,6 +54,11 @@ impl Fault {
         Self::refused(code, message, data)
     }
 
+    /// The caller's token does not allow it.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode(-32003), message, None)
+    }
+
     fn refused(code: ErrorCode, message: impl Into<String>, data: Option<Value>) -> Self {
         Self(Cause::Refused { code: code.0, message: message.into(), data })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use levity_core::{CancelToken, RunId, ToolCall, ToolError, ToolErrorKind, World};
+use levity_core::{CancelToken, EffectClass, RunId, ToolCall, ToolError, ToolErrorKind, World};
 use levity_mcp::{ElicitForm, ElicitReply};
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use rmcp::RoleServer;
@@ -22,6 +22,7 @@ use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
 use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
+use crate::access::TokenScope;
 
 /// What a request came to.
 enum Answer {
@@ -67,6 +68,7 @@ impl Session {
         let sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
         let call = ToolCall::new(self.inner.call_id(), name, args);
+        self.may_call(&call.name, &context).map_err(|fault| fault.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
             true => self.offered(call, sent, &context).await,
             false => self.plain(call, sent, &context).await,
@@ -75,6 +77,22 @@ impl Session {
             Ok(response) => Ok(response),
             Err(fault) => fault.into_tool_error(modern).map(|error| wire::failed(&error).into()),
         }
+    }
+
+    /// Refuses a caller that may only read, unless the tool only reads.
+    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), Fault> {
+        let caller = self.caller(context);
+        let reads = match self.inner.offers.get(name) {
+            Some(offer) => offer.handler.spec().hints.class == EffectClass::ReadOnly,
+            None => self
+                .inner
+                .dispatcher
+                .specs()
+                .iter()
+                .any(|spec| spec.name == name && spec.hints.class == EffectClass::ReadOnly),
+        };
+        let scope = if reads { TokenScope::Read } else { TokenScope::Run };
+        if caller.may(scope) { Ok(()) } else { Err(Fault::forbidden(caller.missing(scope))) }
     }
 
     async fn offered(
@@ -98,7 +116,7 @@ impl Session {
         }
         if knows_tasks == Some(true) && support.is_immediate() && sent.state.is_none() {
             let answers = sent.answers()?;
-            return self.inner.tasks.start(self.case(context, answers, false, begin));
+            return self.inner.tasks.start(self.caller(context), self.case(context, answers, false, begin));
         }
         sent.can_become_task = knows_tasks == Some(true) && support == TaskSupport::Deferred;
         tool_response(self.work(subject, sent, context, begin).await?)
@@ -216,7 +234,7 @@ impl Session {
                 Step::Open(_) | Step::Task => Err(mixed_up()),
             };
         }
-        let subject = Subject::new(subject.0, subject.1, subject.2);
+        let subject = Subject::new(&self.caller(context), subject.0, subject.1, subject.2);
         let mut waiting = match sent.state {
             Some(state) => self.resume(&state, subject, answers, context)?,
             None => {
@@ -227,7 +245,7 @@ impl Session {
         match waiting.case.ask_at_end(context).await {
             Step::Done(outcome) => outcome.map(Answer::Product),
             Step::Open(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
-            Step::Task => inner.tasks.start(waiting.case).map(Answer::Task),
+            Step::Task => inner.tasks.start(self.caller(context), waiting.case).map(Answer::Task),
             Step::Cancelled => Err(cancelled()),
         }
     }
@@ -257,7 +275,7 @@ impl Session {
     {
         let (desk, inbox): (Arc<Desk>, Inbox) =
             Desk::new(able(context), info(context), self.level(context), early, can_become_task);
-        let client = Client::new(desk.clone(), self.inner.changes.clone());
+        let client = Client::new(desk.clone(), self.inner.changes.clone(), self.caller(context));
         let cancel = CancelToken::new();
         let work = begin(client, cancel.clone());
         Case::new(desk, inbox, cancel.into_guard(), work)
@@ -301,6 +319,10 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 
 /// Asks the person at the client.
 async fn approve(client: &Client, tool: &str, reason: &str) -> Result<(), Fault> {
+    if !client.caller().may(TokenScope::Approve) {
+        let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
+        return Err(ToolError::new(ToolErrorKind::Denied, message).into());
+    }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
     let form =
         ElicitForm::new(format!("`{tool}` is about to be called: {reason}. Is that all right?"), schema);

@@ -126,7 +126,7 @@ impl McpServer {
     /// # }
     /// ```
     pub async fn listen(&self, listener: Listener) -> Result<()> {
-        listener.serve(self.http()).await
+        listener.serve_callers(self.http()).await
     }
 }
 

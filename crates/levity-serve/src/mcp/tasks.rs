@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use super::desk::Note;
 use super::drive::{Case, Event, Outcome, Product};
 use super::{Fault, wire};
+use crate::access::{Caller, TokenScope};
 
 /// How often a client is told to ask for the state of a task.
 const POLL: Duration = Duration::from_millis(500);
@@ -68,6 +69,8 @@ pub(super) struct Tasks {
 }
 
 struct Entry {
+    /// Who started it: nobody else's token reaches it, but the owner's.
+    caller: Caller,
     state: Arc<Mutex<State>>,
     commands: mpsc::Sender<Command>,
 }
@@ -92,7 +95,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When there are too many tasks already.
-    pub(super) fn start(self: &Arc<Self>, case: Case) -> Result<CallToolResponse, Fault> {
+    pub(super) fn start(self: &Arc<Self>, caller: Caller, case: Case) -> Result<CallToolResponse, Fault> {
         let id = new_id().ok_or_else(|| Fault::failed("the system has no randomness for a task id"))?;
         let now = self.world.now();
         let life = u64::try_from(self.life.as_millis()).unwrap_or(u64::MAX);
@@ -106,7 +109,7 @@ impl Tasks {
             if all.len() >= self.most {
                 return Err(Fault::busy("too many tasks are under way or kept; try again later"));
             }
-            all.insert(id.clone(), Entry { state: state.clone(), commands });
+            all.insert(id.clone(), Entry { caller, state: state.clone(), commands });
         }
         let driver = Driver { tasks: Arc::downgrade(self), world: self.world.clone(), state };
         let mut drivers = lock(&self.drivers);
@@ -119,8 +122,8 @@ impl Tasks {
     ///
     /// # Errors
     /// When there is no such task.
-    pub(super) fn get(&self, id: &str) -> Result<GetTaskResult, Fault> {
-        let state = self.all().get(id).map(|entry| entry.state.clone()).ok_or_else(|| unknown(id))?;
+    pub(super) fn get(&self, caller: &Caller, id: &str) -> Result<GetTaskResult, Fault> {
+        let state = self.find(caller, id, |entry| entry.state.clone())?;
         let state = lock(&state);
         Ok(GetTaskResult::new(DetailedTask::new(state.task.clone(), state.payload.clone())))
     }
@@ -129,33 +132,46 @@ impl Tasks {
     ///
     /// # Errors
     /// When there is no such task, or an answer is no object.
-    pub(super) async fn update(&self, id: &str, answers: InputResponses) -> Result<(), Fault> {
+    pub(super) async fn update(
+        &self,
+        caller: &Caller,
+        id: &str,
+        answers: InputResponses,
+    ) -> Result<(), Fault> {
         if answers.values().any(|answer| !answer.is_object()) {
             return Err(Fault::invalid("an answer in `inputResponses` is no object"));
         }
-        self.command(id, |done| Command::Answer(answers, done)).await
+        self.command(caller, id, |done| Command::Answer(answers, done)).await
     }
 
     /// Cancels a task; one that has ended stays as it is.
     ///
     /// # Errors
     /// When there is no such task.
-    pub(super) async fn cancel(&self, id: &str) -> Result<(), Fault> {
-        self.command(id, Command::Cancel).await
+    pub(super) async fn cancel(&self, caller: &Caller, id: &str) -> Result<(), Fault> {
+        self.command(caller, id, Command::Cancel).await
     }
 
     async fn command(
         &self,
+        caller: &Caller,
         id: &str,
         command: impl FnOnce(oneshot::Sender<()>) -> Command,
     ) -> Result<(), Fault> {
-        let commands = self.all().get(id).map(|entry| entry.commands.clone()).ok_or_else(|| unknown(id))?;
+        let commands = self.find(caller, id, |entry| entry.commands.clone())?;
         let (done, carried_out) = oneshot::channel();
         // A driver whose time is over takes no commands, and its task is about to be forgotten.
         if commands.send(command(done)).await.is_ok() {
             let _ = carried_out.await;
         }
         Ok(())
+    }
+
+    /// Takes something of a task that this caller reaches.
+    fn find<T>(&self, caller: &Caller, id: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, Fault> {
+        let all = self.all();
+        let reached = |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
+        all.get(id).filter(reached).map(take).ok_or_else(|| unknown(id))
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Entry>> {

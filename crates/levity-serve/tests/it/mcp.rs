@@ -8,5 +8,6 @@ mod lists;
 mod peers;
 mod stdio;
 mod tasks;
+mod tenants;
 mod tools;
 mod web;
