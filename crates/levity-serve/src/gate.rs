@@ -140,7 +140,7 @@ impl Gate {
     }
 
     /// Who asks, if they may come in.
-    fn check(&self, path: &str, headers: &HeaderMap, local: Option<SocketAddr>) -> std::result::Result<Caller, Refusal> {
+    fn check(&self, path: &str, headers: &HeaderMap, local: Option<SocketAddr>) -> Result<Caller, Refusal> {
         if !self.knows_host(headers) {
             return Err(Refusal::Host);
         }
@@ -329,7 +329,7 @@ impl Door {
     }
 
     /// Who asks, if there is a place for their connection.
-    async fn admit(&self, path: &str, headers: &HeaderMap, visit: Option<&Visit>) -> std::result::Result<Caller, Refusal> {
+    async fn admit(&self, path: &str, headers: &HeaderMap, visit: Option<&Visit>) -> Result<Caller, Refusal> {
         let local = visit.and_then(|visit| visit.local);
         let caller = match (self.gate.check(path, headers, local), visit) {
             (Err(Refusal::WrongToken), Some(visit)) => {
@@ -440,7 +440,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     #[track_caller]
-    fn check(gate: &Gate, headers: &[(&str, &str)], expected: std::result::Result<Caller, Refusal>) {
+    fn check(gate: &Gate, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
