@@ -55,7 +55,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 async fn use_tools(server: &Server) {
     for tool in server.tools() {
-        let args = example(&tool.spec().input, 0);
+        let name = &tool.spec().name;
+        // A tool that takes a schema is sent that of the first tool, as the server wrote it.
+        let args = match server.tools().first().and_then(|first| server.input_schema(&first.spec().name)) {
+            Some(schema) if name.ends_with("schema_echo") => json!({ "schema": schema }),
+            _ => example(&tool.spec().input, 0),
+        };
         println!("call {}: {:?}", tool.spec().name, tool.call(args, &ToolCx::detached()).await);
     }
 }
@@ -104,7 +109,7 @@ fn example(schema: &Value, depth: usize) -> Value {
     }
 }
 
-/// Logs in with what is known: a client that was registered, its key, a person's ID token; or as anybody can.
+/// Logs in with what is known: a client that was registered, its key, a person's ID token, a token of the platform; or as anybody can.
 fn login(context: &Value) -> OAuth {
     let known = |name: &str| context.get(name).and_then(Value::as_str);
     let document = "https://conformance-test.local/client-metadata.json";
@@ -118,6 +123,9 @@ fn login(context: &Value) -> OAuth {
     }
     if let Some(key) = known("private_key_pem") {
         oauth = oauth.client_key(key);
+    }
+    if let Some(token) = known("valid_jwt") {
+        oauth = oauth.workload_identity(token.to_owned());
     }
     match (known("idp_token_endpoint"), known("idp_client_id"), known("idp_id_token")) {
         (Some(endpoint), Some(id), Some(token)) => {

@@ -14,7 +14,7 @@ use levity::runtime::SystemWorld;
 use levity::serve::mcp::{
     Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level,
     McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
-    ResourceContent, ResourceTemplate, Resources, SampleAsk,
+    ResourceContent, ResourceTemplate, Resources, SampleAsk, TaskSupport,
 };
 use levity::serve::{Gate, Listener};
 use serde_json::{Value, json};
@@ -76,6 +76,15 @@ impl Handler for Fixture {
         &self.spec
     }
 
+    fn task_support(&self) -> TaskSupport {
+        match self.does {
+            Does::Wait | Does::Break | Does::ConfirmDelete | Does::AskTwice => TaskSupport::Optional,
+            Does::FailLater => TaskSupport::Required,
+            Does::AskFirst => TaskSupport::Deferred,
+            _ => TaskSupport::Forbidden,
+        }
+    }
+
     async fn call(&self, call: Call) -> Result<Reply, Fault> {
         match self.does {
             Does::Show(show) => Ok(show()),
@@ -93,6 +102,45 @@ impl Handler for Fixture {
                 Ok(Reply::text("Clients are told."))
             }
             Does::Take => Ok(Reply::text(call.args.to_string())),
+            Does::Greet => {
+                Ok(Reply::text(format!("Hello, {}!", call.args["name"].as_str().unwrap_or("you"))))
+            }
+            Does::Wait => {
+                let seconds = call.args["seconds"].as_f64().unwrap_or(1.0).clamp(0.0, 600.0);
+                SystemWorld.sleep(Duration::from_secs_f64(seconds)).await;
+                Ok(Reply::text(format!("computed for {seconds} s")))
+            }
+            Does::FailLater => {
+                SystemWorld.sleep(Duration::from_millis(300)).await;
+                Err(ToolError::failed("This job always fails").into())
+            }
+            Does::Break => Err(Fault::failed("the job broke off")),
+            Does::ConfirmDelete => {
+                let reply = call.client.named("confirm").elicit(confirm_form("Delete the file?")).await?;
+                Ok(Reply::text(if matches!(reply, ElicitReply::Accept(_)) { "deleted" } else { "kept" }))
+            }
+            Does::AskTwice => {
+                let (one, two) = (call.client.named("first"), call.client.named("second"));
+                let (one, two) = tokio::join!(
+                    one.elicit(confirm_form("The first?")),
+                    two.elicit(confirm_form("The second?"))
+                );
+                one.and(two).map_err(Fault::from)?;
+                Ok(Reply::text("both were answered"))
+            }
+            Does::AskFirst => {
+                let form = ElicitForm::new(
+                    "What is your name?",
+                    json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
+                );
+                let reply = call.client.named("user_name").elicit(form).await?;
+                call.client.become_task().await;
+                SystemWorld.sleep(Duration::from_millis(300)).await;
+                match reply {
+                    ElicitReply::Accept(content) => Ok(Reply::text(format!("Done for {}", content["name"]))),
+                    _ => Ok(Reply::text("Done for nobody")),
+                }
+            }
         }
     }
 }
@@ -114,6 +162,13 @@ enum Does {
     Ask(Ask),
     Change,
     Take,
+    Greet,
+    Wait,
+    FailLater,
+    Break,
+    ConfirmDelete,
+    AskTwice,
+    AskFirst,
 }
 
 /// What a tool asks its client for.
@@ -185,7 +240,21 @@ const TOOLS: &[Entry] = &[
     tool("test_input_required_result_multiple_inputs", "Asks for all at once.", Does::Ask(Ask::All)),
     tool("test_input_required_result_multi_round", "Asks twice.", Does::Ask(Ask::Steps)),
     tool("test_input_required_result_capabilities", "Asks for what there is.", Does::Ask(Ask::WhatItCan)),
+    tool("greet", "Says hello.", Does::Greet),
+    tool("slow_compute", "Takes so many seconds.", Does::Wait),
+    tool("failing_job", "Fails after a while.", Does::FailLater),
+    tool("protocol_error_job", "Breaks off.", Does::Break),
+    tool("confirm_delete", "Asks before it deletes.", Does::ConfirmDelete),
+    tool("multi_input", "Asks two things at once.", Does::AskTwice),
+    tool("test_tool_with_task", "Asks, then works as a task.", Does::AskFirst),
 ];
+
+fn confirm_form(text: &str) -> ElicitForm {
+    ElicitForm::new(
+        text,
+        json!({"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}),
+    )
+}
 
 fn schema(tool: &str) -> Option<Value> {
     let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});

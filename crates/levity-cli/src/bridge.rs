@@ -11,19 +11,21 @@ use levity::prelude::*;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools, HostLimits, Notice};
 use levity::serve::mcp::McpServer;
-use levity::serve::{Gate, Listener, Runs, Token};
+use levity::serve::{Gate, Listener, Runs, Token, check_exposure};
 
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::serve::asked_to_end;
-use crate::terminal::{chain, complain};
+use crate::terminal::{chain, complain, note};
 use crate::token::{Source, source, token};
 use crate::{state, store};
 
 mod board;
+mod program;
 
 use board::Board;
+use program::Program;
 
 /// The variable that holds the token, and its file in the user's state folder.
 const TOKEN: (&str, &str) = ("LEVITY_BRIDGE_TOKEN", "bridge/token");
@@ -53,6 +55,13 @@ struct Host {
     /// `levity/bridge/token` in the user's state folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Take requests that name this host, or this address and port of a tunnel's other end; may be repeated. Loopback names are always
+    /// taken.
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<String>,
+    /// Let other machines reach the host: nothing on the way is encrypted.
+    #[arg(long)]
+    allow_plaintext: bool,
     /// The longest file that clients read whole, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = HostLimits::new().read)]
     read_limit: u64,
@@ -65,6 +74,10 @@ struct Host {
     /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's own below the user's state.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    /// Hand tasks to another program's agent: a shell command that reads the task on standard input and prints its answer, such as
+    /// `claude -p`. It runs in the workspace, outside any sandbox, with the environment of the host.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["model", "script"])]
+    commander: Option<String>,
     #[command(flatten)]
     made: Made,
 }
@@ -144,8 +157,11 @@ async fn serve(args: Host) -> Result<(), Problem> {
         .build()
         .map_err(|error| (chain(&error), 1))?;
     let stop = CancelToken::new();
-    let listener = Listener::bind(&args.listen, Gate::new(token)).await;
+    let listener = Listener::bind(&args.listen, Gate::new(token).hosts(&args.allow_host)).await;
     let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
+    exposed(&listener, args.allow_plaintext).map_err(wrong)?;
+    let notices = board.clone();
+    let listener = listener.on_notice(move |notice| notices.line(&notice.to_string()));
     board.line(&format!("listening on ws://{}", listener.address()));
     let done = run(&host, listener, &args, (&journal, &logs, &board), &stop).await;
     if let Some(left) = host.runs().map(Runs::under_way).filter(|left| *left > 0) {
@@ -153,6 +169,21 @@ async fn serve(args: Host) -> Result<(), Problem> {
     }
     board.end();
     done
+}
+
+/// Refuses to be reached by other machines unless that was said, and warns where it was.
+fn exposed(listener: &Listener, allowed: bool) -> Result<(), String> {
+    let address = listener.address();
+    match check_exposure(address, false, allowed) {
+        Ok(None) => Ok(()),
+        Ok(Some(warning)) => {
+            note(&format!("warning: {warning}"));
+            Ok(())
+        }
+        Err(_) => Err(format!(
+            "{address} can be reached from other machines, and nothing on the way is encrypted; listen on 127.0.0.1 and use a tunnel, such as `ssh -L`, or say `--allow-plaintext`"
+        )),
+    }
 }
 
 /// Serves clients while the agent is made, and on.
@@ -187,7 +218,15 @@ async fn run(
 /// Makes the agent, and has it go on with what an earlier process left.
 async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
     let journal: Arc<dyn Journal> = store::open(journal).map_err(|error| chain(&error))?;
-    let (agent, offered) = args.made.builder(Runtime::new().with_journal(journal), Voice::Aside).await?;
+    let runtime = Runtime::new().with_journal(journal);
+    let (agent, offered) = match &args.commander {
+        Some(command) => {
+            let program = Program::new(command, host.workspace().root().to_owned());
+            // What the program does is its own: it has no tools of ours, and its first answer is the last.
+            (Agent::builder(program).max_turns(1).runtime(runtime), Offered::default())
+        }
+        None => args.made.builder(runtime, Voice::Aside).await?,
+    };
     let agent = agent.build().map_err(|error| chain(&error))?;
     host.commander(Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None)))
         .await

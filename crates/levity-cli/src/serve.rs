@@ -12,6 +12,8 @@ use crate::terminal::{chain, complain, note};
 
 mod http;
 mod mcp;
+mod reach;
+mod tokens;
 
 /// How `levity serve` is called.
 #[derive(Args)]
@@ -26,6 +28,8 @@ enum How {
     Http(Box<http::Http>),
     /// To MCP clients, by the tool `query`: over stdin and stdout, or by HTTP.
     Mcp(Box<mcp::ServeMcp>),
+    /// Tokens with names and scopes, whose runs and conversations are separate.
+    Token(tokens::TokenCommand),
 }
 
 /// Serves until it is told to end: 0 then, 2 for a wrong call, 1 for what failed.
@@ -33,6 +37,7 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     match args.how {
         How::Http(args) => http::serve(*args).await,
         How::Mcp(args) => mcp::serve(*args).await,
+        How::Token(args) => tokens::tokens(&args),
     }
 }
 
@@ -65,6 +70,11 @@ where
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&chain(&error), 1),
     }
+}
+
+/// How the addresses of a listener begin.
+fn scheme(listener: &Listener) -> &'static str {
+    if listener.is_encrypted() { "https" } else { "http" }
 }
 
 /// Until Ctrl-C, or until the system wants this process to end.

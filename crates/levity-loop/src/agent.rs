@@ -189,6 +189,11 @@ impl Agent {
         self.inner.executor.clone()
     }
 
+    /// What dispatches its tools: under its policy, within its time limits.
+    pub fn dispatcher(&self) -> &levity_tools::Dispatcher {
+        &self.inner.executor.tools
+    }
+
     /// What it is called, if it has a name.
     pub fn name(&self) -> Option<&str> {
         self.inner.name.as_deref()

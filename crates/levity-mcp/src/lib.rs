@@ -59,7 +59,8 @@ mod tool;
 
 #[cfg(feature = "oauth")]
 pub use auth::{
-    Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenLock, TokenStore,
+    Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenFile, TokenLock,
+    TokenStore,
 };
 pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
 pub use context::ResourceContext;

@@ -33,18 +33,30 @@ pub(crate) trait Lifeline: Send + Sync {
 #[cfg(feature = "http")]
 pub(crate) mod authorize {
     use async_trait::async_trait;
+    use url::Url;
 
     use crate::Result;
 
     /// What puts a login on HTTP requests, and gets another when the server asks for one.
     #[async_trait]
     pub(crate) trait Authorize: Send + Sync {
-        /// The value of the `Authorization` header to send now; none when there is no login yet. A token that is about to end is
+        /// Returns the credentials to send with a request now; none when there is no login yet. A token that is about to end is
         /// replaced first.
-        async fn header(&self) -> Result<Option<String>>;
+        async fn credentials(&self, method: &str, url: &Url) -> Result<Option<Credentials>>;
+
+        /// Keeps the nonce that the server gave for the next proof of possession.
+        fn keep_nonce(&self, value: &str);
 
         /// The server does not take the login. Gets another one and says whether the request should be sent again.
         async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool>;
+    }
+
+    /// The headers that show who sends a request.
+    pub(crate) struct Credentials {
+        /// The value of `Authorization`.
+        pub(crate) authorization: String,
+        /// The value of `DPoP`, where the token is bound to a key.
+        pub(crate) proof: Option<String>,
     }
 
     /// A server's wish for another login.

@@ -164,6 +164,15 @@ impl Server {
         self.0.tools().list.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
     }
 
+    /// Returns the schema of a tool's arguments exactly as the server sent it, by the name that the server gave the tool or by the one
+    /// that models know.
+    ///
+    /// [`ToolSpec::input`](levity_core::ToolSpec::input) accepts the same values but leaves out keywords that a model does not need, such
+    /// as `$schema`.
+    pub fn input_schema(&self, tool: &str) -> Option<Value> {
+        self.0.find(tool).map(|tool| Value::Object(tool.schema().clone()))
+    }
+
     /// Calls a tool by the name that the server gave it, or by the one that models know.
     ///
     /// # Errors
@@ -317,19 +326,24 @@ impl Shared {
         }
     }
 
-    /// Calls a tool by the name that the server gave it.
-    pub(crate) async fn call(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
+    /// The tool of this name on the server, or else the one that models know by it.
+    fn find(&self, tool: &str) -> Option<Arc<McpTool>> {
         let tools = self.tools().list;
         let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
-        let found = named(McpTool::original).or_else(|| named(McpTool::name));
-        let as_task = found.is_some_and(|tool| tool.wants_task());
+        named(McpTool::original).or_else(|| named(McpTool::name)).cloned()
+    }
+
+    /// Calls a tool by the name that the server gave it.
+    pub(crate) async fn call(&self, tool: &str, args: Value, cx: &ToolCx) -> Result<ToolOutput> {
+        let found = self.find(tool);
+        let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
         if found.is_none() && !self.lets_through(tool) {
             let words =
                 format!("its settings keep `{}` out, by `allow` and `deny`", crate::text::cut(tool, 128));
             return Err(Error::new(ErrorKind::Unsupported, self.config.name.clone(), words));
         }
         // One that is not in the list may be there all the same: the server knows best.
-        let tool = found.map_or(tool, |tool| tool.original());
+        let tool = found.as_ref().map_or(tool, |tool| tool.original());
         let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
         crate::convert::output(result).map_err(|error| {
             Error::new(

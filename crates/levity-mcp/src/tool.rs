@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec, estimate_tokens};
+use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use crate::convert::{self, Tasks};
@@ -16,6 +17,8 @@ pub(crate) struct McpTool {
     original: String,
     title: Option<String>,
     as_task: bool,
+    /// The schema of its arguments as the server sent it.
+    schema: Arc<JsonObject>,
     tokens: u64,
     server: Weak<Shared>,
     server_name: Arc<str>,
@@ -36,6 +39,7 @@ impl McpTool {
             original: kept.name,
             title: kept.title,
             as_task: kept.tasks == Tasks::Required,
+            schema: tool.input_schema.clone(),
             tokens,
             server: Arc::downgrade(server),
             server_name: config.name.clone(),
@@ -62,13 +66,20 @@ impl McpTool {
         self.tokens
     }
 
+    pub(crate) fn schema(&self) -> &JsonObject {
+        &self.schema
+    }
+
     pub(crate) fn wants_task(&self) -> bool {
         self.as_task
     }
 
     /// Whether nothing about it is different.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        self.spec == other.spec && self.original == other.original && self.as_task == other.as_task
+        self.spec == other.spec
+            && self.schema == other.schema
+            && self.original == other.original
+            && self.as_task == other.as_task
     }
 }
 

@@ -21,6 +21,19 @@ mod name;
 
 use folder::{Folder, What};
 
+/// Returns whether every store takes an id: 200 bytes, where each that is no small letter, digit, `-`, `_` or `.` counts three times.
+///
+/// Servers check ids with it before they hand them to a store.
+///
+/// ```
+/// use levity_memory::conversation_id_fits;
+/// assert!(conversation_id_fits("monday") && conversation_id_fits(&"a".repeat(200)));
+/// assert!(!conversation_id_fits(&"a".repeat(201)) && !conversation_id_fits(&"A".repeat(67)) && !conversation_id_fits(""));
+/// ```
+pub fn conversation_id_fits(id: &str) -> bool {
+    !id.is_empty() && name::escape(id).is_some()
+}
+
 /// How many may read or write at the same time; others wait until they may.
 const MOST: usize = 32;
 

@@ -1,5 +1,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -35,12 +36,102 @@ pub struct InMemory {
 struct Inner {
     conversations: HashMap<ConversationId, Kept>,
     held: HashSet<ConversationId>,
+    /// There only where the store is bounded.
+    bounds: Option<Bounds>,
+}
+
+/// How much a bounded store keeps, and what it has.
+struct Bounds {
+    most: usize,
+    most_bytes: usize,
+    /// Of each conversation, how large it is and when it was last used.
+    sizes: HashMap<ConversationId, Size>,
+    bytes: usize,
+    clock: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Size {
+    bytes: usize,
+    used: u64,
+}
+
+impl Inner {
+    /// Counts what a conversation has now, and makes room for it.
+    fn settle(&mut self, id: &ConversationId) {
+        let Self { conversations, held, bounds: Some(bounds) } = self else { return };
+        let Some(kept) = conversations.get_mut(id) else {
+            bounds.forget(id);
+            return;
+        };
+        let mut bytes = size(kept);
+        // One conversation has a sixteenth of the room; its oldest messages go.
+        while bytes > bounds.most_bytes / 16 && kept.messages.len() > 1 {
+            let half = kept.first + kept.messages.len().div_ceil(2) as u64;
+            kept.trim(half);
+            bytes = size(kept);
+        }
+        bounds.note(id, bytes);
+        while bounds.sizes.len() > bounds.most || bounds.bytes > bounds.most_bytes {
+            let idle = bounds.sizes.iter().filter(|(other, _)| *other != id && !held.contains(*other));
+            let Some(oldest) = idle.min_by_key(|(_, size)| size.used).map(|(id, _)| id.clone()) else {
+                return;
+            };
+            conversations.remove(&oldest);
+            bounds.forget(&oldest);
+        }
+    }
+}
+
+impl Bounds {
+    fn note(&mut self, id: &ConversationId, bytes: usize) {
+        self.clock += 1;
+        let size = self.sizes.entry(id.clone()).or_default();
+        self.bytes = self.bytes - size.bytes + bytes;
+        *size = Size { bytes, used: self.clock };
+    }
+
+    fn forget(&mut self, id: &ConversationId) {
+        self.bytes -= self.sizes.remove(id).map_or(0, |size| size.bytes);
+    }
+}
+
+/// How many bytes a conversation has as JSON.
+fn size(kept: &Kept) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    for message in &kept.messages {
+        // What cannot be written takes some room, too.
+        let _ = serde_json::to_writer(&mut count, message);
+    }
+    count.0 + kept.summary.as_ref().map_or(0, |summary| summary.text.len())
 }
 
 impl InMemory {
     /// No conversations yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No conversations yet, and never more than `most` of them or `bytes` bytes of messages, counted as JSON.
+    ///
+    /// When there are more, those go that were not saved to for longest, and one that has more than a sixteenth of the bytes loses its oldest
+    /// messages. Those that somebody [holds](MemoryStore::hold) stay, so while runs are under way there may be more, by a sixteenth
+    /// for each of them.
+    pub fn bounded(most: usize, bytes: usize) -> Self {
+        let (sizes, clock) = (HashMap::new(), 0);
+        let bounds = Bounds { most: most.max(1), most_bytes: bytes, sizes, bytes: 0, clock };
+        let inner = Inner { bounds: Some(bounds), ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -59,6 +150,7 @@ impl InMemory {
         }
         let there = inner.conversations.get(id).is_some_and(wanted);
         let removed = if there { inner.conversations.remove(id) } else { None };
+        inner.settle(id);
         drop(inner);
         Ok(removed.is_some())
     }
@@ -82,11 +174,14 @@ impl MemoryStore for InMemory {
     async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
         let mut inner = self.lock();
         if let Some(kept) = inner.conversations.get_mut(id) {
-            return kept.save(id, change).map(drop);
+            kept.save(id, change)?;
+            inner.settle(id);
+            return Ok(());
         }
         let mut kept = Kept::default();
         if kept.save(id, change)? {
             inner.conversations.insert(id.clone(), kept);
+            inner.settle(id);
         }
         Ok(())
     }
@@ -103,8 +198,10 @@ impl MemoryStore for InMemory {
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
-        if let Some(kept) = self.lock().conversations.get_mut(id) {
+        let mut inner = self.lock();
+        if let Some(kept) = inner.conversations.get_mut(id) {
             kept.trim(before);
+            inner.settle(id);
         }
         Ok(())
     }

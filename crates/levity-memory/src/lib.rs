@@ -44,7 +44,7 @@ mod window;
 mod words;
 
 pub use conversations::{Cleaned, Conversations, Open};
-pub use file::FileMemory;
+pub use file::{FileMemory, conversation_id_fits};
 pub use in_memory::InMemory;
 pub use levity_core::Durability;
 #[cfg(feature = "sqlite")]

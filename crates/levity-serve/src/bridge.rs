@@ -20,6 +20,7 @@
 
 mod address;
 mod book;
+mod challenge;
 mod client;
 mod error;
 mod files;

@@ -51,6 +51,15 @@ pub enum Error {
         /// How many there may be.
         most: usize,
     },
+    /// The prompt has no words.
+    #[error("the prompt is empty; say what is to be done")]
+    EmptyPrompt,
+    /// The prompt is longer than it may be.
+    #[error("the prompt has more than {most} bytes; put what is longer into a file, and name the file")]
+    PromptTooLong {
+        /// How many bytes it may have.
+        most: usize,
+    },
     /// There is no such run.
     #[error("there is no run `{0}`")]
     NoRun(RunId),
@@ -103,7 +112,11 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Setting { .. } | Self::Token { .. } | Self::Listen { .. } => ErrorKind::Config,
+            Self::Setting { .. }
+            | Self::Token { .. }
+            | Self::Listen { .. }
+            | Self::EmptyPrompt
+            | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
             Self::Full { .. } => ErrorKind::Full,
             Self::NotUnderWay(_) | Self::Control(_) => ErrorKind::State,

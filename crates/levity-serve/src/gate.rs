@@ -1,15 +1,25 @@
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
-use http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use levity_core::World as _;
+use levity_runtime::SystemWorld;
 use serde_json::json;
 
+use crate::access::{Caller, TokenScope, Tokens};
+use crate::access_log::{AccessLog, AccessRecord};
+use crate::error::{Error, Result};
+use crate::listen::{Failures, NoSlot, Penalty, Visit};
+use crate::proof::{self, Challenger, Exchange};
 use crate::token::Token;
 
 /// Who is let in: those who show the token, who mean this server, and whose page comes from where it may.
@@ -18,22 +28,48 @@ use crate::token::Token;
 #[derive(Clone)]
 pub struct Gate {
     token: Option<Token>,
+    /// Tokens with names, beside it.
+    tokens: Tokens,
+    /// Whether no token is asked for anywhere.
+    is_open: bool,
     hosts: Arc<[String]>,
     origins: Arc<[String]>,
     /// Where no token is asked for.
     open_at: Option<&'static str>,
+    /// Checks clients that prove that they have the token instead of sending it.
+    proofs: Option<Arc<Challenger>>,
 }
 
 impl Gate {
     /// Lets in whoever shows this token.
     pub fn new(token: Token) -> Self {
-        Self { token: Some(token), hosts: Arc::new([]), origins: Arc::new([]), open_at: None }
+        Self { token: Some(token), is_open: false, ..Self::open() }
+    }
+
+    /// Lets in whoever shows one of these tokens, for what its scopes allow.
+    pub fn named(tokens: Tokens) -> Self {
+        Self { is_open: false, tokens, ..Self::open() }
+    }
+
+    /// Lets in whoever shows one of these tokens, too.
+    #[must_use]
+    pub fn tokens(mut self, tokens: Tokens) -> Self {
+        (self.tokens, self.is_open) = (tokens, false);
+        self
     }
 
     /// Lets in everybody on this machine, for tests and for servers that do nothing of weight. It is refused where a server
     /// can be reached from other machines.
     pub fn open() -> Self {
-        Self { token: None, hosts: Arc::new([]), origins: Arc::new([]), open_at: None }
+        Self {
+            token: None,
+            tokens: Tokens::new(),
+            is_open: true,
+            hosts: Arc::new([]),
+            origins: Arc::new([]),
+            open_at: None,
+            proofs: None,
+        }
     }
 
     /// Names that clients may call this server by, besides those of the loopback, with or without a port.
@@ -52,7 +88,7 @@ impl Gate {
 
     /// Whether a token must be shown.
     pub(crate) fn has_token(&self) -> bool {
-        self.token.is_some()
+        !self.is_open
     }
 
     /// Asks for no token at this path, which tells nothing that is secret.
@@ -61,24 +97,79 @@ impl Gate {
         self
     }
 
-    /// Puts the gate before all of a router.
-    pub(crate) fn before(self, router: Router) -> Router {
-        router.layer(axum::middleware::from_fn_with_state(Arc::new(self), pass))
+    /// Lets clients prove that they have the token instead of sending it; see [`proof`](crate::proof).
+    pub(crate) fn with_proofs(mut self) -> Result<Self> {
+        let unable = || Error::setting("gate", "needs a key, and the system has no randomness to make one of");
+        self.proofs = Some(Arc::new(Challenger::new().ok_or_else(unable)?));
+        Ok(self)
     }
 
-    fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    /// The answer to a challenge of a client that reached this server at `local`.
+    fn answer_challenge(&self, query: &str, headers: &HeaderMap, local: SocketAddr) -> Option<Response> {
+        let (challenger, token) = (self.proofs.as_ref()?, self.token.as_ref()?);
+        if !self.knows_host(headers) {
+            return Some(Refusal::Host.answer());
+        }
+        let client = query.strip_prefix("client=").filter(|client| proof::is_nonce(client));
+        let Some(client) = client else {
+            return Some(refuse(StatusCode::BAD_REQUEST, "bad_challenge", "send `client`, a nonce of 16 to 64 letters"));
+        };
+        let (to, server) = (self.reached_at(headers, local), challenger.nonce(SystemWorld.now().as_millis())?);
+        let proof = Exchange { to, client, server: &server }.server_proof(token);
+        let mut answer = Json(json!({"server": server, "proof": proof})).into_response();
+        guard(answer.headers_mut());
+        Some(answer)
+    }
+
+    /// Whether a client that reached this server at `local` proves that it has the token; `None` when it tries nothing of the kind.
+    fn proven(&self, headers: &HeaderMap, local: Option<SocketAddr>) -> Option<bool> {
+        let challenger = self.proofs.as_ref()?;
+        let mut shown = headers.get_all(AUTHORIZATION).iter();
+        let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
+        let shown = shown.to_str().ok().filter(|shown| shown.starts_with(proof::SCHEME))?;
+        let (Some(token), Some(local)) = (&self.token, local) else { return Some(false) };
+        let to = self.reached_at(headers, local);
+        Some(challenger.accepts(token, shown, to, SystemWorld.now().as_millis()))
+    }
+
+    /// The address at which a client reached this server: its own, or one that was allowed, such as that of a tunnel's other end.
+    fn reached_at(&self, headers: &HeaderMap, local: SocketAddr) -> SocketAddr {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let allowed = host.filter(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)));
+        allowed.and_then(|host| host.parse().ok()).unwrap_or(local)
+    }
+
+    /// Who asks, if they may come in.
+    fn check(&self, path: &str, headers: &HeaderMap, local: Option<SocketAddr>) -> Result<Caller, Refusal> {
         if !self.knows_host(headers) {
             return Err(Refusal::Host);
         }
         if !self.knows_origin(headers) {
             return Err(Refusal::Origin);
         }
-        let Some(token) = self.token.as_ref().filter(|_| self.open_at != Some(path)) else { return Ok(()) };
-        match bearer(headers) {
-            None => Err(Refusal::NoToken),
-            Some(shown) if token.matches(shown) => Ok(()),
-            Some(_) => Err(Refusal::WrongToken),
+        if self.is_open {
+            return Ok(Caller::owner());
         }
+        match self.proven(headers, local) {
+            Some(true) => return Ok(Caller::owner()),
+            Some(false) => return Err(Refusal::WrongToken),
+            None => {}
+        }
+        let refusal = match bearer(headers) {
+            None => Refusal::NoToken,
+            Some(shown) => match self.find(shown) {
+                Some(caller) => return Ok(caller),
+                None => Refusal::WrongToken,
+            },
+        };
+        if self.open_at == Some(path) { Ok(Caller::nobody()) } else { Err(refusal) }
+    }
+
+    /// Whose token this is.
+    fn find(&self, shown: &str) -> Option<Caller> {
+        let owner = self.token.as_ref().filter(|token| token.matches(shown)).map(|_| Caller::owner());
+        let named = self.tokens.find(shown);
+        owner.or(named)
     }
 
     fn knows_host(&self, headers: &HeaderMap) -> bool {
@@ -131,6 +222,9 @@ enum Refusal {
     Origin,
     NoToken,
     WrongToken,
+    Throttled,
+    Full,
+    NotOwner,
 }
 
 impl Refusal {
@@ -156,10 +250,39 @@ impl Refusal {
                 "token_wrong",
                 "that is not the token of this server; it was printed when it was made, and is in its token file",
             ),
+            Self::Throttled => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_wrong_tokens",
+                "many wrong tokens came from this address; a right one is still let in",
+            ),
+            Self::Full => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too_many_connections",
+                "as many connections are open as may be; close some, or come again later",
+            ),
+            Self::NotOwner => (
+                StatusCode::FORBIDDEN,
+                "scope_missing",
+                "this server is for its owner; show a token with the scope `admin`",
+            ),
         };
         let mut answer = refuse(status, code, message);
-        if status == StatusCode::UNAUTHORIZED {
-            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        let headers = answer.headers_mut();
+        match self {
+            Self::NoToken | Self::WrongToken => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::Throttled => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("60"));
+            }
+            Self::Full => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        // Each guess costs a connection, and a connection that is refused keeps no place.
+        if matches!(self, Self::WrongToken | Self::Throttled | Self::Full) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         answer
     }
@@ -178,10 +301,124 @@ pub(crate) fn guard(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    match gate.check(request.uri().path(), request.headers()) {
-        Ok(()) => next.run(request).await,
+/// Whom a router is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// The owner of the server: the router knows nothing of scopes.
+    Owner,
+    /// All callers: the router checks what each may do.
+    Callers,
+}
+
+/// The gate of one listener, and what it remembers of those who came.
+pub(crate) struct Door {
+    gate: Gate,
+    serves: Serves,
+    failures: Arc<Failures>,
+    log: Option<AccessLog>,
+}
+
+impl Door {
+    pub(crate) fn new(gate: Gate, serves: Serves, failures: Failures, log: Option<AccessLog>) -> Self {
+        Self { gate, serves, failures: Arc::new(failures), log }
+    }
+
+    /// Puts the gate before all of a router.
+    pub(crate) fn before(self, router: Router) -> Router {
+        router.layer(axum::middleware::from_fn_with_state(Arc::new(self), pass))
+    }
+
+    /// Who asks, if there is a place for their connection.
+    async fn admit(&self, path: &str, headers: &HeaderMap, visit: Option<&Visit>) -> Result<Caller, Refusal> {
+        let local = visit.and_then(|visit| visit.local);
+        let caller = match (self.gate.check(path, headers, local), visit) {
+            (Err(Refusal::WrongToken), Some(visit)) => {
+                return match self.failures.wrong(visit.slot.address()).await {
+                    Penalty::None => Err(Refusal::WrongToken),
+                    Penalty::Throttled => Err(Refusal::Throttled),
+                };
+            }
+            (checked, _) => checked?,
+        };
+        if let Some(visit) = visit.filter(|_| caller.may(TokenScope::Read)) {
+            visit.slot.admit(caller.name()).map_err(|_: NoSlot| Refusal::Full)?;
+        }
+        let open = self.gate.open_at == Some(path);
+        match self.serves == Serves::Owner && !open && !caller.may(TokenScope::Admin) {
+            true => Err(Refusal::NotOwner),
+            false => Ok(caller),
+        }
+    }
+}
+
+async fn pass(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
+    // Whoever keeps the request for longer than its connection lasts must not keep the place of that.
+    let visit = request.extensions_mut().remove::<Visit>();
+    let address = visit.as_ref().map(|visit| visit.address);
+    let mut noted = door.log.clone().map(|log| Noted::of(log, &request, address));
+    let local = visit.as_ref().and_then(|visit| visit.local);
+    if request.uri().path() == proof::PATH
+        && let Some(local) = local
+        && let Some(answer) =
+            door.gate.answer_challenge(request.uri().query().unwrap_or_default(), request.headers(), local)
+    {
+        noted.iter_mut().for_each(|noted| noted.status = answer.status().as_u16());
+        return answer;
+    }
+    let answer = match door.admit(request.uri().path(), request.headers(), visit.as_ref()).await {
+        Ok(caller) => {
+            noted.iter_mut().for_each(|noted| noted.caller = Some(caller.clone()));
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(refusal) => refusal.answer(),
+    };
+    noted.iter_mut().for_each(|noted| noted.status = answer.status().as_u16());
+    answer
+}
+
+/// What a log says of a request whose client left before the answer.
+const LEFT: u16 = 499;
+
+/// What a log says of a request. It is written however the request ends.
+struct Noted {
+    log: AccessLog,
+    at: levity_core::Timestamp,
+    address: Option<IpAddr>,
+    method: String,
+    path: String,
+    caller: Option<Caller>,
+    status: u16,
+}
+
+impl Noted {
+    fn of(log: AccessLog, request: &Request, address: Option<IpAddr>) -> Self {
+        const LONGEST: usize = 256;
+        Self {
+            log,
+            at: SystemWorld.now(),
+            caller: None,
+            status: LEFT,
+            address,
+            method: request.method().as_str().chars().take(16).collect(),
+            path: request.uri().path().chars().take(LONGEST).collect(),
+        }
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        let caller = self.caller.as_ref();
+        self.log.write(&AccessRecord {
+            at: self.at,
+            address: self.address,
+            token: caller.and_then(Caller::name).map(str::to_owned),
+            authenticated: caller.is_some_and(|caller| caller.may(TokenScope::Read)),
+            method: std::mem::take(&mut self.method),
+            path: std::mem::take(&mut self.path),
+            status: self.status,
+            took: SystemWorld.now().since(self.at),
+        });
     }
 }
 
@@ -189,6 +426,7 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate")
             .field("token", &self.token)
+            .field("tokens", &self.tokens)
             .field("hosts", &self.hosts)
             .field("origins", &self.origins)
             .finish()
@@ -202,12 +440,12 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     #[track_caller]
-    fn check(gate: &Gate, headers: &[(&str, &str)], expected: Result<(), Refusal>) {
+    fn check(gate: &Gate, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        assert_eq!(gate.check("/", &map), expected, "{headers:?}");
+        assert_eq!(gate.check("/", &map, None), expected, "{headers:?}");
     }
 
     #[test]
@@ -216,8 +454,8 @@ mod tests {
         for host in
             ["localhost", "localhost:80", "127.0.0.1:8888", "127.9.9.9", "[::1]", "[::1]:8888", "LOCALHOST:1"]
         {
-            check(&gate, &[("host", host)], Ok(()));
-            check(&gate, &[("host", host), ("origin", &format!("http://{host}"))], Ok(()));
+            check(&gate, &[("host", host)], Ok(Caller::owner()));
+            check(&gate, &[("host", host), ("origin", &format!("http://{host}"))], Ok(Caller::owner()));
         }
         for host in [
             "evil.example",
@@ -238,7 +476,7 @@ mod tests {
         check(&gate, &[("host", "localhost"), ("host", "evil.example")], Err(Refusal::Host));
         check(&gate, &[("host", "localhost"), ("origin", "null")], Err(Refusal::Origin));
         let wide = Gate::open().hosts(["App.example"]).origins(["https://app.example"]);
-        check(&wide, &[("host", "app.example:444"), ("origin", "https://app.example")], Ok(()));
+        check(&wide, &[("host", "app.example:444"), ("origin", "https://app.example")], Ok(Caller::owner()));
         check(&wide, &[("host", "app.example"), ("origin", "http://app.example")], Err(Refusal::Origin));
     }
 
@@ -251,13 +489,33 @@ mod tests {
         check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
         check(&gate, &[host, ("authorization", "Bearer ")], Err(Refusal::WrongToken));
         let right = ("authorization", &*format!("bearer {TOKEN}"));
-        check(&gate, &[host, right], Ok(()));
+        check(&gate, &[host, right], Ok(Caller::owner()));
         check(&gate, &[host, right, ("authorization", "Bearer other")], Err(Refusal::NoToken));
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         let gate = gate.open_at("/health");
-        assert_eq!(gate.check("/health", &headers), Ok(()));
-        assert_eq!(gate.check("/health/", &headers), Err(Refusal::NoToken));
+        assert_eq!(gate.check("/health", &headers, None), Ok(Caller::nobody()));
+        assert_eq!(gate.check("/health/", &headers, None), Err(Refusal::NoToken));
         assert!(!format!("{gate:?}").contains(TOKEN));
+    }
+
+    #[test]
+    fn named_tokens_are_let_in_beside_the_owner() {
+        let mut tokens = Tokens::new();
+        let ci = tokens.add("ci", [TokenScope::Run]).unwrap();
+        let host = ("host", "localhost");
+        let shown = ("authorization", &*format!("Bearer {}", ci.reveal()));
+        let caller = tokens.find(ci.reveal()).unwrap();
+        for gate in
+            [Gate::named(tokens.clone()), Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens.clone())]
+        {
+            assert!(gate.has_token());
+            check(&gate, &[host, shown], Ok(caller.clone()));
+            check(&gate, &[host], Err(Refusal::NoToken));
+            check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
+        }
+        let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        check(&gate, &[host, ("authorization", &format!("Bearer {TOKEN}"))], Ok(Caller::owner()));
+        check(&Gate::named(Tokens::new()), &[host, shown], Err(Refusal::WrongToken));
     }
 }

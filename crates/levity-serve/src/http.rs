@@ -21,10 +21,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use levity_core::CancelToken;
 use levity_memory::Conversations;
+use levity_tools::Dispatcher;
 use tokio::sync::Semaphore;
 
 use crate::error::Result;
@@ -41,7 +43,9 @@ mod routes;
 mod sessions;
 mod shown;
 mod start;
+mod target;
 mod tell;
+mod tools;
 
 pub(crate) use answer::runtime_error;
 pub use openapi::openapi;
@@ -57,6 +61,8 @@ struct Settings {
     conversations: Option<Conversations>,
     #[cfg(feature = "dag")]
     plans: Option<levity_dag::Sessions>,
+    tools: Option<Dispatcher>,
+    tool_calls: usize,
     body_limit: usize,
     body_time: Duration,
     goal_limit: usize,
@@ -72,6 +78,10 @@ struct Api {
     readers: Arc<Semaphore>,
     /// How many may read old runs from the journal at once: each holds all of its run.
     old_readers: Arc<Semaphore>,
+    tool_calls: Semaphore,
+    /// Tells calls of tools by this server from those by others, and from each other.
+    mark: u64,
+    calls: AtomicU64,
     stop: CancelToken,
 }
 
@@ -80,8 +90,10 @@ impl HttpApi {
     pub const DEFAULT_BODY_LIMIT: usize = 1 << 20;
     /// How long a client may take to send the body of a request: 20 seconds.
     pub const DEFAULT_BODY_TIME: Duration = Duration::from_secs(20);
-    /// How long a goal may be: 256 KiB.
-    pub const DEFAULT_GOAL_LIMIT: usize = 256 << 10;
+    /// How long a goal may be: 256 KiB, as for all [`Runs`].
+    pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
+    /// How many tools may be called at once by their routes: 64.
+    pub const DEFAULT_TOOL_CALLS: usize = 64;
     /// How many may follow events at once: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
     /// How many of them may read runs that have ended from the journal: 32.
@@ -97,6 +109,8 @@ impl HttpApi {
             conversations: None,
             #[cfg(feature = "dag")]
             plans: None,
+            tools: None,
+            tool_calls: Self::DEFAULT_TOOL_CALLS,
             body_limit: Self::DEFAULT_BODY_LIMIT,
             body_time: Self::DEFAULT_BODY_TIME,
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
@@ -120,6 +134,18 @@ impl HttpApi {
         self
     }
 
+    /// Offers tools, to be listed and called under their policy; none by default. [`Runs::tools`] gives those of an agent.
+    pub fn tools(mut self, tools: Dispatcher) -> Self {
+        self.settings.tools = Some(tools);
+        self
+    }
+
+    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default.
+    pub fn tool_calls(mut self, most: usize) -> Self {
+        self.settings.tool_calls = most;
+        self
+    }
+
     /// How large the body of a request may be; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by default.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
@@ -132,7 +158,7 @@ impl HttpApi {
         self
     }
 
-    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default.
+    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default. [`Runs::prompt_limit`] holds beside it.
     pub fn goal_limit(mut self, bytes: usize) -> Self {
         self.settings.goal_limit = bytes;
         self
@@ -168,11 +194,14 @@ impl HttpApi {
         let api = Arc::new(Api {
             readers: Arc::new(Semaphore::new(self.settings.readers)),
             old_readers: Arc::new(Semaphore::new(Self::OLD_READERS)),
+            tool_calls: Semaphore::new(self.settings.tool_calls),
+            mark: self.runs.runtime().world().random(),
+            calls: AtomicU64::new(1),
             stop: listener.stopped(),
             runs: self.runs,
             settings: self.settings,
         });
-        listener.serve(routes::router(&api)).await
+        listener.serve_callers(routes::router(&api)).await
     }
 }
 

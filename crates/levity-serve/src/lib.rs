@@ -25,6 +25,9 @@
 //! - `swarm`, `dag`: swarms and teams can be served.
 //! - `sqlite`: what is remembered can be searched.
 
+mod access;
+mod access_log;
+mod body;
 pub mod bridge;
 mod error;
 mod feed;
@@ -34,17 +37,20 @@ mod library;
 mod listen;
 pub mod mcp;
 mod offer;
+mod proof;
 mod runner;
 mod runs;
 mod token;
 
+pub use access::{Caller, TokenInfo, TokenScope, Tokens};
+pub use access_log::{AccessLog, AccessRecord};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Item, Reader};
 pub use gate::Gate;
 #[cfg(feature = "sqlite")]
 pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
-pub use listen::Listener;
+pub use listen::{ConnectionLimits, ListenNotice, Listener, check_exposure};
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
 pub use runner::{Runner, Setup, Started};
 pub use runs::{LiveRun, Order, Outcome, Runs, Standing};

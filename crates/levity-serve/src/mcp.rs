@@ -26,6 +26,7 @@
 //! - Any [`Tool`](levity_core::Tool) is served: its arguments are checked, its time is limited, its panics are caught.
 //! - A [`Handler`] also talks to who calls it: it [asks](Client::elicit) the person there, [samples](Client::sample) their
 //!   model, tells how far it is. How that goes over the wire in which version is no concern of its.
+//! - A handler's call can go on as a task, which its client polls; see [`TaskSupport`].
 //! - What a client sends is never trusted: every queue, table and message has a [limit](Limits), and the answer to what is
 //!   wrong says what is wrong.
 //!
@@ -57,6 +58,7 @@ mod server;
 mod session;
 mod sessions;
 mod strand;
+mod tasks;
 mod wire;
 
 pub use ask::{AskError, AskErrorKind, Root};
@@ -70,6 +72,7 @@ pub use offer::{Call, Handler};
 pub use provide::{Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources};
 pub use reply::{Block, PromptReply, Reply};
 pub use server::McpServer;
+pub use tasks::TaskSupport;
 
 #[doc(no_inline)]
 pub use crate::Error;

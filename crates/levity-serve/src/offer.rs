@@ -1,5 +1,10 @@
 //! What an agent offers to MCP clients: `query`, `search`, `fetch`, files and logs to read, prompts.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::World;
+use levity_memory::{Conversations, InMemory};
 use levity_sandbox::Workspace;
 
 use crate::library::{Library, Shelf, WorkspaceLibrary};
@@ -47,6 +52,19 @@ pub struct AgentServer {
 impl AgentServer {
     /// How many documents a search finds at most: 10.
     pub const SEARCH: usize = 10;
+    /// How long a session of [`passing_sessions`](Self::passing_sessions) lasts that nobody uses: one hour.
+    pub const SESSION_TIME: Duration = Duration::from_secs(3600);
+    /// How many such sessions there are at most: 1,000.
+    pub const SESSIONS: usize = 1_000;
+    /// How many bytes of messages they have at most: 64 MiB, and a sixteenth of that for one of them.
+    pub const SESSION_BYTES: usize = 64 << 20;
+
+    /// Conversations that end with this process, for an agent whose sessions need not be kept: each query without a session begins one.
+    /// Run [`Conversations::keep_clean`] beside the server, so that those go that have expired.
+    pub fn passing_sessions(world: Arc<dyn World>) -> Conversations {
+        let store = InMemory::bounded(Self::SESSIONS, Self::SESSION_BYTES);
+        Conversations::shared(Arc::new(store), world).expire_after(Self::SESSION_TIME)
+    }
 
     /// A server of this name and version.
     pub fn new(name: impl Into<String>, version: impl Into<String>, runs: Runs) -> Self {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use levity_core::{Ask, Cause, ConversationId, Event, RunId};
 use levity_loop::Agent;
 use levity_runtime::{Control, Runtime, Watcher};
+use levity_tools::Dispatcher;
 
 use crate::error::{Error, Result};
 
@@ -24,6 +25,11 @@ pub trait Runner: Send + Sync {
 
     /// Whether its runs can be part of conversations, which are kept.
     fn talks(&self) -> bool;
+
+    /// Its tools, if they can be called by themselves; none by default.
+    fn tools(&self) -> Option<Dispatcher> {
+        None
+    }
 
     /// Begins a run.
     ///
@@ -116,6 +122,10 @@ impl<R: Runner + ?Sized> Runner for Arc<R> {
         (**self).talks()
     }
 
+    fn tools(&self) -> Option<Dispatcher> {
+        (**self).tools()
+    }
+
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
         (**self).start(goal, setup)
     }
@@ -141,6 +151,10 @@ impl Runner for Agent {
 
     fn talks(&self) -> bool {
         self.conversations().is_some()
+    }
+
+    fn tools(&self) -> Option<Dispatcher> {
+        Some(self.dispatcher().clone())
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {

@@ -9,6 +9,7 @@ use levity_runtime::{Runtime, Watcher};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Given, Reader};
 use crate::runner::{Runner, Setup, Started};
@@ -62,6 +63,7 @@ struct Inner {
 #[derive(Clone)]
 struct Settings {
     most: usize,
+    prompt_limit: usize,
     watchers: Vec<Watcher>,
 }
 
@@ -130,6 +132,8 @@ impl fmt::Debug for Order {
 impl Runs {
     /// How many runs may be under way at once: 64.
     pub const DEFAULT_MOST: usize = 64;
+    /// How long a prompt may be, however it comes: 256 KiB.
+    pub const DEFAULT_PROMPT_LIMIT: usize = 256 << 10;
     /// How many runs that have ended are kept in memory, for those who come late: 64. All others are read from the journal.
     pub const ENDED: usize = 64;
     /// How many bytes of events of them: 32 MiB.
@@ -139,7 +143,8 @@ impl Runs {
     pub fn new(runner: impl Runner + 'static) -> Self {
         let runner: Arc<dyn Runner> = Arc::new(runner);
         let boot = format!("{:08x}", runner.runtime().world().random() & u64::from(u32::MAX)).into();
-        let settings = Settings { most: Self::DEFAULT_MOST, watchers: Vec::new() };
+        let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
+        let settings = Settings { most: Self::DEFAULT_MOST, prompt_limit, watchers: Vec::new() };
         Self::made(runner, settings, boot)
     }
 
@@ -154,6 +159,32 @@ impl Runs {
     pub fn most(self, runs: usize) -> Self {
         let settings = Settings { most: runs, ..self.inner.settings.clone() };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// How long a prompt may be; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by default. It holds for HTTP, MCP and the bridge. It is
+    /// set before the first run.
+    #[must_use]
+    pub fn prompt_limit(self, bytes: usize) -> Self {
+        let settings = Settings { prompt_limit: bytes, ..self.inner.settings.clone() };
+        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// Checks a prompt before anything is made of it.
+    ///
+    /// # Errors
+    /// When it is empty, or longer than it may be.
+    pub fn check_prompt(&self, prompt: &str) -> Result<()> {
+        let most = self.inner.settings.prompt_limit;
+        match prompt.len() > most {
+            true => Err(Error::PromptTooLong { most }),
+            false if prompt.trim().is_empty() => Err(Error::EmptyPrompt),
+            false => Ok(()),
+        }
+    }
+
+    /// The tools of what works here, if it has any that can be called by themselves.
+    pub fn tools(&self) -> Option<levity_tools::Dispatcher> {
+        self.inner.runner.tools()
     }
 
     /// Calls `watcher` with each event of every run; it must not block. It is set before the first run.
@@ -186,6 +217,7 @@ impl Runs {
 
     /// As [`start`](Self::start), by another runner of the same journal: one that calls the model of a client, for instance.
     pub(crate) fn start_by(&self, runner: &dyn Runner, order: Order) -> Result<Arc<LiveRun>> {
+        self.check_prompt(&order.goal)?;
         let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
@@ -255,6 +287,13 @@ impl Runs {
         if known.live.len() + known.kept < most { Ok(()) } else { Err(Error::Full { most }) }
     }
 
+    /// Says that a caller has no further run, if that is so: a named token has half of the places at most.
+    pub(crate) fn room_for(&self, caller: &Caller) -> Result<()> {
+        let most = self.inner.settings.most.div_ceil(2);
+        let full = || self.known().live.keys().filter(|id| caller.owns(id.as_str())).count() >= most;
+        if caller.namespace().is_some() && full() { Err(Error::Full { most }) } else { Ok(()) }
+    }
+
     /// How many runs are under way here.
     pub fn under_way(&self) -> usize {
         self.known().live.len()
@@ -268,6 +307,27 @@ impl Runs {
         match self.runtime().journal().keeps() {
             true => Ok(self.runtime().journal().list(query).await?),
             false => Ok(query.select(self.here().iter().map(|run| run.summary()))),
+        }
+    }
+
+    /// The first `most` runs that a query lists and `wanted` takes.
+    pub(crate) async fn newest(
+        &self,
+        query: &RunQuery,
+        most: usize,
+        wanted: impl Fn(&RunSummary) -> bool,
+    ) -> Result<Vec<RunSummary>> {
+        // Others' runs may be between those that are wanted.
+        let mut read = most;
+        loop {
+            let mut found = self.list(&query.clone().limit(read)).await?;
+            let full = found.len() >= read;
+            found.retain(&wanted);
+            if found.len() >= most || !full {
+                found.truncate(most);
+                return Ok(found);
+            }
+            read = read.saturating_mul(4);
         }
     }
 

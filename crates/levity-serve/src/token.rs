@@ -114,7 +114,7 @@ impl Token {
     }
 }
 
-fn refused(what: impl Into<String>) -> Error {
+pub(crate) fn refused(what: impl Into<String>) -> Error {
     Error::Token { what: what.into(), source: None }
 }
 
@@ -159,13 +159,13 @@ fn write(path: &Path, token: &Token) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn is_open_to_others(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     Ok(fs::metadata(path)?.mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_open_to_others(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     fs::metadata(path).map(|_| false)
 }
 

@@ -6,16 +6,16 @@ use std::process::ExitCode;
 use clap::Args;
 use levity::prelude::*;
 use levity::serve::http::HttpApi;
-use levity::serve::{Gate, Listener, Runs};
+use levity::serve::{Listener, Runs};
 
-use super::{resume, until_told};
+use super::reach::{At, Reach};
+use super::{resume, scheme, until_told};
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::memory;
 use crate::store;
 use crate::terminal::{chain, complain, note, say};
-use crate::token::token;
 
 /// How `levity serve http` is called.
 #[derive(Args)]
@@ -42,6 +42,11 @@ pub(crate) struct Http {
     /// How many runs may be under way at once.
     #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
     max_runs: usize,
+    /// Let clients list the agent's tools and call them by themselves, under the agent's policy.
+    #[arg(long)]
+    tool_routes: bool,
+    #[command(flatten)]
+    reach: Reach,
     #[command(flatten)]
     agent: Made,
 }
@@ -56,7 +61,9 @@ pub(super) async fn serve(args: Http) -> ExitCode {
         Ok(begun) => begun,
         Err(problem) => return complain(&problem, 2),
     };
-    let tell = |listener: &Listener| say(&format!("listening on http://{}/v1\n", listener.address()));
+    let tell = |listener: &Listener| {
+        say(&format!("listening on {}://{}/v1\n", scheme(listener), listener.address()));
+    };
     offered.end(until_told(listener, tell, |listener| api.serve(listener)).await).await
 }
 
@@ -72,14 +79,23 @@ impl Http {
     /// The listener, what is offered on it, and the MCP servers that run beside the agent.
     async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
         let runtime = self.runtime()?;
-        let token = token("LEVITY_TOKEN", self.token_file.as_deref(), "http.token")?;
-        let gate = Gate::new(token).hosts(&self.allow_host).origins(&self.allow_origin);
-        let listener = Listener::bind(&self.listen, gate).await.map_err(|error| chain(&error))?;
+        let at = At {
+            address: &self.listen,
+            token_file: self.token_file.as_deref(),
+            token_name: "http.token",
+            hosts: &self.allow_host,
+            origins: &self.allow_origin,
+        };
+        let listener = self.reach.listen(at).await?;
         let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
         let agent = agent.build().map_err(|error| chain(&error))?;
         let runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
         resume(&runs).await?;
+        let tools = runs.tools().filter(|_| self.tool_routes);
         let mut api = HttpApi::new(runs);
+        if let Some(tools) = tools {
+            api = api.tools(tools);
+        }
         if let Some(path) = &self.agent.memory {
             api = api.conversations(memory::conversations(memory::open(path)?, &runtime));
         }

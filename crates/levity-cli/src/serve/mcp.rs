@@ -6,20 +6,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use levity::memory::{Conversations, InMemory, Recall, Scope};
+use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
 use levity::serve::mcp::{ClientModel, McpServer};
-use levity::serve::{AgentServer, Gate, Listener, RecallLibrary, Runs, TextPrompts};
+use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
-use super::{asked_to_end, resume, until_told};
+use super::reach::{At, Reach};
+use super::{asked_to_end, resume, scheme, until_told};
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
 use crate::mcp::Offered;
 use crate::store;
 use crate::terminal::{chain, complain, note};
-use crate::token::token;
 
 /// Offer the agent to MCP clients, by the tool `query`.
 #[derive(Args)]
@@ -58,6 +58,8 @@ pub(crate) struct ServeMcp {
     /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are ended.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    reach: Reach,
     #[command(flatten)]
     made: Made,
 }
@@ -130,7 +132,9 @@ impl ServeMcp {
     async fn by(&self, server: McpServer) -> ExitCode {
         match self.listener().await {
             Ok(Some(listener)) => {
-                let tell = |listener: &Listener| note(&format!("MCP at http://{}/mcp", listener.address()));
+                let tell = |listener: &Listener| {
+                    note(&format!("MCP at {}://{}/mcp", scheme(listener), listener.address()));
+                };
                 until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
             }
             Ok(None) => by_stdio(server).await,
@@ -177,17 +181,21 @@ impl ServeMcp {
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {
-            agent = agent
-                .conversations(Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone()));
+            agent = agent.conversations(AgentServer::passing_sessions(runtime.world().clone()));
         }
         Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }
 
     async fn listener(&self) -> Result<Option<Listener>, String> {
         let Some(address) = &self.http else { return Ok(None) };
-        let token = token("LEVITY_TOKEN", self.token_file.as_deref(), "mcp.token")?;
-        let gate = Gate::new(token).hosts(&self.allow_host).origins(&self.allow_origin);
-        Listener::bind(address, gate).await.map(Some).map_err(|error| chain(&error))
+        let at = At {
+            address,
+            token_file: self.token_file.as_deref(),
+            token_name: "mcp.token",
+            hosts: &self.allow_host,
+            origins: &self.allow_origin,
+        };
+        self.reach.listen(at).await.map(Some)
     }
 }
 

@@ -183,6 +183,63 @@ fn plan() -> Value {
     ])
 }
 
+/// Waits for the end of a task, and returns what is known of it.
+#[cfg(unix)]
+async fn ended(client: &BridgeClient, task: &str) -> Value {
+    let signals = format!("{{DONE_{task},FAILED_{task}}}");
+    client.request("fs/wait", json!({"glob": signals, "timeout": 60})).await.unwrap();
+    client.request("agent/status", json!({"task": task})).await.unwrap()
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn commander_of_another_program_gets_the_task_and_answers() {
+    let place = Place::new("commander");
+    let command = "read task; echo \"$task in $(basename $PWD)\" >seen; echo \"did: $task\"";
+    let host = place.host(&["--commander", command]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    let told = ended(&client, "t").await;
+    assert_eq!(told["answer"], "did: Paint it.", "{told}");
+    assert_eq!(place.read("seen"), "Paint it. in work\n");
+    assert_eq!(host.end(), Some(0));
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn commander_that_fails_says_why() {
+    let place = Place::new("commander-fails");
+    let host = place.host(&["--commander", "echo no licence >&2; exit 3"]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    let told = ended(&client, "t").await;
+    assert_eq!(told["status"], "failed", "{told}");
+    let signal = place.read("FAILED_t");
+    assert!(signal.contains("no licence") || told.to_string().contains("no licence"), "{signal} {told}");
+    drop(host);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_task_kills_the_commander_and_its_children() {
+    let place = Place::new("commander-cancelled");
+    let host = place.host(&["--commander", "sleep 600 & echo $! >child; echo $$ >leader; wait"]);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Wait.", "task": "t"})).await.unwrap();
+    client.request("fs/wait", json!({"path": "leader", "timeout": 60})).await.unwrap();
+    let ids: Vec<i32> =
+        ["child", "leader"].map(|name| place.read(name).trim().parse().unwrap()).into_iter().collect();
+    client.request("agent/cancel", json!({"task": "t"})).await.unwrap();
+    assert_eq!(ended(&client, "t").await["status"], "cancelled");
+    for id in ids {
+        let id = rustix::process::Pid::from_raw(id).unwrap();
+        while rustix::process::test_kill_process(id).is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    drop(host);
+}
+
 #[tokio::test]
 async fn an_mcp_client_works_with_a_host() {
     let place = Place::new("whole");

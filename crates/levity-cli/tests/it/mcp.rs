@@ -34,6 +34,7 @@ fn server() {
                 "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "speaker", "version": "1.2"}
             }}),
+            "ping" if mode == "no-ping" => json!({"error": {"code": -32601, "message": "no such method"}}),
             "ping" => json!({"result": {}}),
             "tools/list" => json!({"result": {"tools": [{
                 "name": "say", "description": "Says it again.\nTwice.",
@@ -206,6 +207,8 @@ fn health_is_told() {
     check(&output, 1, "missing API key");
     check(&output, 1, "ended with code 7");
     check(&config.mcp(&["health", "speaker"]), 0, "answers in ");
+    let odd = Config::new("health-no-ping", &json!({"mcpServers": {"odd": settings("no-ping")}}));
+    check(&odd.mcp(&["health"]), 0, "answers in ");
     let json = text(&config.mcp(&["health", "dead", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["state"], &json["tools"]), (&json!("away"), &json!(0)));

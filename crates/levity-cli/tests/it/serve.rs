@@ -211,6 +211,82 @@ fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
     assert_eq!(fs::read_to_string(&path).unwrap(), token);
 }
 
+/// Asks with another token, and gives the status.
+fn ask_as(server: &Server, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let (address, length) = (&server.address, body.len());
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+#[test]
+fn named_tokens_are_made_used_and_removed() {
+    let folder = folder("named-tokens");
+    let (tokens, log) = (folder.join("tokens"), folder.join("access.log"));
+    let at = ["--named-tokens", tokens.to_str().unwrap()];
+    let call = |args: &[&str]| levity(&[&["serve", "token"], args, &at[..]].concat());
+    let make = |name: &str, scope: &str| {
+        let made = call(&["add", name, "--scope", scope]);
+        assert!(made.status.success(), "{made:?}");
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    let (ci, eye) = (make("ci", "run,approve"), make("eye", "read"));
+    assert!(!fs::read_to_string(&tokens).unwrap().contains(&ci));
+    let listed = String::from_utf8(call(&["list"]).stdout).unwrap();
+    assert_eq!(listed, "ci run,approve\neye read\n");
+    check(&call(&["add", "ci", "--scope", "read"]), 2, "use another name");
+    check(&call(&["add", "x", "--scope", "root"]), 2, "`read`, `run`, `approve` or `admin`");
+    check(&call(&["add", "x"]), 2, "--scope");
+    check(&call(&["add", "a-b", "--scope", "read"]), 2, "small letters and digits");
+    check(&call(&["remove", "nobody"]), 2, "there is no token `nobody`");
+
+    let mut started = command(&["serve", "http", "--listen", "127.0.0.1:0", "--tool-routes"]);
+    started.args(at).args(["--access-log", log.to_str().unwrap()]);
+    let server = Server::spawn(started);
+    assert_eq!(ask_as(&server, TOKEN, "GET", "/v1/runs", "").0, 401, "there is no other token");
+    assert_eq!(ask_as(&server, &eye, "POST", "/v1/runs", r#"{"goal": "Go"}"#).0, 403);
+    let (status, run) = ask_as(&server, &ci, "POST", "/v1/runs", r#"{"goal": "What is 2 + 5?", "id": "m"}"#);
+    assert_eq!((status, &run["id"]), (201, &json!("ci-m")), "{run}");
+    assert_eq!(ask_as(&server, &eye, "GET", "/v1/runs/ci-m", "").0, 404);
+    assert_eq!(ask_as(&server, &eye, "GET", "/v1/tools", "").0, 200);
+    let logged = fs::read_to_string(&log).unwrap();
+    assert!(logged.lines().count() == 5 && logged.contains("\"token\":\"ci\""), "{logged}");
+    assert!(!logged.contains(&ci) && !logged.contains(&eye) && !logged.contains(TOKEN));
+    drop(server);
+    assert!(call(&["remove", "ci"]).status.success() && call(&["remove", "eye"]).status.success());
+    let mut empty = command(&["serve", "http", "--listen", "127.0.0.1:0"]);
+    check(&empty.args(at).output().unwrap(), 2, "levity serve token add");
+}
+
+#[test]
+fn server_beyond_the_loopback_needs_encryption_or_leave() {
+    for way in [&["serve", "http", "--listen", "0.0.0.0:0"][..], &["serve", "mcp", "--http", "0.0.0.0:0"]] {
+        let refused = command(way).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+        check(&refused, 2, "--allow-plaintext");
+    }
+    let half = command(&["serve", "http", "--tls-cert", "x"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+    check(&half, 2, "--tls-key");
+    let none = ["serve", "http", "--listen", "127.0.0.1:0", "--tls-cert", "nowhere", "--tls-key", "nowhere"];
+    check(&command(&none).env("LEVITY_TOKEN", TOKEN).output().unwrap(), 2, "`nowhere` cannot be used");
+    let mut open = command(&["serve", "http", "--listen", "0.0.0.0:0", "--allow-plaintext"]);
+    let mut child =
+        open.env("LEVITY_TOKEN", TOKEN).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    let mut said = String::new();
+    child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    child.wait().unwrap();
+    assert!(line.starts_with("listening on") && said.contains("without encryption"), "{line} {said}");
+}
+
 #[test]
 fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
     check(&levity(&["serve"]), 2, "http");

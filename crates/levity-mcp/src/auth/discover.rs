@@ -7,8 +7,10 @@ use rmcp::transport::auth::{
 };
 use url::{Host, Url};
 
+use super::dpop;
 use super::http::Http;
 use super::record::Method;
+use super::secret::Secret;
 use crate::{Error, ErrorKind, Result};
 
 /// The authorization server of a server, as its metadata describe it.
@@ -104,6 +106,12 @@ impl Found {
 
     pub(crate) fn explain(&self, error: &AuthError) -> Error {
         explain(&self.server, &self.watch, error)
+    }
+
+    /// A new key for tokens, where the authorization server binds tokens to keys.
+    pub(crate) fn proof_key(&self) -> Option<Secret> {
+        let offered = self.list("dpop_signing_alg_values_supported")?;
+        offered.contains(&dpop::ALGORITHM).then(dpop::ProofKey::generate).flatten()
     }
 
     fn list(&self, field: &str) -> Option<Vec<&str>> {

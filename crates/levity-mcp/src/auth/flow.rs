@@ -44,6 +44,7 @@ impl Inner {
             client,
             grant: Grant::Person,
             scopes,
+            proof_key: found.proof_key(),
         };
         let form = [
             ("grant_type", "authorization_code"),

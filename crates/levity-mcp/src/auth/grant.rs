@@ -1,6 +1,9 @@
 use levity_core::Timestamp;
+use serde_json::Value;
+use url::Url;
 
 use super::discover::{Found, is_safe};
+use super::dpop::{ProofKey, Proven};
 use super::jwt::claims;
 use super::login::Inner;
 use super::record::{Client, Grant, Method, Record};
@@ -8,6 +11,9 @@ use super::secret::Secret;
 use super::token::{Endpoint, Granted, Proof, Refusal, proof, read_key};
 use crate::{Error, ErrorKind, Result};
 
+/// The type of tokens that are bound to a key.
+const BOUND: &str = "DPoP";
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Where tokens come from, and for what.
@@ -18,11 +24,14 @@ pub(super) struct Source {
     pub(super) client: Client,
     pub(super) grant: Grant,
     pub(super) scopes: Vec<String>,
+    /// The key that tokens are to be bound to.
+    pub(super) proof_key: Option<Secret>,
 }
 
 impl Source {
     /// What is kept of tokens that came at `now`.
     pub(super) fn record(self, granted: Granted, now: Timestamp) -> Record {
+        let bound = granted.kind.eq_ignore_ascii_case(BOUND);
         Record {
             issuer: self.issuer,
             resource: self.resource,
@@ -34,6 +43,7 @@ impl Source {
             refresh: granted.refresh.map(Secret::new),
             // Nothing said means that what was asked for was given.
             scopes: granted.scopes.unwrap_or(self.scopes),
+            proof_key: self.proof_key.filter(|_| bound),
         }
     }
 }
@@ -59,6 +69,19 @@ impl Inner {
         Ok(source.record(granted, self.world.now()))
     }
 
+    /// Logs in by a JWT of the platform that this program runs on.
+    pub(super) async fn by_workload(&self, found: &mut Found, scopes: Vec<String>) -> Result<Record> {
+        let client = match self.settings.client_id {
+            Some(_) => self.known_client(found)?,
+            None => Client { id: String::new(), method: Method::None, registered: None },
+        };
+        let source = self.source(found, client, Grant::Workload, scopes).await;
+        let audience = found.audience().to_owned();
+        let granted =
+            self.ask_as_workload(&source, &audience).await.map_err(|refusal| self.refused(&refusal))?;
+        Ok(source.record(granted, self.world.now()))
+    }
+
     /// Asks for the next token in the way that the last one came.
     pub(super) async fn ask_again(&self, record: &Record) -> Result<Record, Refusal> {
         let source = Source {
@@ -68,6 +91,7 @@ impl Inner {
             client: record.client.clone(),
             grant: record.grant,
             scopes: record.scopes.clone(),
+            proof_key: record.proof_key.clone(),
         };
         let audience = record.issuer.as_deref().unwrap_or(&record.token_endpoint);
         let mut granted = match (&record.refresh, record.grant) {
@@ -81,6 +105,7 @@ impl Inner {
             }
             (None, Grant::Client) => self.ask_as_client(&source, audience).await?,
             (None, Grant::Enterprise) => self.ask_by_identity(&source, audience).await?,
+            (None, Grant::Workload) => self.ask_as_workload(&source, audience).await?,
             (None, Grant::Person) => return Err(Refusal::No("invalid_grant".to_owned())),
         };
         if granted.refresh.is_none() {
@@ -96,11 +121,31 @@ impl Inner {
         self.ask(source, audience, &form).await
     }
 
+    async fn ask_as_workload(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
+        let no = |text: &str| Refusal::No(text.to_owned());
+        let workload = self.settings.workload.as_ref().ok_or_else(|| no("no_workload_setting"))?;
+        let token = workload.id_token().await;
+        let token = token.map_err(|error| {
+            Refusal::Later(format!("the identity token of this workload cannot be read: {}", error.kind()))
+        })?;
+        if !is_meant_for(&token, [audience, &source.token_endpoint]) {
+            return Err(no("assertion_for_another_server"));
+        }
+        let scopes = source.scopes.join(" ");
+        let form = [
+            ("grant_type", JWT_BEARER),
+            ("assertion", &*token),
+            ("resource", &source.resource),
+            ("scope", &scopes),
+        ];
+        self.ask(source, audience, &form).await
+    }
+
     async fn ask_by_identity(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
         let word = self.ask_provider(source, audience).await?;
         let scopes = source.scopes.join(" ");
         let form = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+            ("grant_type", JWT_BEARER),
             ("assertion", &*word),
             ("resource", &source.resource),
             ("scope", &scopes),
@@ -125,6 +170,7 @@ impl Inner {
             url: &enterprise.token_endpoint,
             client_id: &enterprise.client_id,
             proof: secret.map_or(Proof::None, |secret| Proof::Basic(secret.expose())),
+            possession: None,
         };
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
@@ -143,8 +189,32 @@ impl Inner {
         Ok(word)
     }
 
-    /// Asks a token endpoint as the client that we are there.
+    /// Asks a token endpoint as the client that we are there, once more if it gives a nonce to do it with.
     pub(super) async fn ask(
+        &self,
+        source: &Source,
+        audience: &str,
+        form: &[(&str, &str)],
+    ) -> Result<Granted, Refusal> {
+        let granted = match self.ask_once(source, audience, form).await {
+            Err(Refusal::Nonce(nonce)) => {
+                self.nonces().authority = Some(nonce);
+                self.ask_once(source, audience, form).await?
+            }
+            other => other?,
+        };
+        if let Some(nonce) = &granted.nonce {
+            self.nonces().authority = Some(nonce.clone());
+        }
+        let bound = source.proof_key.is_some() && granted.kind.eq_ignore_ascii_case(BOUND);
+        if bound || granted.kind.eq_ignore_ascii_case("bearer") {
+            Ok(granted)
+        } else {
+            Err(Refusal::No("unknown_token_type".to_owned()))
+        }
+    }
+
+    async fn ask_once(
         &self,
         source: &Source,
         audience: &str,
@@ -155,14 +225,31 @@ impl Inner {
         let secret = registered.or(self.settings.client_secret.as_ref()).map(Secret::expose);
         let proof = proof(client.method, secret, || self.sign(&client.id, audience))
             .ok_or_else(|| Refusal::No("no_client_secret_or_key".to_owned()))?;
-        let endpoint =
-            Endpoint { http: &self.http, url: &source.token_endpoint, client_id: &client.id, proof };
-        let granted = endpoint.ask(form).await?;
-        if granted.kind.eq_ignore_ascii_case("bearer") {
-            Ok(granted)
-        } else {
-            Err(Refusal::No("unknown_token_type".to_owned()))
-        }
+        let possession = source.proof_key.as_ref().and_then(|key| {
+            let url = Url::parse(&source.token_endpoint).ok()?;
+            let nonce = self.nonces().authority.clone();
+            self.prove(key, "POST", &url, None, nonce.as_deref())
+        });
+        let (http, url, client_id) = (&*self.http, &*source.token_endpoint, &*client.id);
+        Endpoint { http, url, client_id, proof, possession }.ask(form).await
+    }
+
+    /// Proves to the receiver of a request that we have the key.
+    pub(super) fn prove(
+        &self,
+        key: &Secret,
+        method: &str,
+        url: &Url,
+        token: Option<&str>,
+        nonce: Option<&str>,
+    ) -> Option<String> {
+        let (now, id) = (self.world.now().as_millis() / 1000, self.id());
+        ProofKey::read(key)?.prove(&Proven { method, url, token, nonce, now, id: &id })
+    }
+
+    /// A value that is used once.
+    fn id(&self) -> String {
+        format!("{:016x}{:016x}", self.world.random(), self.world.random())
     }
 
     async fn source(&self, found: &mut Found, client: Client, grant: Grant, scopes: Vec<String>) -> Source {
@@ -174,6 +261,7 @@ impl Inner {
             client,
             grant,
             scopes,
+            proof_key: found.proof_key(),
         }
     }
 
@@ -184,7 +272,8 @@ impl Inner {
         let id = settings.client_id.clone().ok_or_else(|| wrong("its login needs `OAuth::client_id`"))?;
         let key = read_key(settings.client_key.as_ref().map(Secret::expose)).map_err(wrong)?;
         let method = found.method(settings.client_secret.is_some(), key.is_some());
-        if method == Method::None && settings.enterprise.is_none() {
+        let vouched = settings.enterprise.is_some() || settings.workload.is_some();
+        if method == Method::None && !vouched {
             let text = "its login needs `OAuth::client_secret` or `OAuth::client_key`, \
                         of a kind that its authorization server takes";
             return Err(wrong(text));
@@ -194,15 +283,59 @@ impl Inner {
 
     fn sign(&self, client: &str, audience: &str) -> Option<String> {
         let key = read_key(self.settings.client_key.as_ref().map(Secret::expose)).ok()??;
-        let id = format!("{:016x}{:016x}", self.world.random(), self.world.random());
-        key.assert(client, audience, self.world.now().as_millis() / 1000, &id)
+        key.assert(client, audience, self.world.now().as_millis() / 1000, &self.id())
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
         let kind = match refusal {
             Refusal::Later(_) => ErrorKind::Start,
-            Refusal::No(_) => ErrorKind::Auth,
+            Refusal::No(_) | Refusal::Nonce(_) => ErrorKind::Auth,
         };
         self.error(kind, &refusal.text())
+    }
+}
+
+/// Whether a JWT names one of these as its audience. One that names nobody could be used anywhere, and is sent nowhere.
+fn is_meant_for(jwt: &str, receivers: [&str; 2]) -> bool {
+    let plain = |name: &str| name.trim_end_matches('/').to_owned();
+    let meant = |name: &Value| {
+        name.as_str().is_some_and(|name| receivers.iter().any(|receiver| plain(receiver) == plain(name)))
+    };
+    match claims(jwt).as_ref().and_then(|claims| claims.get("aud")) {
+        Some(Value::Array(names)) => names.iter().any(meant),
+        Some(name) => meant(name),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::jwt::part;
+    use super::*;
+
+    #[track_caller]
+    fn check(claims: &Value, expected: bool) {
+        let jwt = format!("x.{}.y", part(claims));
+        assert_eq!(
+            is_meant_for(&jwt, ["https://login.example", "https://login.example/token"]),
+            expected,
+            "{claims}"
+        );
+    }
+
+    #[test]
+    fn workload_token_is_meant_only_for_whom_it_names() {
+        check(&json!({ "aud": "https://login.example" }), true);
+        check(&json!({ "aud": "https://login.example/" }), true);
+        check(&json!({ "aud": "https://login.example/token" }), true);
+        check(&json!({ "aud": ["other", "https://login.example"] }), true);
+        check(&json!({ "aud": "https://login.example.evil" }), false);
+        check(&json!({ "aud": "https://evil.example" }), false);
+        check(&json!({ "aud": [] }), false);
+        check(&json!({ "aud": 7 }), false);
+        check(&json!({ "sub": "me" }), false);
+        assert!(!is_meant_for("no JWT", ["no JWT", ""]));
     }
 }

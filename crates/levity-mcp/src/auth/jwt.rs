@@ -65,7 +65,7 @@ pub(crate) fn claims(jwt: &str) -> Option<Value> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(middle).ok()?).ok()
 }
 
-fn part(value: &Value) -> String {
+pub(super) fn part(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 

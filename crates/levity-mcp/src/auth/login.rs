@@ -9,13 +9,14 @@ use tokio::task::JoinSet;
 use url::Url;
 
 use super::discover::{Found, is_safe};
+use super::dpop;
 use super::http::Http;
 use super::patience::Patience;
 use super::record::{Grant, Record};
 use super::settings::OAuth;
 use super::store::TokenLock;
 use super::token::{Refusal, split};
-use crate::link::authorize::{Authorize, Challenge};
+use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::{Error, ErrorKind, Result};
 
 /// A token is renewed when it ends within this time: it has to last until the server reads it.
@@ -40,6 +41,7 @@ pub(super) struct Inner {
     patience: Arc<Patience>,
     key: String,
     state: Mutex<State>,
+    nonces: Mutex<Nonces>,
     /// Held by the one who loads, renews or logs in.
     gate: Arc<tokio::sync::Mutex<()>>,
 }
@@ -50,6 +52,13 @@ struct State {
     record: Option<Record>,
     /// Whether the record came from a login, and not from the store or a renewal.
     fresh: bool,
+}
+
+/// The nonces that were given last for proofs of possession.
+#[derive(Default)]
+pub(super) struct Nonces {
+    pub(super) authority: Option<String>,
+    server: Option<String>,
 }
 
 impl Login {
@@ -68,7 +77,8 @@ impl Login {
         let http = Arc::new(Http::new().ok()?);
         let key = format!("{server} {url}");
         let state = Mutex::default();
-        let inner = Inner { server, url, settings, http, world, patience, key, state, gate: Arc::default() };
+        let (nonces, gate) = Default::default();
+        let inner = Inner { server, url, settings, http, world, patience, key, state, nonces, gate };
         Some(Self { inner: Arc::new(inner), renewals: Mutex::default() })
     }
 
@@ -90,11 +100,23 @@ impl Login {
 
 #[async_trait]
 impl Authorize for Login {
-    async fn header(&self) -> Result<Option<String>> {
+    async fn credentials(&self, method: &str, url: &Url) -> Result<Option<Credentials>> {
         self.inner.load().await?;
         let Some(record) = self.inner.record() else { return Ok(None) };
         let record = if self.inner.ends_soon(&record) { self.renew().await? } else { Some(record) };
-        Ok(record.map(|record| record.header()))
+        Ok(record.map(|record| {
+            let proof = record.proof_key.as_ref().and_then(|key| {
+                let nonce = self.inner.nonces().server.clone();
+                self.inner.prove(key, method, url, Some(record.access.expose()), nonce.as_deref())
+            });
+            Credentials { authorization: record.header(), proof }
+        }))
+    }
+
+    fn keep_nonce(&self, value: &str) {
+        if let Some(nonce) = dpop::nonce(value) {
+            self.inner.nonces().server = Some(nonce.to_owned());
+        }
     }
 
     async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
@@ -146,6 +168,7 @@ impl Inner {
             Grant::Person => self.by_person(found, before, scopes).await,
             Grant::Client => self.by_client(found, scopes).await,
             Grant::Enterprise => self.by_enterprise(found, scopes).await,
+            Grant::Workload => self.by_workload(found, scopes).await,
         }
     }
 
@@ -156,6 +179,8 @@ impl Inner {
             found.offers_grant("client_credentials") && !found.offers_grant("authorization_code");
         if settings.enterprise.is_some() {
             Grant::Enterprise
+        } else if settings.workload.is_some() {
+            Grant::Workload
         } else if settings.machine || known && only_machines {
             Grant::Client
         } else {
@@ -209,7 +234,7 @@ impl Inner {
                 Ok(Some(renewed))
             }
             Err(Refusal::Later(text)) => Err(self.error(ErrorKind::Start, &text)),
-            Err(Refusal::No(_)) => {
+            Err(Refusal::No(_) | Refusal::Nonce(_)) => {
                 // Somebody who does not take the lock may have used the refresh token in the meantime.
                 let other = self.stored_other(&record).await?;
                 if other.is_none() {
@@ -300,6 +325,10 @@ impl Inner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn nonces(&self) -> MutexGuard<'_, Nonces> {
+        self.nonces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {

@@ -17,6 +17,9 @@ pub(crate) struct Record {
     pub(crate) expires: Option<Timestamp>,
     pub(crate) refresh: Option<Secret>,
     pub(crate) scopes: Vec<String>,
+    /// The key that the tokens are bound to; none where whoever has them may use them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proof_key: Option<Secret>,
 }
 
 /// Who we are to an authorization server.
@@ -51,11 +54,13 @@ pub(crate) enum Grant {
     Person,
     Client,
     Enterprise,
+    Workload,
 }
 
 impl Record {
     pub(crate) fn header(&self) -> String {
-        format!("Bearer {}", self.access.expose())
+        let scheme = if self.proof_key.is_some() { "DPoP" } else { "Bearer" };
+        format!("{scheme} {}", self.access.expose())
     }
 
     /// Whether the token will have ended at `moment`.

@@ -1,5 +1,6 @@
 use std::fmt;
-use std::io;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use super::store::{MemoryTokens, TokenStore};
 /// How to log in to a server that asks for OAuth.
 ///
 /// Without a client id, one is got from the server's authorization server. Without a [`Browser`], only grants that need nobody
-/// work: [`client_credentials`](Self::client_credentials) and [`enterprise`](Self::enterprise).
+/// work: [`client_credentials`](Self::client_credentials), [`enterprise`](Self::enterprise) and
+/// [`workload_identity`](Self::workload_identity).
 ///
 /// ```
 /// use levity_mcp::{FileTokens, Loopback, OAuth, ServerConfig};
@@ -35,6 +37,7 @@ pub struct OAuth {
     pub(crate) metadata_url: Option<String>,
     pub(crate) machine: bool,
     pub(crate) enterprise: Option<Enterprise>,
+    pub(crate) workload: Option<Arc<dyn Identity>>,
     pub(crate) browser: Option<Arc<dyn Browser>>,
     pub(crate) store: Arc<dyn TokenStore>,
     pub(crate) login_limit: Duration,
@@ -52,6 +55,7 @@ impl OAuth {
             metadata_url: None,
             machine: false,
             enterprise: None,
+            workload: None,
             browser: None,
             store: Arc::new(MemoryTokens::new()),
             login_limit: Duration::from_secs(300),
@@ -109,6 +113,15 @@ impl OAuth {
         self
     }
 
+    /// Logs in by a JWT that the platform issues to this workload (RFC 7523), and asks nobody: the service account token of a
+    /// Kubernetes pod, the OIDC token of a CI job. [`TokenFile`] reads it from a file.
+    ///
+    /// The JWT is sent only to an authorization server that its `aud` claim names, so a hostile server cannot collect it.
+    pub fn workload_identity(mut self, identity: impl Identity + 'static) -> Self {
+        self.workload = Some(Arc::new(identity));
+        self
+    }
+
     /// Sets what shows the login page to a person.
     pub fn browser(mut self, browser: impl Browser + 'static) -> Self {
         self.browser = Some(Arc::new(browser));
@@ -139,6 +152,7 @@ impl fmt::Debug for OAuth {
         let mut debug = f.debug_struct("OAuth");
         debug.field("name", &self.name).field("scopes", &self.scopes).field("client_id", &self.client_id);
         debug.field("machine", &self.machine).field("enterprise", &self.enterprise);
+        debug.field("workload", &self.workload.is_some());
         debug.field("browser", &self.browser.is_some()).finish_non_exhaustive()
     }
 }
@@ -186,12 +200,13 @@ impl fmt::Debug for Enterprise {
     }
 }
 
-/// Who the person is, in the words of the company's identity provider.
+/// A source of signed identity tokens: of a person, issued by the company's identity provider, or of a workload, issued by its
+/// platform.
 ///
-/// A `String` is one that stays the same.
+/// A `String` is a token that stays the same.
 #[async_trait]
 pub trait Identity: Send + Sync {
-    /// An ID token (a JWT) that is good now.
+    /// Returns an identity token (a JWT) that is valid now.
     async fn id_token(&self) -> io::Result<String>;
 }
 
@@ -199,5 +214,40 @@ pub trait Identity: Send + Sync {
 impl Identity for String {
     async fn id_token(&self) -> io::Result<String> {
         Ok(self.clone())
+    }
+}
+
+/// The longest token file that is read.
+const LONGEST_TOKEN: u64 = 64 << 10;
+
+/// An identity token in a file that the platform replaces before it expires, such as a Kubernetes service account token.
+///
+/// The file is read anew for each login.
+///
+/// ```
+/// use levity_mcp::{OAuth, TokenFile};
+///
+/// let oauth = OAuth::new().workload_identity(TokenFile::new("/var/run/secrets/tokens/mcp"));
+/// # let _ = oauth;
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+}
+
+impl TokenFile {
+    /// Reads the token from the file at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+}
+
+#[async_trait]
+impl Identity for TokenFile {
+    async fn id_token(&self) -> io::Result<String> {
+        // A small file that the platform keeps in memory.
+        let mut text = String::new();
+        std::fs::File::open(&self.path)?.take(LONGEST_TOKEN).read_to_string(&mut text)?;
+        Ok(text.trim().to_owned())
     }
 }

@@ -4,9 +4,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
+use super::dpop;
 use super::http::Http;
 use super::jwt::Key;
 use super::record::Method;
+
+/// The header with a proof of possession, and the one with the nonce for the next.
+pub(crate) const PROOF: &str = "dpop";
+pub(crate) const NONCE: &str = "dpop-nonce";
 
 /// A token endpoint, and who we are there.
 pub(crate) struct Endpoint<'a> {
@@ -14,6 +19,8 @@ pub(crate) struct Endpoint<'a> {
     pub(crate) url: &'a str,
     pub(crate) client_id: &'a str,
     pub(crate) proof: Proof<'a>,
+    /// Proves that we have the key that the token is to be bound to.
+    pub(crate) possession: Option<String>,
 }
 
 /// How we show that we are this client.
@@ -32,6 +39,8 @@ pub(crate) struct Granted {
     pub(crate) seconds: Option<u64>,
     pub(crate) refresh: Option<String>,
     pub(crate) scopes: Option<Vec<String>>,
+    /// The nonce for the next proof of possession.
+    pub(crate) nonce: Option<String>,
 }
 
 /// Why a token endpoint gave nothing.
@@ -41,6 +50,8 @@ pub(crate) enum Refusal {
     Later(String),
     /// It said no, by this error code.
     No(String),
+    /// It wants the same request with this nonce in the proof of possession.
+    Nonce(String),
 }
 
 impl Refusal {
@@ -48,6 +59,7 @@ impl Refusal {
         match self {
             Self::Later(text) => text.clone(),
             Self::No(code) => format!("its authorization server refused to give a token: `{code}`"),
+            Self::Nonce(_) => "its authorization server wants one nonce after another".to_owned(),
         }
     }
 }
@@ -57,7 +69,13 @@ impl Endpoint<'_> {
     pub(crate) async fn ask(&self, grant: &[(&str, &str)]) -> Result<Granted, Refusal> {
         let request = self.request(grant).map_err(|_| unreachable())?;
         let answer = self.http.send(request).await.map_err(|_| unreachable())?;
-        read(answer.status().as_u16(), answer.body())
+        let nonce = answer.headers().get(NONCE).and_then(|value| dpop::nonce(value.to_str().ok()?));
+        match (read(answer.status().as_u16(), answer.body()), nonce) {
+            (Err(Refusal::No(code)), Some(nonce)) if code == "use_dpop_nonce" => {
+                Err(Refusal::Nonce(nonce.to_owned()))
+            }
+            (outcome, nonce) => outcome.map(|granted| Granted { nonce: nonce.map(str::to_owned), ..granted }),
+        }
     }
 
     fn request(&self, grant: &[(&str, &str)]) -> Result<Request<Vec<u8>>, ::http::Error> {
@@ -66,7 +84,12 @@ impl Endpoint<'_> {
         let mut request = Request::post(self.url)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT, "application/json");
+        if let Some(possession) = &self.possession {
+            request = request.header(PROOF, possession);
+        }
         match &self.proof {
+            // A workload may be known by its assertion alone.
+            Proof::None if self.client_id.is_empty() => {}
             Proof::None => drop(form.append_pair("client_id", self.client_id)),
             Proof::Basic(secret) => {
                 request = request.header(header::AUTHORIZATION, basic(self.client_id, secret));
@@ -110,6 +133,7 @@ fn read(status: u16, body: &[u8]) -> Result<Granted, Refusal> {
         seconds,
         refresh: field("refresh_token"),
         scopes: field("scope").map(|scopes| split(&scopes)),
+        nonce: None,
     })
 }
 

@@ -129,7 +129,6 @@ impl Shared {
                     missed += 1;
                     self.doubt.notify_one();
                 }
-                // Any other error is a sign of life.
                 _ => missed = 0,
             }
         }
@@ -150,10 +149,14 @@ impl Shared {
         self.world.sleep(time).await;
     }
 
+    /// Asks whether it lives. An answer that is an error is a sign of life.
     pub(super) async fn is_alive(&self, client: &Client) -> Result<()> {
         // The newer protocol has no ping.
         let method = if client.era() == Era::Modern { "server/discover" } else { "ping" };
-        client.ask(method, json!({}), &Patience::aside(self.ping_limit())).await.map(drop)
+        match client.ask(method, json!({}), &Patience::aside(self.ping_limit())).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     fn ping_limit(&self) -> Duration {

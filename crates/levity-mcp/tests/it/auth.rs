@@ -318,3 +318,80 @@ fn secrets_are_not_shown() {
         assert!(!shown.contains("hush"), "{shown}");
     }
 }
+
+#[tokio::test]
+async fn bound_token_is_sent_with_a_fresh_proof_each_time() {
+    for nonce in [None, Some("n-1")] {
+        let quirks = Quirks { bound: true, nonce, ..Quirks::default() };
+        let (authority, person) = (Authority::start(quirks).await, Person::default());
+        let (_servers, server) = ready(&authority, oauth(&person)).await;
+        assert_eq!(call(&server, "read").await.unwrap(), "read");
+        let logins = authority.logins().into_iter().flatten();
+        assert!(logins.clone().count() > 1 && logins.clone().all(|login| login.starts_with("DPoP access-")));
+        let proofs = authority.proofs();
+        let different: std::collections::BTreeSet<_> = proofs.iter().collect();
+        assert_eq!((proofs.len(), person.visits()), (different.len(), 1));
+        assert!(proofs.len() > 2, "{proofs:?}");
+    }
+}
+
+#[tokio::test]
+async fn bound_token_is_renewed_with_its_key_also_by_another_process() {
+    let quirks = Quirks { bound: true, nonce: Some("n-1"), ..Quirks::default() };
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    let store = Arc::new(MemoryTokens::new());
+    drop(ready(&authority, oauth(&person).store(store.clone())).await);
+    let (_servers, server) = ready(&authority, OAuth::new().store(store)).await;
+    authority.revoke();
+    // Nonces change now and then.
+    authority.quirks().nonce = Some("n-2");
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    assert_eq!((person.visits(), authority.refused()), (1, 1));
+    // Asked once without the new nonce and once with it.
+    assert_eq!(authority.grants("refresh_token").len(), 2);
+}
+
+/// An identity token of a platform for these receivers.
+fn workload_token(audience: &serde_json::Value) -> String {
+    use base64::Engine;
+    let claims = json!({ "iss": "https://platform.example", "sub": "job", "aud": audience });
+    let part = |value: &serde_json::Value| {
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
+    };
+    format!("{}.{}.c2ln", part(&json!({ "alg": "RS256" })), part(&claims))
+}
+
+#[tokio::test]
+async fn workload_logs_in_by_the_token_of_its_platform() {
+    let authority = Authority::start(Quirks::default()).await;
+    let token = workload_token(&json!([authority.issuer()]));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{token}\n")).unwrap();
+    let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new(file.path()));
+    let (_servers, server) = ready(&authority, oauth).await;
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    let grants = authority.grants("urn:ietf:params:oauth:grant-type:jwt-bearer");
+    assert_eq!((grants.len(), &grants[0]["assertion"]), (1, &token));
+    assert!(!grants[0].contains_key("client_id"));
+}
+
+#[tokio::test]
+async fn workload_token_for_another_server_is_not_sent() {
+    for audience in [json!("https://login.example"), json!(null), json!([])] {
+        let authority = Authority::start(Quirks::default()).await;
+        let oauth = OAuth::new().client_id("job").workload_identity(workload_token(&audience));
+        let error = refused(&authority, oauth).await;
+        assert!(error.message().contains("assertion_for_another_server"), "{error}");
+        assert!(authority.grants("urn:ietf:params:oauth:grant-type:jwt-bearer").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn workload_token_that_cannot_be_read_is_named() {
+    let authority = Authority::start(Quirks::default()).await;
+    let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new("no-such-folder/token"));
+    let servers = start(&authority, oauth);
+    let status = servers.wait(Wait::All).await;
+    let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
+    assert!(error.message().contains("identity token of this workload cannot be read"), "{error}");
+}

@@ -16,6 +16,65 @@ async fn in_memory_conforms() {
     conformance::memory_store(async || InMemory::new()).await;
 }
 
+#[tokio::test]
+async fn bounded_in_memory_conforms() {
+    conformance::memory_store(async || InMemory::bounded(10_000, 1 << 30)).await;
+}
+
+async fn say(store: &InMemory, id: &str, text: &str) {
+    let id = ConversationId::new(id);
+    let at = store.load(&id, 0).await.unwrap().end;
+    store.save(&id, &Change::at(at).with_messages([Message::user(text)])).await.unwrap();
+}
+
+async fn ids(store: &InMemory) -> Vec<String> {
+    let found = store.list(&ConversationQuery::new()).await.unwrap();
+    let mut ids: Vec<_> = found.into_iter().map(|info| info.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+#[tokio::test]
+async fn bounded_store_drops_the_conversation_that_was_idle_longest() {
+    let store = InMemory::bounded(3, 1 << 20);
+    for id in ["a", "b", "c"] {
+        say(&store, id, "x").await;
+    }
+    say(&store, "a", "again").await;
+    say(&store, "d", "x").await;
+    assert_eq!(ids(&store).await, ["a", "c", "d"]);
+    // One that is in use stays.
+    let hold = store.hold(&ConversationId::new("c")).await.unwrap();
+    say(&store, "e", "x").await;
+    assert_eq!(ids(&store).await, ["c", "d", "e"]);
+    drop(hold);
+    store.forget(&ConversationId::new("c")).await.unwrap();
+    say(&store, "f", "x").await;
+    assert_eq!(ids(&store).await, ["d", "e", "f"], "what is forgotten makes room");
+}
+
+#[tokio::test]
+async fn bounded_store_keeps_so_many_bytes() {
+    let store = InMemory::bounded(1_000, 160 << 10);
+    for number in 0..100 {
+        say(&store, &format!("c{number}"), &"x".repeat(8 << 10)).await;
+    }
+    let kept = ids(&store).await.len();
+    assert!((15..=20).contains(&kept), "{kept}");
+    // One conversation has a sixteenth, and loses its oldest messages.
+    for number in 0..50 {
+        say(&store, "long", &format!("{number}{}", "x".repeat(2 << 10))).await;
+    }
+    let long = store.load(&ConversationId::new("long"), 1_000).await.unwrap();
+    assert!(
+        long.messages.len() <= 5 && long.end == 50 && long.first >= 45,
+        "{} {}",
+        long.messages.len(),
+        long.first
+    );
+    assert!(long.messages.last().unwrap().text().starts_with("49"));
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn sqlite_conforms() {

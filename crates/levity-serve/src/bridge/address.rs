@@ -50,6 +50,11 @@ impl Address {
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         Ok(Self { host: host.to_owned(), port, url: format!("ws://{shown}:{port}/") })
     }
+
+    /// The address and the port, as a `Host` header has them.
+    pub(super) fn authority(&self) -> &str {
+        self.url.trim_start_matches("ws://").trim_end_matches('/')
+    }
 }
 
 impl fmt::Display for Address {

@@ -82,6 +82,9 @@ pub(super) struct Inner {
     /// How many clients work with files at once: each takes a thread.
     pub(super) files: Arc<Semaphore>,
     pub(super) waits: Semaphore,
+    /// How many of those who wait for files look for them at once. Looking through a whole workspace takes long, and must not keep
+    /// others from reading a file.
+    pub(super) looks: Semaphore,
     next: AtomicU64,
 }
 
@@ -98,6 +101,8 @@ pub(super) struct News {
 const NEWS: usize = 256;
 /// How many threads work with files.
 const THREADS: usize = 16;
+/// How many of them look for files that are waited for.
+const LOOKS: usize = 2;
 
 impl BridgeHost {
     /// Where a host listens unless told otherwise.
@@ -136,6 +141,11 @@ impl BridgeHost {
         Ok(())
     }
 
+    /// Returns the workspace that its clients work on.
+    pub fn workspace(&self) -> &Workspace {
+        &self.inner.space
+    }
+
     /// The runs of its tasks, once there is a commander.
     pub fn runs(&self) -> Option<&Runs> {
         self.inner.runs.get()
@@ -150,6 +160,7 @@ impl BridgeHost {
         let stop = CancelToken::new();
         let _guard = stop.clone().into_guard();
         let door = Door { host: self.inner.clone(), stop: stop.clone() };
+        let listener = listener.with_proofs()?;
         let served = listener.serve(Router::new().route("/", any(enter)).with_state(door)).await;
         stop.cancel();
         // They are told that the host is closing.
@@ -270,6 +281,7 @@ impl BridgeHostBuilder {
             clients: Arc::new(Semaphore::new(self.limits.clients)),
             files: Arc::new(Semaphore::new(THREADS)),
             waits: Semaphore::new(self.limits.waits),
+            looks: Semaphore::new(LOOKS),
             next: AtomicU64::new(0),
         };
         Ok(BridgeHost { inner: Arc::new(inner) })

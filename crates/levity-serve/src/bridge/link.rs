@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -18,8 +18,10 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 use super::address::Address;
+use super::challenge;
 use super::error::{Error, ErrorKind, Result};
 use super::wire;
+use crate::proof::{self, Exchange};
 use crate::token::Token;
 
 /// How long a connection may take to be made.
@@ -171,21 +173,35 @@ fn unsent() -> Error {
     Error::new(ErrorKind::Absent, words)
 }
 
+/// Connects to a host, which proves that it has the token before this side does. Neither side sends it.
 async fn open(address: &Address, token: impl Fn() -> Result<Token>) -> Result<WebSocketStream<TcpStream>> {
-    let stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| {
+    let absent = |error: std::io::Error| {
         let words = format!(
             "no bridge host answers at {address} ({error}); start one with `levity bridge host --workspace DIR`, or name where it is with `--url`"
         );
         Error::new(ErrorKind::Absent, words)
-    })?;
+    };
+    let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(absent)?;
     let _ = stream.set_nodelay(true);
+    let to = stream.peer_addr().map_err(absent)?;
     // Only now: a host that is not there yet makes the token when it is started.
     let token = token()?;
-    let odd = || Error::invalid("the host's URL or token cannot be sent");
+    let client = proof::nonce().ok_or_else(|| Error::failed("the system has no randomness"))?;
+    let answer = challenge::ask(&mut stream, address, &client).await?;
+    let exchange = Exchange { to, client: &client, server: &answer.server };
+    if !exchange.is_of_server(&token, &answer.proof) {
+        let words = format!(
+            "what listens at {address} does not have the token of your host, so nothing was sent to it; it may be another program, \
+             or a host with another token: give the bridge the one that the host printed when it was made, by `--token-file` or \
+             `LEVITY_BRIDGE_TOKEN`"
+        );
+        return Err(Error::new(ErrorKind::Unauthorized, words));
+    }
+    let odd = || Error::invalid("the host's URL cannot be sent");
     let mut request = address.to_string().into_client_request().map_err(|_| odd())?;
-    let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal())).map_err(|_| odd())?;
-    bearer.set_sensitive(true);
-    request.headers_mut().insert(AUTHORIZATION, bearer);
+    let mut shown = HeaderValue::from_str(&exchange.authorization(&token)).map_err(|_| odd())?;
+    shown.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, shown);
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
@@ -196,30 +212,9 @@ async fn open(address: &Address, token: impl Fn() -> Result<Token>) -> Result<We
 
 /// What the host's refusal means, and what to do about it.
 fn refused(address: &Address, error: &WsError) -> Error {
-    let WsError::Http(answer) = error else {
-        let words =
-            format!("something else than a bridge host answers at {address}; name where it is with `--url`");
-        return Error::new(ErrorKind::Absent, words);
-    };
-    match answer.status() {
-        StatusCode::UNAUTHORIZED => Error::new(
-            ErrorKind::Unauthorized,
-            format!(
-                "the host at {address} does not accept the token; give the bridge the one that the host printed when it was made: by `--token-file`, or `LEVITY_BRIDGE_TOKEN`"
-            ),
-        ),
-        StatusCode::FORBIDDEN => Error::new(
-            ErrorKind::Unauthorized,
-            format!("the host at {address} is not known by that name; call it by `127.0.0.1` or `localhost`"),
-        ),
-        StatusCode::SERVICE_UNAVAILABLE => Error::new(
-            ErrorKind::Full,
-            format!("the host at {address} has no room for another client; try again"),
-        ),
-        status => Error::new(
-            ErrorKind::Absent,
-            format!("what answers at {address} is no bridge host ({status}); name where it is with `--url`"),
-        ),
+    match error {
+        WsError::Http(answer) => challenge::refused(address, answer.status()),
+        _ => challenge::stranger(address),
     }
 }
 

@@ -80,6 +80,7 @@ async fn watch(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
 }
 
 async fn look(host: &Arc<Inner>, target: Arc<Target>) -> Result<Vec<String>> {
+    let _turn = host.looks.acquire().await.map_err(|_| Error::failed("the host is closing"))?;
     work(host, move |space| match &*target {
         Target::Path(path) => match space.metadata(path) {
             Ok(meta) if meta.kind() == Kind::File => Ok(vec![path.clone()]),
@@ -125,4 +126,33 @@ fn named(glob: &str) -> Vec<&str> {
     };
     let plain = |name: &&str| !name.is_empty() && !name.contains(['*', '?', '[', ']', '{', '}', '!', '\\']);
     each.into_iter().filter(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::BridgeHost;
+
+    #[tokio::test]
+    async fn waits_for_globs_leave_file_threads_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap()).build().unwrap();
+        let threads = host.inner.files.available_permits();
+        let looking = host.inner.looks.acquire_many(2).await.unwrap();
+        let waits = (0..80).map(|_| {
+            let wanted = Wait { path: None, glob: Some("*.txt".to_owned()), timeout: Some(60.0) };
+            wait(&host.inner, wanted)
+        });
+        let mut waits = Box::pin(futures_util::future::join_all(waits));
+        for _ in 0..100 {
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            assert_eq!(host.inner.files.available_permits(), threads);
+            tokio::task::yield_now().await;
+        }
+        std::fs::write(folder.path().join("a.txt"), "").unwrap();
+        drop(looking);
+        for found in waits.await {
+            assert_eq!(found.unwrap()["found"], json!(["a.txt"]));
+        }
+    }
 }

@@ -44,6 +44,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
+    /// The caller's token does not allow it.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "scope_missing", message)
+    }
+
     /// It does not fit how things stand.
     pub(super) fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
@@ -78,6 +83,10 @@ impl From<Error> for Problem {
         match &error {
             Error::Full { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "full", error.to_string()).later(1)
+            }
+            Error::EmptyPrompt => Self::invalid("invalid", error.to_string()),
+            Error::PromptTooLong { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "goal_too_long", error.to_string())
             }
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
             Error::NotUnderWay(run) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use levity_core::{Ask, Decision, EffectId, Post, RunId, Wanted};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,11 +10,12 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, ok};
-use super::input::{body, root, run_id};
+use super::input::{body, root};
+use super::target::{AskPath, RunPath, own_run};
 use super::tell::{heard, here, write};
+use crate::access::{Caller, TokenScope};
 
-pub(super) async fn asks(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn asks(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
     let asks = within(&api, &id).await?;
     Ok(ok(&json!({"asks": asks.iter().map(ask_json).collect::<Value>()})))
 }
@@ -58,17 +59,25 @@ struct Decided {
 
 pub(super) async fn decide(
     State(api): State<Arc<Api>>,
-    Path((id, ask)): Path<(String, String)>,
+    caller: Caller,
+    AskPath(id, ask): AskPath,
     request: Request,
 ) -> Answered {
-    let id = run_id(&id)?;
-    let (run, effect) = ask_id(&id, &ask)?;
+    if !caller.may(TokenScope::Run) && !caller.may(TokenScope::Approve) {
+        return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
+    }
+    let (run, effect) = ask_id(&caller, &id, &ask)?;
     let decision = decision(body(&api, request).await?)?;
     let asks = within(&api, &id).await?;
     let Some(ask) = asks.into_iter().find(|ask| ask.run == run && ask.effect == effect) else {
         let message = format!("run `{run}` does not wait for a decision on effect {effect}");
         return Err(Problem::conflict("not_asked", message));
     };
+    // An answer is part of what is said to a run; whatever else is asked for is a permission.
+    let scope = if ask.wanted == Wanted::Answer { TokenScope::Run } else { TokenScope::Approve };
+    if !caller.may(scope) && !caller.may(TokenScope::Approve) {
+        return Err(Problem::forbidden(caller.missing(scope)));
+    }
     if ask.wanted == Wanted::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. }) {
         let message = "this question wants words: decide by `answer` with `text`, or `deny`";
         return Err(Problem::invalid("wants_answer", message));
@@ -82,9 +91,9 @@ pub(super) async fn decide(
 }
 
 /// The run and the effect that the id of a question means: `RUN:EFFECT`, or the effect alone where the run itself asks.
-fn ask_id(run: &RunId, ask: &str) -> Answered<(RunId, EffectId)> {
+fn ask_id(caller: &Caller, run: &RunId, ask: &str) -> Answered<(RunId, EffectId)> {
     let (run, effect) = match ask.rsplit_once(':') {
-        Some((asker, effect)) => (run_id(asker)?, effect),
+        Some((asker, effect)) => (own_run(caller, asker)?, effect),
         None => (run.clone(), ask),
     };
     match effect.parse() {

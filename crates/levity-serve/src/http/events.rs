@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,7 +19,8 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, told_cause};
-use super::input::{header, query, root, run_id, yes};
+use super::input::{header, query, root, yes};
+use super::target::RunPath;
 use crate::feed::{Given, Reader, Told};
 use crate::runs::{Outcome, Standing};
 
@@ -40,11 +41,10 @@ struct How {
 
 pub(super) async fn events(
     State(api): State<Arc<Api>>,
-    Path(id): Path<String>,
+    RunPath(id): RunPath,
     uri: Uri,
     headers: HeaderMap,
 ) -> Answered {
-    let id = run_id(&id)?;
     let how: How = query(&uri)?;
     let below = yes("below", how.below.as_deref(), true)?;
     let fleeting = yes("fleeting", how.fleeting.as_deref(), true)?;

@@ -1,15 +1,16 @@
 //! What clients send, looked at before anything is done with it.
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Query, Request};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use levity_core::{JournalErrorKind, Record, RunId};
 use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::answer::{Answered, Problem};
+use crate::body::read_body;
 
 /// How long an id may be.
 pub(super) const ID_LIMIT: usize = 128;
@@ -110,28 +111,8 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
 /// All of a body, as far as it is no larger than it may be and comes in time.
 async fn bytes(api: &Api, headers: &HeaderMap, body: Body) -> Answered<Bytes> {
     let (limit, time) = (api.settings.body_limit, api.settings.body_time);
-    let too_large = || {
-        let message = format!("the body of a request has {limit} bytes at most");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
-    };
-    // What is announced need not be read to be refused.
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit as u64) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(time, to_bytes(body, limit)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::bad("bad_body", "the body of the request broke off")),
-        Err(_) => {
-            let message = "the body of the request took too long to come";
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message))
-        }
-    }
-}
-
-fn is_too_large(error: &axum::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.to_string().contains("length limit"))
+    let read = read_body(headers, body, limit, time).await;
+    read.map_err(|error| Problem::new(error.status(), error.code(), error.message(limit)))
 }
 
 /// The records of a run, which must be there.

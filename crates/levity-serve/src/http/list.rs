@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, Uri};
 use levity_core::{RunId, RunQuery, RunState, RunSummary, Timestamp};
@@ -11,8 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::Api;
 use super::answer::{Answered, Problem, ok};
-use super::input::{self, query, run_id, yes};
+use super::input::{self, query, yes};
 use super::shown;
+use super::target::RunPath;
+use crate::access::Caller;
 
 /// How many runs a page has by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
@@ -28,7 +30,7 @@ struct Wanted {
     cursor: Option<String>,
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Answered {
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> Answered {
     let wanted: Wanted = query(&uri)?;
     let limit = limit(wanted.limit, PAGE)?;
     let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
@@ -38,8 +40,8 @@ pub(super) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Answered {
     query.since = wanted.since.map(Timestamp::from_millis);
     query.before = wanted.before.map(Timestamp::from_millis);
     let mut found = match api.runs.runtime().journal().keeps() {
-        true => kept(&api, query, cursor.as_ref(), limit + 1).await?,
-        false => here(&api, &query, cursor.as_ref()),
+        true => kept(&api, &caller, query, cursor.as_ref(), limit + 1).await?,
+        false => here(&api, &caller, &query, cursor.as_ref()),
     };
     let more = found.len() > limit;
     found.truncate(limit);
@@ -81,6 +83,7 @@ impl Cursor {
 /// The first runs of the journal behind a cursor.
 async fn kept(
     api: &Api,
+    caller: &Caller,
     mut query: RunQuery,
     cursor: Option<&Cursor>,
     wanted: usize,
@@ -90,25 +93,18 @@ async fn kept(
         query.before = Some(query.before.map_or(end, |before| before.min(end)));
     }
     // Some of those that began in the same moment as the last one were told already.
-    let mut read = wanted;
-    loop {
-        let mut found = api.runs.list(&query.clone().limit(read)).await?;
-        let full = found.len() >= read;
-        found.retain(|run| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str())));
-        if found.len() >= wanted || !full {
-            found.truncate(wanted);
-            return Ok(found);
-        }
-        read *= 2;
-    }
+    let behind =
+        |run: &RunSummary| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()));
+    let found = api.runs.newest(&query, wanted, |run| behind(run) && caller.owns(run.run.as_str()));
+    Ok(found.await?)
 }
 
 /// The runs of this process, where no journal keeps any.
-fn here(api: &Api, query: &RunQuery, cursor: Option<&Cursor>) -> Vec<RunSummary> {
+fn here(api: &Api, caller: &Caller, query: &RunQuery, cursor: Option<&Cursor>) -> Vec<RunSummary> {
     let runs = api.runs.here().into_iter().map(|run| run.summary());
     let behind =
         |run: &RunSummary| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()));
-    query.select(runs.filter(behind))
+    query.select(runs.filter(|run| behind(run) && caller.owns(run.run.as_str())))
 }
 
 /// What a list shows of a run.
@@ -131,8 +127,7 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
 }
 
 /// Removes a run that has ended, and those below it.
-pub(super) async fn remove(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn remove(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
     if id.parent().is_some() {
         return Err(Problem::conflict("child", "a run is removed with the one that started it"));
     }

@@ -12,41 +12,86 @@ use serde_json::json;
 
 use super::answer::{Problem, ok};
 use super::openapi::openapi;
-use super::{Api, asks, events, list, sessions, shown, start, tell};
+use super::target::caller;
+use super::{Api, asks, events, list, sessions, shown, start, tell, tools};
+use crate::access::TokenScope;
 use crate::gate::guard;
 
 /// A path, and the methods that it has.
 struct Route {
     path: &'static str,
-    /// As the description names them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the description is held against them"))]
-    methods: &'static [&'static str],
+    /// As the description names them, and what each needs.
+    methods: &'static [(&'static str, Needs)],
     answer: MethodRouter<Arc<Api>>,
 }
 
-fn route(path: &'static str, methods: &'static [&'static str], answer: MethodRouter<Arc<Api>>) -> Route {
+/// What a caller needs to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// Not even a token.
+    Nothing,
+    /// A token with this scope, or with one that includes it.
+    Scope(TokenScope),
+}
+
+use Needs::Nothing;
+const READ: Needs = Needs::Scope(TokenScope::Read);
+const RUN: Needs = Needs::Scope(TokenScope::Run);
+
+fn route(
+    path: &'static str,
+    methods: &'static [(&'static str, Needs)],
+    answer: MethodRouter<Arc<Api>>,
+) -> Route {
     Route { path, methods, answer }
+}
+
+/// Refuses callers whose token does not allow it. Other methods are refused by the router.
+async fn allowed(methods: &'static [(&'static str, Needs)], request: Request, next: Next) -> Response {
+    let method = if request.method() == http::Method::HEAD { "GET" } else { request.method().as_str() };
+    let needs = methods.iter().find(|(name, _)| name.eq_ignore_ascii_case(method)).map(|(_, needs)| *needs);
+    let caller = caller(request.extensions());
+    match needs {
+        Some(Needs::Scope(scope)) if !caller.may(scope) => {
+            Problem::forbidden(caller.missing(scope)).into_response()
+        }
+        Some(_) => next.run(request).await,
+        None => no_method().into_response(),
+    }
+}
+
+fn no_method() -> Problem {
+    let message = "this is not done by that method; `Allow` names those it is done by";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", message)
 }
 
 fn routes() -> Vec<Route> {
     vec![
-        route("/v1/health", &["get"], get(health)),
-        route("/v1/openapi.json", &["get"], get(async || ok(&openapi()))),
-        route("/v1/runs", &["get", "post"], get(list::list).post(start::start)),
-        route("/v1/runs/{run}", &["get", "delete"], plain(get(shown::show).delete(list::remove))),
-        route("/v1/runs/{run}/events", &["get"], get(events::events)),
-        route("/v1/runs/{run}/pause", &["post"], plain(post(tell::pause))),
-        route("/v1/runs/{run}/resume", &["post"], plain(post(tell::resume))),
-        route("/v1/runs/{run}/cancel", &["post"], plain(post(tell::cancel))),
-        route("/v1/runs/{run}/say", &["post"], plain(post(tell::say))),
-        route("/v1/runs/{run}/asks", &["get"], plain(get(asks::asks))),
-        route("/v1/runs/{run}/asks/{ask}", &["post"], plain(post(asks::decide))),
-        route("/v1/sessions", &["get"], get(sessions::list)),
+        route("/v1/health", &[("get", Nothing)], get(health)),
+        route("/v1/openapi.json", &[("get", READ)], get(async || ok(&openapi()))),
+        route("/v1/runs", &[("get", READ), ("post", RUN)], get(list::list).post(start::start)),
+        route(
+            "/v1/runs/{run}",
+            &[("get", READ), ("delete", RUN)],
+            plain(get(shown::show).delete(list::remove)),
+        ),
+        route("/v1/runs/{run}/events", &[("get", READ)], get(events::events)),
+        route("/v1/runs/{run}/pause", &[("post", RUN)], plain(post(tell::pause))),
+        route("/v1/runs/{run}/resume", &[("post", RUN)], plain(post(tell::resume))),
+        route("/v1/runs/{run}/cancel", &[("post", RUN)], plain(post(tell::cancel))),
+        route("/v1/runs/{run}/say", &[("post", RUN)], plain(post(tell::say))),
+        route("/v1/runs/{run}/asks", &[("get", READ)], plain(get(asks::asks))),
+        // Which scope it needs depends on what is asked.
+        route("/v1/runs/{run}/asks/{ask}", &[("post", READ)], plain(post(asks::decide))),
+        route("/v1/sessions", &[("get", READ)], get(sessions::list)),
         route(
             "/v1/sessions/{session}",
-            &["get", "delete"],
+            &[("get", READ), ("delete", RUN)],
             get(sessions::show).merge(plain(delete(sessions::forget))),
         ),
+        route("/v1/tools", &[("get", READ)], plain(get(tools::list))),
+        // Which scope it needs depends on the tool.
+        route("/v1/tools/{tool}", &[("post", READ)], plain(post(tools::call))),
     ]
 }
 
@@ -59,17 +104,18 @@ fn plain(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
 }
 
 pub(super) fn router(api: &Arc<Api>) -> Router {
-    let add = |router: Router<Arc<Api>>, route: Route| router.route(route.path, route.answer);
+    let add = |router: Router<Arc<Api>>, route: Route| {
+        let methods = route.methods;
+        let check = from_fn(move |request: Request, next: Next| allowed(methods, request, next));
+        router.route(route.path, route.answer.route_layer(check))
+    };
     routes()
         .into_iter()
         .fold(Router::new(), add)
         .fallback(async || {
             Problem::not_found("no_route", "there is nothing here; `/v1/openapi.json` tells what there is")
         })
-        .method_not_allowed_fallback(async || {
-            let message = "this is not done by that method; `Allow` names those it is done by";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_method", message)
-        })
+        .method_not_allowed_fallback(async || no_method())
         .layer(from_fn(careful))
         .with_state(api.clone())
 }
@@ -102,7 +148,7 @@ mod tests {
         }
         let there: BTreeSet<String> = routes()
             .iter()
-            .flat_map(|route| route.methods.iter().map(|method| format!("{method} {}", route.path)))
+            .flat_map(|route| route.methods.iter().map(|(method, _)| format!("{method} {}", route.path)))
             .collect();
         assert_eq!(described, there);
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::Uri;
 use levity_core::{ConversationId, ConversationInfo, ConversationQuery};
-use levity_memory::Conversations;
+use levity_memory::{Conversations, conversation_id_fits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -13,15 +13,15 @@ use tokio::time::timeout;
 use super::answer::{Answered, Problem, ok};
 use super::input::query;
 use super::list::{Cursor, gone, limit};
+use super::target::{NamePath, own_conversation};
 use super::{Api, HttpApi};
+use crate::access::{Caller, TokenScope};
 
 #[cfg(feature = "dag")]
 mod plans;
 
 /// How many sessions or messages a page has by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
-/// How many bytes the id of a conversation may have.
-const ID_LIMIT: usize = 256;
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -51,11 +51,12 @@ struct Read {
 
 /// The id of a conversation that a client names.
 pub(super) fn id(id: &str) -> Answered<ConversationId> {
-    match !id.trim().is_empty() && id.len() <= ID_LIMIT && !id.chars().any(char::is_control) {
+    match !id.trim().is_empty() && conversation_id_fits(id) && !id.chars().any(char::is_control) {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",
-            "the id of a conversation has 1 to 256 bytes, and none that act on a terminal",
+            "the id of a conversation has 1 to 200 bytes, where each that is no small letter, digit, `-`, `_` or `.` counts \
+             three times, and none that act on a terminal",
         )),
     }
 }
@@ -67,14 +68,16 @@ fn conversations(api: &Api) -> Answered<&Conversations> {
         .ok_or_else(|| Problem::not_found("no_sessions", "this server keeps no conversations"))
 }
 
-pub(super) async fn list(State(api): State<Arc<Api>>, uri: Uri) -> Answered {
+pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) -> Answered {
     let wanted: Listed = query(&uri)?;
     let most = limit(wanted.limit, PAGE)?;
     if matches!(wanted.kind, Kind::Plan) {
+        may_see_plans(&caller)?;
         return plans_of(&api, most).await;
     }
     let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
     let mut found = conversations(&api)?.list(&ConversationQuery::new()).await?;
+    found.retain(|info| caller.owns(info.id.as_str()));
     // A store tells those first that were changed longest ago; whoever looks wants the others.
     found.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
     found
@@ -96,12 +99,24 @@ fn info_json(info: &ConversationInfo) -> Value {
     })
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, Path(name): Path<String>, uri: Uri) -> Answered {
+/// Plans are kept by commands on this machine, for its owner.
+fn may_see_plans(caller: &Caller) -> Answered<()> {
+    let admin = TokenScope::Admin;
+    if caller.may(admin) { Ok(()) } else { Err(Problem::forbidden(caller.missing(admin))) }
+}
+
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamePath(name): NamePath,
+    uri: Uri,
+) -> Answered {
     let wanted: Read = query(&uri)?;
     if matches!(wanted.kind, Kind::Plan) {
+        may_see_plans(&caller)?;
         return plan_of(&api, &name).await;
     }
-    let id = id(&name)?;
+    let id = own_conversation(&caller, &name)?;
     let (store, most) = (conversations(&api)?.store(), limit(wanted.limit, PAGE)?);
     let remembered = store.load(&id, 0).await?;
     if remembered.end == 0 {
@@ -122,8 +137,12 @@ pub(super) async fn show(State(api): State<Arc<Api>>, Path(name): Path<String>, 
     })))
 }
 
-pub(super) async fn forget(State(api): State<Arc<Api>>, Path(name): Path<String>) -> Answered {
-    let id = id(&name)?;
+pub(super) async fn forget(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamePath(name): NamePath,
+) -> Answered {
+    let id = own_conversation(&caller, &name)?;
     let forgotten = conversations(&api)?.forget(&id);
     match timeout(HttpApi::PATIENCE / 5, forgotten).await {
         Ok(Ok(true)) => Ok(gone()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use levity_core::{Ask, Ending, RunId, RunSummary, Timestamp, Usage};
 use levity_runtime::RunReport;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::Api;
 use super::answer::{Answered, Problem, ok, told_cause};
 use super::asks::ask_json;
-use super::input::{root, run_id};
+use super::input::root;
+use super::target::RunPath;
 use crate::runs::{LiveRun, Outcome, Standing};
 
 /// A run and all that is told about it.
@@ -27,8 +28,7 @@ pub(super) struct Shown {
     queued: bool,
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, Path(id): Path<String>) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn show(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
     if id.parent().is_some() {
         return below(&api, &id).await;
     }

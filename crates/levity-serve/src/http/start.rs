@@ -15,6 +15,8 @@ use super::Api;
 use super::answer::{Answered, Problem, told};
 use super::input::{self, body, header, new_run_id, query, yes};
 use super::shown::{Shown, shown};
+use super::target::own_conversation;
+use crate::access::Caller;
 use crate::error::Error;
 use crate::runs::{LiveRun, Order};
 
@@ -32,19 +34,21 @@ struct How {
     wait: Option<String>,
 }
 
-pub(super) async fn start(State(api): State<Arc<Api>>, request: Request) -> Answered {
+pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: Request) -> Answered {
     let how: How = query(request.uri())?;
     let wait = yes("wait", how.wait.as_deref(), true)?;
     let key = key(request.headers())?;
     let wanted: Wanted = body(&api, request).await?;
-    let order = order(&api, wanted, key)?;
-    if let Some(id) = &order.id
+    // An id that was made up here is nobody's yet.
+    let given = wanted.id.is_some() || key.is_some();
+    let order = order(&api, &caller, wanted, key)?;
+    if let Some(id) = order.id.as_ref().filter(|_| given)
         && let Some(found) = existing(&api, id, &order.goal).await?
     {
         return Ok(found);
     }
     let (id, goal) = (order.id.clone(), order.goal.clone());
-    let begun = match api.runs.start(order) {
+    let begun = match api.runs.room_for(&caller).and_then(|()| api.runs.start(order)) {
         Ok(run) => begun(&api, &run, wait).await,
         Err(error) => Err(error.into()),
     };
@@ -58,7 +62,7 @@ pub(super) async fn start(State(api): State<Arc<Api>>, request: Request) -> Answ
 }
 
 /// What is to be done, if it makes sense.
-fn order(api: &Api, wanted: Wanted, key: Option<RunId>) -> Answered<Order> {
+fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<Order> {
     let limit = api.settings.goal_limit;
     if wanted.goal.trim().is_empty() {
         return Err(Problem::invalid("invalid", "`goal` says what to do; it must not be empty"));
@@ -69,14 +73,17 @@ fn order(api: &Api, wanted: Wanted, key: Option<RunId>) -> Answered<Order> {
     }
     let mut order = Order::new(wanted.goal);
     if let Some(conversation) = wanted.conversation {
-        order = order.conversation(super::sessions::id(&conversation)?);
+        order = order.conversation(own_conversation(caller, &conversation)?);
     }
-    match (wanted.id, key) {
-        (Some(_), Some(_)) => Err(Problem::bad("two_ids", "give `id` or `Idempotency-Key`, not both")),
-        (Some(id), None) => Ok(order.id(new_run_id(&id)?)),
-        (None, Some(id)) => Ok(order.id(id)),
-        (None, None) => Ok(order),
-    }
+    let id = match (wanted.id, key) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::bad("two_ids", "give `id` or `Idempotency-Key`, not both"));
+        }
+        (Some(id), None) => new_run_id(&id)?,
+        (None, Some(id)) => id,
+        (None, None) => RunId::random(&**api.runs.runtime().world()),
+    };
+    Ok(order.id(new_run_id(&caller.own(id.as_str()))?))
 }
 
 /// The id of the run that a key stands for. It follows from the key, so that it is the same after a restart.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use http::StatusCode;
 use levity_core::{Command, Message, Post, RunId, RunQuery};
 use levity_runtime::{Control, ControlError, Runtime, Told};
@@ -13,7 +13,8 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, told};
-use super::input::{body, body_or_default, is_driven, records, root, run_id};
+use super::input::{body, body_or_default, is_driven, records, root};
+use super::target::RunPath;
 use crate::runs::{LiveRun, Way};
 
 #[derive(Default, Deserialize)]
@@ -32,8 +33,7 @@ struct Words {
     text: String,
 }
 
-pub(super) async fn pause(State(api): State<Arc<Api>>, Path(id): Path<String>, request: Request) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn pause(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     match here(&api, &id) {
         Some(here) => heard(&api, &id, here, |control| async move { control.pause().await }).await,
@@ -41,12 +41,7 @@ pub(super) async fn pause(State(api): State<Arc<Api>>, Path(id): Path<String>, r
     }
 }
 
-pub(super) async fn cancel(
-    State(api): State<Arc<Api>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn cancel(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
     let why: Why = body_or_default(&api, request).await?;
     let reason = why.reason.unwrap_or_else(|| "cancelled by HTTP".to_owned());
     match here(&api, &id) {
@@ -58,12 +53,12 @@ pub(super) async fn cancel(
     }
 }
 
-pub(super) async fn say(State(api): State<Arc<Api>>, Path(id): Path<String>, request: Request) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn say(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
     let Words { text } = body(&api, request).await?;
     if text.trim().is_empty() {
         return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty"));
     }
+    api.runs.check_prompt(&text)?;
     match here(&api, &id) {
         Some(here) => {
             heard(&api, &id, here, |control| async move { control.say(Message::user(text)).await }).await
@@ -76,12 +71,7 @@ pub(super) async fn say(State(api): State<Arc<Api>>, Path(id): Path<String>, req
 }
 
 /// Goes on after a pause; and with a run that nobody drives.
-pub(super) async fn resume(
-    State(api): State<Arc<Api>>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Answered {
-    let id = run_id(&id)?;
+pub(super) async fn resume(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     if let Some(here) = here(&api, &id) {
         return heard(&api, &id, here, |control| async move { control.resume().await }).await;

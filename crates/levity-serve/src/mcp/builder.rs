@@ -7,14 +7,15 @@ use levity_core::text::chain;
 use levity_core::{Tool, ToolSource, Toolbox, World};
 use levity_runtime::SystemWorld;
 use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
-use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
+use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::parked::Parked;
 use super::seal::Seal;
 use super::server::{Inner, Offer};
-use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources};
+use super::tasks::Tasks;
+use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources, TaskSupport};
 use crate::error::{Error, Result};
 
 /// Settings of an [`McpServer`].
@@ -175,6 +176,7 @@ impl McpServerBuilder {
             completer: self.completer,
             changes: self.changes,
             parked: Parked::new(seal, world.clone(), limits.waiting, limits.answer),
+            tasks: Tasks::new(world.clone(), limits.tasks, limits.task_life),
             calls: Semaphore::new(limits.calls.min(Semaphore::MAX_PERMITS)),
             limits,
             told: Mutex::new(None),
@@ -201,6 +203,9 @@ impl McpServerBuilder {
         }
         if self.completer.is_some() {
             able["completions"] = json!({});
+        }
+        if self.offers.iter().any(|offer| offer.task_support() != TaskSupport::Forbidden) {
+            able["extensions"] = json!({ TASKS_EXTENSION_ID: {} });
         }
         let able: ServerCapabilities = serde_json::from_value(able).unwrap_or_default();
         let mut named = Implementation::new(&self.name, &self.version);

@@ -9,6 +9,7 @@ use super::answer;
 use super::ask::{AskError, Root};
 use super::desk::{Desk, Note};
 use super::{Changes, ClientModel};
+use crate::access::Caller;
 
 /// Who calls, as a [`Handler`](super::Handler) sees them. Cheap to clone.
 ///
@@ -22,6 +23,7 @@ pub struct Client {
     desk: Arc<Desk>,
     changes: Changes,
     name: Option<Arc<str>>,
+    caller: Caller,
 }
 
 /// What a client is.
@@ -75,8 +77,13 @@ pub enum Level {
 }
 
 impl Client {
-    pub(super) fn new(desk: Arc<Desk>, changes: Changes) -> Self {
-        Self { desk, changes, name: None }
+    pub(super) fn new(desk: Arc<Desk>, changes: Changes, caller: Caller) -> Self {
+        Self { desk, changes, name: None, caller }
+    }
+
+    /// The holder of the token that it showed; the owner of the server on stdio.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// What it says it is.
@@ -162,6 +169,13 @@ impl Client {
     /// Tells all who listen that something has changed.
     pub fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// Lets the call go on as a task from here, for a handler whose [`TaskSupport`](super::TaskSupport) is `Deferred`. Its client gets
+    /// the id of the task now, and the result from the task. Returns at once where the call is a task already, or the client knows no
+    /// tasks.
+    pub async fn become_task(&self) {
+        self.desk.become_task().await;
     }
 
     /// The client's model as one of ours.

@@ -26,6 +26,8 @@ pub(super) struct Desk {
     progress: AtomicU64,
     /// Below this level nothing is told; shared with the session where it has one for all.
     pub(super) level: Arc<AtomicU8>,
+    /// Told when the work wants to go on as a task; nobody listens where it cannot.
+    task: mpsc::Sender<oneshot::Sender<()>>,
     pub(super) able: Abilities,
     pub(super) info: Option<ClientInfo>,
 }
@@ -34,6 +36,7 @@ pub(super) struct Desk {
 pub(super) struct Inbox {
     pub(super) asks: mpsc::Receiver<Asked>,
     pub(super) notes: mpsc::Receiver<Note>,
+    pub(super) task: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
 /// A question for the client.
@@ -57,12 +60,17 @@ impl Desk {
         info: Option<ClientInfo>,
         level: Arc<AtomicU8>,
         early: BTreeMap<String, Value>,
+        can_become_task: bool,
     ) -> (Arc<Self>, Inbox) {
         let (asks, asked) = mpsc::channel(ASKS);
         let (notes, noted) = mpsc::channel(NOTES);
         let early = Mutex::new(early);
-        let desk = Self { asks, notes, early, progress: AtomicU64::new(0), level, able, info };
-        (Arc::new(desk), Inbox { asks: asked, notes: noted })
+        let (task, mut wanted) = mpsc::channel(1);
+        if !can_become_task {
+            wanted.close();
+        }
+        let desk = Self { asks, notes, early, progress: AtomicU64::new(0), level, task, able, info };
+        (Arc::new(desk), Inbox { asks: asked, notes: noted, task: wanted })
     }
 
     /// Puts a question to the client, and waits for its answer.
@@ -75,6 +83,14 @@ impl Desk {
         let asked = Asked { name, request: Box::new(request), reply };
         self.asks.send(asked).await.map_err(|_| AskError::gone())?;
         answer.await.map_err(|_| AskError::gone())?
+    }
+
+    /// Waits until the work goes on as a task; returns at once where it cannot become one.
+    pub(super) async fn become_task(&self) {
+        let (done, became) = oneshot::channel();
+        if self.task.send(done).await.is_ok() {
+            let _ = became.await;
+        }
     }
 
     /// Leaves word, unless there is too much already.

@@ -22,6 +22,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::ask::{AskError, AskErrorKind};
@@ -46,6 +47,8 @@ pub(super) struct Case {
     /// Questions that the client has been asked, or is about to be.
     open: BTreeMap<String, Asked>,
     next: u32,
+    /// Let go once the work is a task.
+    became_task: Option<oneshot::Sender<()>>,
     /// Tells the work that nobody waits for it any more, however that comes about.
     _cancel: CancelGuard,
 }
@@ -62,8 +65,18 @@ pub(super) enum Step {
     Done(Outcome),
     /// The client has to answer first.
     Open(InputRequests),
+    /// The work wants to go on as a task.
+    Task,
     /// Nobody wants it any more.
     Cancelled,
+}
+
+/// What happened in a case that goes on without a request.
+pub(super) enum Event {
+    Done(Outcome),
+    /// There is a question more.
+    Asked,
+    Note(Note),
 }
 
 impl Case {
@@ -75,7 +88,15 @@ impl Case {
     ) -> Self {
         let work =
             AssertUnwindSafe(work).catch_unwind().map(|ended| ended.unwrap_or_else(|_| Err(panicked())));
-        Self { work: Work::Here(work.boxed()), inbox, desk, open: BTreeMap::new(), next: 1, _cancel: cancel }
+        Self {
+            work: Work::Here(work.boxed()),
+            inbox,
+            desk,
+            open: BTreeMap::new(),
+            next: 1,
+            became_task: None,
+            _cancel: cancel,
+        }
     }
 
     /// Goes on until it is done; the client is asked by requests. For versions before 2026-07-28.
@@ -112,21 +133,47 @@ impl Case {
                 if let Some(done) = self.gather().await {
                     return self.done(done, telling, context).await;
                 }
-                self.open.retain(|_, asked| !asked.reply.is_closed());
-                if !self.open.is_empty() {
+                let requests = self.open_requests();
+                if !requests.is_empty() {
                     telling.finish(&mut self.inbox, context).await;
-                    return Step::Open(self.requests());
+                    return Step::Open(requests);
                 }
             }
             tokio::select! {
                 biased;
                 done = &mut self.work => return self.done(done, telling, context).await,
                 () = context.ct.cancelled() => return Step::Cancelled,
+                Some(became) = self.inbox.task.recv() => {
+                    self.became_task = Some(became);
+                    telling.finish(&mut self.inbox, context).await;
+                    return Step::Task;
+                }
                 () = &mut telling, if telling.is_busy() => {}
                 Some(note) = self.inbox.notes.recv(), if !telling.is_busy() => telling.tell(note, context),
                 Some(asked) = self.inbox.asks.recv() => self.open(asked),
             }
         }
+    }
+
+    /// Goes on as a task, until something happens. Not to be called again after it is done.
+    pub(super) async fn next(&mut self) -> Event {
+        // Whoever waits for that it becomes a task is let go.
+        drop(self.became_task.take());
+        tokio::select! {
+            biased;
+            done = &mut self.work => Event::Done(done),
+            Some(asked) = self.inbox.asks.recv() => {
+                self.open(asked);
+                Event::Asked
+            }
+            Some(note) = self.inbox.notes.recv() => Event::Note(note),
+        }
+    }
+
+    /// The questions that somebody still waits for an answer to.
+    pub(super) fn open_requests(&mut self) -> InputRequests {
+        self.open.retain(|_, asked| !asked.reply.is_closed());
+        self.requests()
     }
 
     /// Hands over what the client has answered. Answers to what nobody asked are left alone.

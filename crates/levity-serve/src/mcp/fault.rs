@@ -48,6 +48,17 @@ impl Fault {
         Self::refused(ErrorCode(-32000), message, None)
     }
 
+    /// The client lacks what the request needs.
+    pub(super) fn lacks(needed: ClientCapabilities) -> Self {
+        let ErrorData { code, message, data, .. } = ErrorData::missing_required_client_capability(needed);
+        Self::refused(code, message, data)
+    }
+
+    /// The caller's token does not allow it.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::refused(ErrorCode(-32003), message, None)
+    }
+
     fn refused(code: ErrorCode, message: impl Into<String>, data: Option<Value>) -> Self {
         Self(Cause::Refused { code: code.0, message: message.into(), data })
     }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -11,9 +11,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::McpServer;
 use super::session::Session;
 use super::sessions::Sessions;
+use super::{Limits, McpServer};
+use crate::access::Caller;
+use crate::body::{BodyError, read_body};
+use crate::gate::{guard, refuse};
 
 /// Since this version there are no sessions.
 const MODERN: &str = "2026-07-28";
@@ -47,16 +50,32 @@ impl McpServer {
             .with_sse_retry(None)
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        let factory = move || Ok(Session::new(inner.clone()));
+        let limits = Arc::new(limits.clone());
+        let factory = move || Ok(Session::remote(inner.clone()));
         let service: Service = StreamableHttpService::new(factory, sessions, config);
-        let answer = move |request: Request<Body>| answer(service.clone(), door.clone(), request);
-        axum::Router::new().route("/mcp", any(answer))
+        let answer =
+            move |request: Request<Body>| answer(service.clone(), door.clone(), limits.clone(), request);
+        axum::Router::new().route("/mcp", any(answer)).fallback(async || {
+            refuse(StatusCode::NOT_FOUND, "no_route", "there is nothing here; the MCP server is at `/mcp`")
+        })
     }
 }
 
-async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Result<Response, Infallible> {
+async fn answer(
+    service: Service,
+    door: Arc<Door>,
+    limits: Arc<Limits>,
+    request: Request<Body>,
+) -> Result<Response, Infallible> {
+    let caller = request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
-    if opens && !door.sessions.has_room() {
+    // A session is its caller's; for others there is none.
+    if let Some(id) = session_id(request.headers())
+        && !door.sessions.is_of(id, &caller)
+    {
+        return Ok((StatusCode::NOT_FOUND, refusal(-32001, "there is no such session")).into_response());
+    }
+    if opens && !door.sessions.has_room(&caller) {
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
         return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());
@@ -64,13 +83,64 @@ async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Re
     if comes_for_nothing(&door.sessions, &request) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    let request = match whole(request, &limits).await {
+        Ok(request) => request,
+        Err(response) => return Ok(response),
+    };
     let response = service.handle(request).await;
+    if let Some(id) = session_id(response.headers()).filter(|_| opens) {
+        door.sessions.give_to(id, &caller);
+    }
     // The library says so of a body that it cannot read; the type is not what is wrong with it.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         return Ok((StatusCode::BAD_REQUEST, refusal(-32700, "the body is no message of the protocol"))
             .into_response());
     }
-    Ok(response.into_response())
+    Ok(in_form(response.into_response()).await)
+}
+
+/// The request with all of its body, as far as that is no larger than it may be and comes in time: the library would wait for ever.
+async fn whole(request: Request<Body>, limits: &Limits) -> Result<Request<Body>, Response> {
+    let (parts, body) = request.into_parts();
+    match read_body(&parts.headers, body, limits.body, limits.body_time).await {
+        Ok(bytes) => Ok(Request::from_parts(parts, Body::from(bytes))),
+        Err(error) => {
+            let code = if error == BodyError::Broken { -32700 } else { -32600 };
+            let mut response = (error.status(), refusal(code, &error.message(limits.body))).into_response();
+            response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
+            Err(response)
+        }
+    }
+}
+
+/// An error of the library's that is plain text, as a message of the protocol.
+async fn in_form(response: Response) -> Response {
+    const LONGEST: usize = 4 << 10;
+    let status = response.status();
+    let is_plain = !is_json(response.headers());
+    if !(status.is_client_error() || status.is_server_error()) || !is_plain {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = to_bytes(body, LONGEST).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let text = match text.trim() {
+        "" => status.canonical_reason().unwrap_or("refused").to_lowercase(),
+        text => text.to_owned(),
+    };
+    for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+    let mut answer = (status, refusal(-32600, &text)).into_response();
+    for (name, value) in &parts.headers {
+        answer.headers_mut().append(name, value.clone());
+    }
+    guard(answer.headers_mut());
+    answer
+}
+
+fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers.get("mcp-session-id").and_then(|id| id.to_str().ok())
 }
 
 fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {

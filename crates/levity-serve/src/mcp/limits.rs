@@ -14,6 +14,8 @@ pub struct Limits {
     pub line: usize,
     /// How large the body of an HTTP request may be, in bytes. 4 MiB by default.
     pub body: usize,
+    /// How long a client may take to send the body of an HTTP request. 20 seconds by default.
+    pub body_time: Duration,
     /// How many requests are worked on at once, for all clients together. 1,024 by default; the others are told to come back.
     pub calls: usize,
     /// How long a tool may take whose hints do not say it. 5 minutes by default.
@@ -26,7 +28,11 @@ pub struct Limits {
     pub waiting: usize,
     /// How long a client has to answer. 10 minutes by default.
     pub answer: Duration,
-    /// How many sessions there are over HTTP at a time. 1,024 by default.
+    /// How many tasks are under way or kept at a time. 256 by default; more calls are told to come back.
+    pub tasks: usize,
+    /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by then is cancelled.
+    pub task_life: Duration,
+    /// How many sessions there are over HTTP at a time. 1,024 by default; one named token has half of them at most.
     pub sessions: usize,
     /// How long a session over HTTP lasts in which nothing happens. 30 minutes by default.
     pub idle: Duration,
@@ -41,12 +47,15 @@ impl Default for Limits {
         Self {
             line: 16 << 20,
             body: 4 << 20,
+            body_time: Duration::from_secs(20),
             calls: 1024,
             tool: Duration::from_secs(300),
             output: 8 << 20,
             page: 500,
             waiting: 256,
             answer: Duration::from_secs(600),
+            tasks: 256,
+            task_life: Duration::from_secs(3600),
             sessions: 1024,
             idle: Duration::from_secs(1800),
             listeners: 1024,
@@ -68,7 +77,7 @@ macro_rules! setters {
 
 impl Limits {
     setters!(
-        line: usize, body: usize, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
-        answer: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
+        line: usize, body: usize, body_time: Duration, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
+        answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
     );
 }

@@ -61,6 +61,11 @@ pub(super) fn next(at: usize, lists: usize, next: Option<String>) -> Option<Stri
     }
 }
 
+/// Whether a list has nothing and another one follows: clients take an empty page for the end.
+pub(super) fn is_passed_over<T>(page: &Page<T>, at: usize, lists: usize) -> bool {
+    page.items.is_empty() && page.next.is_none() && at + 1 < lists
+}
+
 fn unknown() -> Fault {
     Fault::invalid("`cursor` is not of this server; begin again without it")
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use levity_core::{CallId, CancelToken, Progress, ToolSpec};
 use serde_json::Value;
 
-use super::{Client, Fault, Reply};
+use super::{Client, Fault, Reply, TaskSupport};
 
 /// A tool that also talks to who calls it.
 ///
@@ -48,6 +48,11 @@ pub trait Handler: Send + Sync {
     /// Name, docs, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
+    /// Says whether calls go on as tasks. They do not, by default.
+    fn task_support(&self) -> TaskSupport {
+        TaskSupport::Forbidden
+    }
+
     /// Does the work.
     ///
     /// # Errors
@@ -60,6 +65,10 @@ pub trait Handler: Send + Sync {
 impl<H: Handler + ?Sized> Handler for Arc<H> {
     fn spec(&self) -> &ToolSpec {
         (**self).spec()
+    }
+
+    fn task_support(&self) -> TaskSupport {
+        (**self).task_support()
     }
 
     async fn call(&self, call: Call) -> Result<Reply, Fault> {

@@ -13,15 +13,17 @@ use tokio::task::JoinSet;
 use super::Fault;
 use super::drive::Case;
 use super::seal::{Seal, Ticket};
+use crate::access::Caller;
 
 /// What a request is about: its answers belong to no other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subject([u8; 32]);
 
 impl Subject {
-    pub(super) fn new(method: &str, name: &str, args: &impl serde::Serialize) -> Self {
+    pub(super) fn new(caller: &Caller, method: &str, name: &str, args: &impl serde::Serialize) -> Self {
         let args = serde_json::to_string(args).unwrap_or_default();
-        let hash = digest(&SHA256, format!("{method}\0{name}\0{args}").as_bytes());
+        let whose = caller.name().unwrap_or_default();
+        let hash = digest(&SHA256, format!("{whose}\0{method}\0{name}\0{args}").as_bytes());
         let mut subject = [0; 32];
         subject.copy_from_slice(hash.as_ref());
         Self(subject)

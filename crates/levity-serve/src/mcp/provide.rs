@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use levity_mcp::{Prompt, Resource, ResourceContent, ResourceTemplate};
 
 use super::{Client, Fault, PromptReply};
+use crate::access::Caller;
 
 /// A part of a list, and where it goes on.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,12 @@ impl<T> Page<T> {
 pub trait Resources: Send + Sync {
     /// What there is.
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, Fault>;
+
+    /// What there is for this caller; the same for all by default. `read` is to give a caller nothing that is not listed for it.
+    async fn list_for(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page<Resource>, Fault> {
+        let _ = caller;
+        self.list(cursor).await
+    }
 
     /// What there is beside it, under addresses with gaps.
     async fn templates(&self, cursor: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {

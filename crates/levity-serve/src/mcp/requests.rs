@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use levity_core::{CancelToken, RunId, ToolCall, ToolError, ToolErrorKind, World};
+use levity_core::{CancelToken, EffectClass, RunId, ToolCall, ToolError, ToolErrorKind, World};
 use levity_mcp::{ElicitForm, ElicitReply};
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    InputRequiredResult, InputResponses, ReadResourceRequestParams, ReadResourceResponse,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, InputRequiredResult, InputResponses, ReadResourceRequestParams, ReadResourceResponse,
 };
 use rmcp::service::RequestContext;
 use serde::Serialize;
@@ -21,18 +21,39 @@ use super::desk::{Desk, Inbox};
 use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
-use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, wire};
+use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
+use crate::access::TokenScope;
 
 /// What a request came to.
 enum Answer {
     Product(Product),
     Asks(InputRequiredResult),
+    Task(CallToolResponse),
 }
 
 /// What a client sent along because it was asked for it.
 struct Sent {
     state: Option<String>,
     answers: Option<InputResponses>,
+    /// Whether the work may go on as a task.
+    can_become_task: bool,
+}
+
+impl Sent {
+    /// Before 2026-07-28 clients were asked by requests, and sent nothing along.
+    fn new(modern: bool, state: Option<String>, answers: Option<InputResponses>) -> Self {
+        let (state, answers) = (state.filter(|_| modern), answers.filter(|_| modern));
+        Self { state, answers, can_become_task: false }
+    }
+
+    /// The answers, looked at.
+    fn answers(&mut self) -> Result<InputResponses, Fault> {
+        let answers = self.answers.take().unwrap_or_default();
+        match answers.values().all(Value::is_object) {
+            true => Ok(answers),
+            false => Err(Fault::invalid("an answer in `inputResponses` is no object")),
+        }
+    }
 }
 
 impl Session {
@@ -44,10 +65,10 @@ impl Session {
         let modern = is_modern(&context);
         let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
-        let sent =
-            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
         let call = ToolCall::new(self.inner.call_id(), name, args);
+        self.may_call(&call.name, &context).map_err(|fault| fault.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
             true => self.offered(call, sent, &context).await,
             false => self.plain(call, sent, &context).await,
@@ -58,10 +79,26 @@ impl Session {
         }
     }
 
+    /// Refuses a caller that may only read, unless the tool only reads.
+    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), Fault> {
+        let caller = self.caller(context);
+        let reads = match self.inner.offers.get(name) {
+            Some(offer) => offer.handler.spec().hints.class == EffectClass::ReadOnly,
+            None => self
+                .inner
+                .dispatcher
+                .specs()
+                .iter()
+                .any(|spec| spec.name == name && spec.hints.class == EffectClass::ReadOnly),
+        };
+        let scope = if reads { TokenScope::Read } else { TokenScope::Run };
+        if caller.may(scope) { Ok(()) } else { Err(Fault::forbidden(caller.missing(scope))) }
+    }
+
     async fn offered(
         &self,
         call: ToolCall,
-        sent: Sent,
+        mut sent: Sent,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, Fault> {
         let Some(offer) = self.inner.offers.get(&call.name) else { return Err(no_tool(&call.name)) };
@@ -72,6 +109,16 @@ impl Session {
             let call = Call { args, id, progress: client.listener(), client, cancel };
             within(&*world, limit, handler.call(call)).await.map(Product::Tool)
         };
+        let support = offer.handler.task_support();
+        let knows_tasks = is_modern(context).then(|| knows_tasks(context));
+        if knows_tasks == Some(false) && support.is_required() {
+            return Err(needs_tasks());
+        }
+        if knows_tasks == Some(true) && support.is_immediate() && sent.state.is_none() {
+            let answers = sent.answers()?;
+            return self.inner.tasks.start(self.caller(context), self.case(context, answers, false, begin));
+        }
+        sent.can_become_task = knows_tasks == Some(true) && support == TaskSupport::Deferred;
         tool_response(self.work(subject, sent, context, begin).await?)
     }
 
@@ -113,8 +160,7 @@ impl Session {
         let modern = is_modern(&context);
         let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
         let ReadResourceRequestParams { uri, input_responses, request_state, .. } = request;
-        let sent =
-            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let sent = Sent::new(modern, request_state, input_responses);
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for resources in all {
@@ -132,7 +178,7 @@ impl Session {
         match self.work(("resources/read", &uri, &()), sent, &context, begin).await {
             Ok(Answer::Product(Product::Read(contents))) => Ok(wire::read(contents).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
-            Ok(Answer::Product(_)) => Err(mixed_up().into_error(modern)),
+            Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
             Err(fault) => Err(fault.into_error(modern)),
         }
     }
@@ -145,8 +191,7 @@ impl Session {
         let modern = is_modern(&context);
         let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
         let GetPromptRequestParams { name, arguments, input_responses, request_state, .. } = request;
-        let sent =
-            Sent { state: request_state.filter(|_| modern), answers: input_responses.filter(|_| modern) };
+        let sent = Sent::new(modern, request_state, input_responses);
         let args = words(arguments);
         let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
         let begin = |client: Client, _: CancelToken| async move {
@@ -162,7 +207,7 @@ impl Session {
         match self.work(("prompts/get", &name, &args), sent, &context, begin).await {
             Ok(Answer::Product(Product::Prompt(reply))) => Ok(wire::prompt(reply).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
-            Ok(Answer::Product(_)) => Err(mixed_up().into_error(modern)),
+            Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
             Err(fault) => Err(fault.into_error(modern)),
         }
     }
@@ -171,7 +216,7 @@ impl Session {
     async fn work<F>(
         &self,
         subject: (&str, &str, &impl Serialize),
-        sent: Sent,
+        mut sent: Sent,
         context: &RequestContext<RoleServer>,
         begin: impl FnOnce(Client, CancelToken) -> F,
     ) -> Result<Answer, Fault>
@@ -179,23 +224,29 @@ impl Session {
         F: Future<Output = Outcome> + Send + 'static,
     {
         let inner = &self.inner;
-        let answers = sent.answers.unwrap_or_default();
-        if answers.values().any(|answer| !answer.is_object()) {
-            return Err(Fault::invalid("an answer in `inputResponses` is no object"));
-        }
+        let answers = sent.answers()?;
         if !is_modern(context) {
-            let (mut case, _) = self.case(context, BTreeMap::new(), begin);
+            let mut case = self.case(context, BTreeMap::new(), false, begin);
             let step = case.ask_along(context, &*inner.world, inner.limits.answer).await;
-            return finish(step).and_then(|step| step.map(Answer::Product).map_err(|_| mixed_up()));
+            return match step {
+                Step::Done(outcome) => outcome.map(Answer::Product),
+                Step::Cancelled => Err(cancelled()),
+                Step::Open(_) | Step::Task => Err(mixed_up()),
+            };
         }
-        let subject = Subject::new(subject.0, subject.1, subject.2);
+        let subject = Subject::new(&self.caller(context), subject.0, subject.1, subject.2);
         let mut waiting = match sent.state {
             Some(state) => self.resume(&state, subject, answers, context)?,
-            None => inner.parked.begin(self.case(context, answers, begin).0, subject),
+            None => {
+                let case = self.case(context, answers, sent.can_become_task, begin);
+                inner.parked.begin(case, subject)
+            }
         };
-        match finish(waiting.case.ask_at_end(context).await)? {
-            Ok(product) => Ok(Answer::Product(product)),
-            Err(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
+        match waiting.case.ask_at_end(context).await {
+            Step::Done(outcome) => outcome.map(Answer::Product),
+            Step::Open(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
+            Step::Task => inner.tasks.start(self.caller(context), waiting.case).map(Answer::Task),
+            Step::Cancelled => Err(cancelled()),
         }
     }
 
@@ -216,17 +267,18 @@ impl Session {
         &self,
         context: &RequestContext<RoleServer>,
         early: InputResponses,
+        can_become_task: bool,
         begin: impl FnOnce(Client, CancelToken) -> F,
-    ) -> (Case, Client)
+    ) -> Case
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
         let (desk, inbox): (Arc<Desk>, Inbox) =
-            Desk::new(able(context), info(context), self.level(context), early);
-        let client = Client::new(desk.clone(), self.inner.changes.clone());
+            Desk::new(able(context), info(context), self.level(context), early, can_become_task);
+        let client = Client::new(desk.clone(), self.inner.changes.clone(), self.caller(context));
         let cancel = CancelToken::new();
-        let work = begin(client.clone(), cancel.clone());
-        (Case::new(desk, inbox, cancel.into_guard(), work), client)
+        let work = begin(client, cancel.clone());
+        Case::new(desk, inbox, cancel.into_guard(), work)
     }
 
     /// Since 2026-07-28 a client says with each request what it wants to know.
@@ -241,14 +293,6 @@ impl Session {
 /// The level of a request; above all there are where it says none.
 fn asked_level(context: &RequestContext<RoleServer>) -> u8 {
     context.meta.log_level().map_or(u8::MAX, |level| drive::level(level) as u8)
-}
-
-fn finish(step: Step) -> Result<Result<Product, rmcp::model::InputRequests>, Fault> {
-    match step {
-        Step::Done(outcome) => outcome.map(Ok),
-        Step::Open(requests) => Ok(Err(requests)),
-        Step::Cancelled => Err(cancelled()),
-    }
 }
 
 /// Makes a call that policy may want somebody to be asked about.
@@ -275,6 +319,10 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 
 /// Asks the person at the client.
 async fn approve(client: &Client, tool: &str, reason: &str) -> Result<(), Fault> {
+    if !client.caller().may(TokenScope::Approve) {
+        let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
+        return Err(ToolError::new(ToolErrorKind::Denied, message).into());
+    }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
     let form =
         ElicitForm::new(format!("`{tool}` is about to be called: {reason}. Is that all right?"), schema);
@@ -307,8 +355,18 @@ fn tool_response(answer: Answer) -> Result<CallToolResponse, Fault> {
     match answer {
         Answer::Product(Product::Tool(reply)) => Ok(wire::replied(reply).into()),
         Answer::Asks(asks) => Ok(asks.into()),
+        Answer::Task(task) => Ok(task),
         Answer::Product(_) => Err(mixed_up()),
     }
+}
+
+fn knows_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.client_capabilities().is_some_and(|can| can.supports_tasks())
+}
+
+fn needs_tasks() -> Fault {
+    let needed = ClientCapabilities::builder().enable_tasks().build();
+    Fault::lacks(needed)
 }
 
 fn able(context: &RequestContext<RoleServer>) -> Abilities {

@@ -16,6 +16,7 @@ use super::builder::McpServerBuilder;
 use super::lines::Lines;
 use super::parked::Parked;
 use super::session::Session;
+use super::tasks::Tasks;
 use super::{Changes, Completer, Fault, Handler, Limits, Prompts, Resources};
 use crate::error::{Error, Result};
 use crate::listen::Listener;
@@ -41,6 +42,7 @@ pub(super) struct Inner {
     pub(super) limits: Limits,
     pub(super) world: Arc<dyn World>,
     pub(super) parked: Arc<Parked>,
+    pub(super) tasks: Arc<Tasks>,
     pub(super) calls: Semaphore,
     /// The tools as clients are told of them, and what they were made from.
     pub(super) told: Mutex<Option<Told>>,
@@ -124,7 +126,7 @@ impl McpServer {
     /// # }
     /// ```
     pub async fn listen(&self, listener: Listener) -> Result<()> {
-        listener.serve(self.http()).await
+        listener.serve_callers(self.http()).await
     }
 }
 

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
+    CompletionInfo, CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{RoleServer, ServerHandler};
@@ -29,6 +30,7 @@ use super::changes::{Ear, News};
 use super::drive;
 use super::server::Inner;
 use super::{Completing, Fault, Level, lists, wire};
+use crate::access::Caller;
 
 /// How often sources are asked whether they have other tools.
 const LOOK: Duration = Duration::from_secs(1);
@@ -38,15 +40,32 @@ pub(super) struct Session {
     pub(super) inner: Arc<Inner>,
     /// From which level on the client wants to know things; for versions in which it is asked once.
     pub(super) level: Arc<AtomicU8>,
+    /// Whether the client is the program that started this one.
+    local: bool,
     ear: Mutex<Option<Arc<Ear>>>,
     /// Tells the client of changes, for as long as there is a session.
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Session {
+    /// A session of the owner, who started this program.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         let level = Arc::new(AtomicU8::new(Level::Info as u8));
-        Self { inner, level, ear: Mutex::default(), tasks: Mutex::default() }
+        Self { inner, level, local: true, ear: Mutex::default(), tasks: Mutex::default() }
+    }
+
+    /// A session of whoever comes by HTTP: each request says whose it is.
+    pub(super) fn remote(inner: Arc<Inner>) -> Self {
+        Self { local: false, ..Self::new(inner) }
+    }
+
+    /// Who sent a request. The gate has noted it; where nothing is noted, nothing is allowed.
+    pub(super) fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        if self.local {
+            return Caller::owner();
+        }
+        let parts = context.extensions.get::<http::request::Parts>();
+        parts.and_then(|parts| parts.extensions.get::<Caller>()).cloned().unwrap_or_else(Caller::nobody)
     }
 
     /// Begins to tell the client of changes, unless that has begun.
@@ -229,6 +248,31 @@ impl ServerHandler for Session {
         self.call(request, context).await
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.inner.tasks.get(&self.caller(&context), &request.task_id).map_err(error)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let caller = self.caller(&context);
+        self.inner.tasks.update(&caller, &request.task_id, request.input_responses).await.map_err(error)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.inner.tasks.cancel(&self.caller(&context), &request.task_id).await.map_err(error)
+    }
+
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
@@ -237,8 +281,15 @@ impl ServerHandler for Session {
         let all = &self.inner.resources;
         gate(!all.is_empty(), "resources/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
+        let caller = self.caller(&context);
+        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let page = loop {
+            let page = self.own(&context, all[at].list_for(&caller, cursor.as_deref())).await?;
+            if !lists::is_passed_over(&page, at, all.len()) {
+                break page;
+            }
+            (at, cursor) = (at + 1, None);
+        };
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListResourcesResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);
@@ -253,8 +304,14 @@ impl ServerHandler for Session {
         let all = &self.inner.resources;
         gate(!all.is_empty(), "resources/templates/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = self.own(&context, all[at].templates(cursor.as_deref())).await?;
+        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let page = loop {
+            let page = self.own(&context, all[at].templates(cursor.as_deref())).await?;
+            if !lists::is_passed_over(&page, at, all.len()) {
+                break page;
+            }
+            (at, cursor) = (at + 1, None);
+        };
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListResourceTemplatesResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);
@@ -278,8 +335,14 @@ impl ServerHandler for Session {
         let all = &self.inner.prompts;
         gate(!all.is_empty(), "prompts/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let (at, cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
-        let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
+        let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
+        let page = loop {
+            let page = self.own(&context, all[at].list(cursor.as_deref())).await?;
+            if !lists::is_passed_over(&page, at, all.len()) {
+                break page;
+            }
+            (at, cursor) = (at + 1, None);
+        };
         let items = page.items.iter().filter_map(wire::same).collect();
         let mut result = ListPromptsResult::with_all_items(items);
         result.next_cursor = lists::next(at, all.len(), page.next);

@@ -14,6 +14,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 
 use super::link::{Gone, Link, Wire};
 use super::strand::Reader;
+use crate::access::Caller;
 
 /// When there is no room, a session that was not used for this long makes room.
 const SPARE: Duration = Duration::from_secs(60);
@@ -35,6 +36,15 @@ pub(super) struct Sessions {
 struct Kept {
     link: Arc<Link>,
     used: Arc<Used>,
+    /// Whose it is; nobody's while it is being opened.
+    owner: Option<Owner>,
+}
+
+/// The name of a token; the owner of the server has none.
+type Owner = Option<Arc<str>>;
+
+fn owner(caller: &Caller) -> Owner {
+    caller.name().map(Into::into)
 }
 
 impl Drop for Kept {
@@ -66,17 +76,34 @@ impl Sessions {
         Self { world, most, idle, all: Mutex::default() }
     }
 
-    /// Whether there is room for one more; those that nobody uses make room.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether there is room for one more; those that nobody uses make room. One named token takes half of the room at most.
+    pub(super) fn has_room(&self, caller: &Caller) -> bool {
         self.sweep();
         let now = self.world.now();
         let mut all = self.all();
-        if all.len() >= self.most {
-            let oldest = all.iter().max_by_key(|(_, kept)| kept.used.idle(now));
+        let whose = owner(caller);
+        let own = all.values().filter(|kept| kept.owner.as_ref() == Some(&whose)).count();
+        let enough = whose.is_some() && own >= self.most.div_ceil(2);
+        if enough || all.len() >= self.most {
+            let candidates = all.iter().filter(|(_, kept)| !enough || kept.owner.as_ref() == Some(&whose));
+            let oldest = candidates.max_by_key(|(_, kept)| kept.used.idle(now));
             let spare = oldest.filter(|(_, kept)| kept.used.idle(now) >= SPARE).map(|(id, _)| id.clone());
-            spare.and_then(|id| all.remove(&id));
+            let made = spare.and_then(|id| all.remove(&id)).is_some();
+            return made && all.len() < self.most;
         }
-        all.len() < self.most
+        true
+    }
+
+    /// Whether a session is this caller's.
+    pub(super) fn is_of(&self, id: &str, caller: &Caller) -> bool {
+        self.all().get(id).is_some_and(|kept| kept.owner.as_ref() == Some(&owner(caller)))
+    }
+
+    /// Gives a session that was just opened to who opened it.
+    pub(super) fn give_to(&self, id: &str, caller: &Caller) {
+        if let Some(kept) = self.all().get_mut(id).filter(|kept| kept.owner.is_none()) {
+            kept.owner = Some(owner(caller));
+        }
     }
 
     /// Ends those that nobody has used for long.
@@ -159,7 +186,7 @@ impl SessionManager for Sessions {
         if all.len() >= self.most {
             return Err(Gone::Full);
         }
-        all.insert(id.clone(), Kept { link, used: Arc::default() });
+        all.insert(id.clone(), Kept { link, used: Arc::default(), owner: None });
         drop(all);
         self.get(&id)?;
         Ok((id, wire))

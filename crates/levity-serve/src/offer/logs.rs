@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use levity_core::{RunId, RunQuery, RunSummary};
 
+use crate::access::Caller;
 use crate::mcp::{Fault, Page, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
 use crate::runs::Runs;
 
@@ -47,9 +48,14 @@ fn gone(run: &RunId) -> Fault {
 
 #[async_trait]
 impl Resources for RunLogs {
-    async fn list(&self, _: Option<&str>) -> Result<Page<Resource>, Fault> {
-        let query = RunQuery::new().roots().newest_first().limit(LISTED);
-        let runs = self.runs.list(&query).await.map_err(|_| Fault::failed("the runs cannot be listed"))?;
+    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, Fault> {
+        self.list_for(&Caller::owner(), cursor).await
+    }
+
+    async fn list_for(&self, caller: &Caller, _: Option<&str>) -> Result<Page<Resource>, Fault> {
+        let query = RunQuery::new().roots().newest_first();
+        let runs = self.runs.newest(&query, LISTED, |run| caller.owns(run.run.as_str())).await;
+        let runs = runs.map_err(|_| Fault::failed("the runs cannot be listed"))?;
         Ok(Page::all(runs.iter().map(shown)))
     }
 
@@ -64,7 +70,7 @@ impl Resources for RunLogs {
         let Some(run) = ask.uri.strip_prefix(URL) else {
             return Err(Fault::not_found(format!("there is nothing at `{}`", ask.uri)));
         };
-        let text = self.log(&RunId::new(run)).await?;
+        let text = self.log(&RunId::new(ask.client.caller().own(run))).await?;
         Ok(vec![ResourceContent::text(ask.uri, text).with_mime(KIND)])
     }
 }

@@ -1,17 +1,21 @@
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use levity_core::text::{chain, clipped};
 use levity_core::{
-    Ask, Cause, ConversationId, Decision, Ending, Status, ToolError, ToolErrorKind, ToolSpec, Wanted,
+    Ask, Cause, ConversationId, Decision, Ending, Event, EventKind, Message, Part, Role, RunId, Status,
+    ToolError, ToolErrorKind, ToolSpec, Wanted,
 };
+use levity_memory::conversation_id_fits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::words::{News, noted};
+use crate::access::{Caller, TokenScope};
 use crate::error::Error;
 use crate::mcp::{Call, Client, ClientModel, ElicitForm, ElicitReply, Fault, Handler, Reply};
 use crate::runner::Runner;
@@ -55,6 +59,8 @@ pub(super) struct Query {
 
 /// How long an id of a session may be.
 const LONGEST_SESSION: usize = 128;
+/// How many bytes of messages an answer has at most, as JSON.
+const LONGEST_HISTORY: usize = 1 << 20;
 /// How much of a call's arguments a person is shown.
 const SHOWN_ARGS: usize = 2_000;
 const GONE: &str = "whoever asked for it has left or took it back";
@@ -64,7 +70,39 @@ struct Args {
     prompt: String,
     #[serde(default)]
     session_id: Option<String>,
+    #[serde(default)]
+    include_messages: bool,
 }
+
+/// The messages of a run as they come, the newest of them where there are too many.
+#[derive(Default)]
+struct History {
+    messages: VecDeque<Value>,
+    bytes: usize,
+    left_out: u64,
+}
+
+impl History {
+    fn note(&mut self, event: &Event) {
+        let message = match &event.kind {
+            EventKind::Goal { text } => json!(Message::user(text.clone())),
+            EventKind::ModelFinished { message, .. } | EventKind::Said { message } => json!(message),
+            EventKind::ToolFinished { result, .. } => {
+                json!(Message::new(Role::Tool, [Part::ToolResult(result.clone())]))
+            }
+            _ => return,
+        };
+        self.bytes += message.to_string().len();
+        self.messages.push_back(message);
+        while self.bytes > LONGEST_HISTORY {
+            let Some(oldest) = self.messages.pop_front() else { return };
+            self.bytes -= oldest.to_string().len();
+            self.left_out += 1;
+        }
+    }
+}
+
+type Histories = Option<Arc<Mutex<History>>>;
 
 impl Query {
     pub(super) fn new(runs: Runs) -> Self {
@@ -89,10 +127,21 @@ impl Query {
         args: Args,
         client: &Client,
         news: &Arc<watch::Sender<News>>,
+        history: &Histories,
     ) -> Result<(Arc<LiveRun>, Option<ConversationId>), Fault> {
-        let session = self.session(args.session_id)?;
-        let told = news.clone();
-        let mut order = Order::new(args.prompt).on_event(move |event| noted(&told, event));
+        self.runs.check_prompt(&args.prompt).map_err(|error| wrong(&error.to_string()))?;
+        self.runs.room_for(client.caller()).map_err(refused)?;
+        let session = self.session(args.session_id, client.caller())?;
+        let (told, history) = (news.clone(), history.clone());
+        let id = RunId::random(&**self.runs.runtime().world());
+        let id = RunId::from(client.caller().own(id.as_str()));
+        let root = id.clone();
+        let mut order = Order::new(args.prompt).id(id).on_event(move |event| {
+            if let Some(history) = history.as_ref().filter(|_| event.run == root) {
+                history.lock().unwrap_or_else(PoisonError::into_inner).note(event);
+            }
+            noted(&told, event);
+        });
         if let Some(session) = &session {
             order = order.conversation(session.clone());
         }
@@ -109,14 +158,15 @@ impl Query {
     }
 
     /// The conversation that is meant: the one that was named, or a new one.
-    fn session(&self, named: Option<String>) -> Result<Option<ConversationId>, Fault> {
+    fn session(&self, named: Option<String>, caller: &Caller) -> Result<Option<ConversationId>, Fault> {
         let keeps = self.runs.talks();
+        let own = |id: &str| ConversationId::new(caller.own(id));
         match named {
-            None => Ok(keeps.then(|| ConversationId::random(&**self.runs.runtime().world()))),
+            None => Ok(keeps.then(|| own(ConversationId::random(&**self.runs.runtime().world()).as_str()))),
             Some(_) if !keeps => Err(wrong(
                 "this agent keeps no conversations; leave `session_id` out, and say all that matters in `prompt`",
             )),
-            Some(id) if is_session(&id) => Ok(Some(ConversationId::new(id))),
+            Some(id) if is_session(&id, caller) => Ok(Some(own(&id))),
             Some(_) => {
                 Err(wrong("`session_id` is none: take the one that an earlier answer had, or leave it out"))
             }
@@ -124,9 +174,10 @@ impl Query {
     }
 }
 
-fn is_session(id: &str) -> bool {
+fn is_session(id: &str, caller: &Caller) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !id.is_empty() && id.len() <= LONGEST_SESSION && id.bytes().all(plain)
+    let fits = conversation_id_fits(&caller.own(id));
+    !id.is_empty() && id.len() <= LONGEST_SESSION && id.bytes().all(plain) && fits
 }
 
 fn wrong(message: &str) -> Fault {
@@ -150,11 +201,12 @@ impl Handler for Query {
     async fn call(&self, call: Call) -> Result<Reply, Fault> {
         let args = Args::deserialize(&call.args).map_err(|error| wrong(&error.to_string()))?;
         let (news, heard) = watch::channel(News::default());
-        let (run, session) = self.start(args, &call.client, &Arc::new(news))?;
+        let history = args.include_messages.then(Arc::<Mutex<History>>::default);
+        let (run, session) = self.start(args, &call.client, &Arc::new(news), &history)?;
         let leash = Leash { runs: self.runs.clone(), run: run.clone() };
         let outcome = follow(&run, &call, heard).await;
         drop(leash);
-        reply(&run, session.as_ref(), &outcome)
+        reply(&run, session.as_ref(), &outcome, &history)
     }
 }
 
@@ -203,6 +255,11 @@ async fn follow(run: &LiveRun, call: &Call, mut heard: watch::Receiver<News>) ->
 
 /// Has a person decide by the client, if it can ask one.
 async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
+    // Answering is part of a conversation with the agent; allowing something is more.
+    if ask.wanted != Wanted::Answer && !client.caller().may(TokenScope::Approve) {
+        let decision = Decision::deny(client.caller().missing(TokenScope::Approve));
+        return (ask, decision);
+    }
     let form = match ask.wanted {
         Wanted::Answer => ElicitForm::new(ask.reason.clone(), answer_form()),
         _ => ElicitForm::new(question(&ask), permission_form()),
@@ -256,10 +313,21 @@ fn decided(ask: &Ask, said: &Value) -> Decision {
     }
 }
 
-fn reply(run: &LiveRun, session: Option<&ConversationId>, outcome: &Outcome) -> Result<Reply, Fault> {
+fn reply(
+    run: &LiveRun,
+    session: Option<&ConversationId>,
+    outcome: &Outcome,
+    history: &Histories,
+) -> Result<Reply, Fault> {
     match outcome {
         Outcome::Ended(ending) if ending.status.is_answer() => {
-            Ok(Reply { value: Some(told(run, session, ending)), ..Reply::text(ending.text.clone()) })
+            let mut value = told(run, session, ending);
+            if let Some(history) = history {
+                let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+                value["messages"] = std::mem::take(&mut history.messages).into_iter().collect();
+                value["messages_left_out"] = history.left_out.into();
+            }
+            Ok(Reply { value: Some(value), ..Reply::text(ending.text.clone()) })
         }
         Outcome::Ended(ending) => {
             let reached = match ending.text.trim() {
@@ -325,6 +393,7 @@ fn input() -> Value {
         "properties": {
             "prompt": {"type": "string", "description": "What is to be done or answered, with all that is needed for it."},
             "session_id": {"type": "string", "description": "The `session_id` of an earlier answer, to go on from there."},
+            "include_messages": {"type": "boolean", "description": "Whether the result has all messages of this run: the prompt, what the model said, what tools answered."},
         },
         "required": ["prompt"],
         "additionalProperties": false,
@@ -342,6 +411,8 @@ fn output() -> Value {
             "run_id": {"type": "string"},
             "complete": {"type": "boolean", "description": "False when a limit made the agent answer before it was done."},
             "value": {},
+            "messages": {"type": "array", "items": {"type": "object"}},
+            "messages_left_out": {"type": "integer", "description": "How many of the oldest messages are left out, since there is more than 1 MiB of them."},
             "statistics": {
                 "type": "object",
                 "properties": {

@@ -7,8 +7,12 @@ mod crowd;
 mod hostile;
 mod kept;
 mod life;
+mod limits;
 #[cfg(all(feature = "dag", feature = "swarm"))]
 mod many;
 mod stream;
 mod support;
+mod tenants;
+mod tls;
 mod told;
+mod tools;

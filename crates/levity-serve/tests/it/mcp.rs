@@ -7,5 +7,7 @@ mod http;
 mod lists;
 mod peers;
 mod stdio;
+mod tasks;
+mod tenants;
 mod tools;
 mod web;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Hints, Model, RunQuery, Status, ToolCx, ToolOutput};
+use levity_core::{
+    Change, ConversationId, ConversationQuery, Hints, Message, Model, RunQuery, Status, ToolCx, ToolOutput,
+    World as _,
+};
 use levity_loop::Agent;
 use levity_mcp::{
     ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, Wait,
@@ -14,7 +17,7 @@ use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
 use levity_sandbox::Workspace;
 use levity_serve::mcp::{ClientModel, McpServer};
 use levity_serve::{AgentServer, Order, Runs};
-use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
+use levity_test::{FunctionModel, ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::task::JoinSet;
@@ -121,6 +124,87 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
     ] {
         assert!(client.call("query", wrong.clone()).await.is_err(), "{wrong}");
     }
+}
+
+#[tokio::test]
+async fn query_has_its_messages_when_they_are_wanted() {
+    let script = ScriptedModel::new().call("send", json!({"to": "you"})).reply("Done.").by_history();
+    let said = Person(json!({"decision": "allow"}));
+    let client = connect(offered(runs(script)), |servers| servers.elicitor(said)).await;
+    let plain = client.value("query", json!({"prompt": "Send it"})).await;
+    assert!(plain.get("messages").is_none(), "{plain}");
+    let answer = client.value("query", json!({"prompt": "Send it", "include_messages": true})).await;
+    let messages = answer["messages"].as_array().unwrap();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"], "{answer}");
+    assert_eq!(answer["messages_left_out"], 0);
+    for (message, words) in messages.iter().zip(["Send it", "send", "sent", "Done."]) {
+        assert!(message.to_string().contains(words), "{message}");
+        serde_json::from_value::<levity_core::Message>(message.clone()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn passing_sessions_last_an_hour_and_are_bounded() {
+    let world = Arc::new(ManualWorld::new());
+    let sessions = AgentServer::passing_sessions(world.clone());
+    let say = async |id: &str, text: String| {
+        let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
+        let change = Change::at(open.remembered().end).with_messages([Message::user(text)]);
+        open.save(change.when(world.now())).await.unwrap();
+    };
+    let count = async || sessions.list(&ConversationQuery::new()).await.unwrap().len();
+    say("first", "Hello".to_owned()).await;
+    world.advance(Duration::from_secs(3599));
+    assert_eq!(count().await, 1);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(count().await, 0, "an hour without use is enough");
+    for number in 0..1_100 {
+        say(&format!("s{number}"), "Hello".to_owned()).await;
+    }
+    assert_eq!(count().await, 1_000);
+    for number in 0..40 {
+        say(&format!("long{number}"), "x".repeat(3 << 20)).await;
+    }
+    let long = (0..40).map(|number| ConversationId::new(format!("long{number}")));
+    let mut kept = 0;
+    for id in long {
+        kept += sessions.store().load(&id, 1).await.unwrap().messages.len();
+    }
+    assert!((15..=21).contains(&kept), "{kept} of 3 MiB in 64 MiB");
+}
+
+#[tokio::test]
+async fn messages_of_a_query_are_bounded() {
+    let long = || "x".repeat(400 << 10);
+    let tell = RecordingTool::new("tell", move |_| Ok(ToolOutput::text(long())))
+        .with_hints(Hints::new().read_only());
+    let mut script = ScriptedModel::new();
+    for _ in 0..5 {
+        script = script.call("tell", json!({}));
+    }
+    let agent = Agent::builder(script.reply("Done.")).tool(tell).max_tool_output(1 << 20).runtime(runtime());
+    let client = plainly(offered(Runs::new(agent.build().unwrap()))).await;
+    let answer = client.value("query", json!({"prompt": "Tell", "include_messages": true})).await;
+    assert!(answer["messages"].to_string().len() <= 1 << 20);
+    assert!(answer["messages_left_out"].as_u64().unwrap() >= 5, "{}", answer["messages_left_out"]);
+    assert!(answer["messages"].as_array().unwrap().last().unwrap().to_string().contains("Done."));
+}
+
+#[tokio::test]
+async fn first_page_of_resources_has_something() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "one").unwrap();
+    let server = offered(runs(ScriptedModel::new()))
+        .workspace(Workspace::open(folder.path()).unwrap())
+        .build()
+        .unwrap();
+    let mut tasks = JoinSet::new();
+    let mut client = Old::connect(&server, &mut tasks, json!({})).await;
+    client.say(json!({"id": 1, "method": "resources/list"})).await;
+    let page = client.next().await["result"].clone();
+    assert_eq!(page["resources"][0]["uri"], "workspace:///a.txt", "{page}");
+    assert!(page.get("nextCursor").is_none(), "{page}");
 }
 
 #[tokio::test]

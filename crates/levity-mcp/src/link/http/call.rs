@@ -12,11 +12,13 @@ use url::Url;
 
 use super::Limits;
 use super::pace::{Pace, Way};
-use crate::link::authorize::{Authorize, Challenge};
+use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::{Error, ErrorKind, Result, config};
 
 /// How often one request may be answered with a wish for another login.
 const CHALLENGES: u32 = 3;
+/// How often one request is sent again because the server gave another nonce for its proof of possession.
+const NONCES: u32 = 2;
 /// How often one request is sent again because the server asked for some time.
 const WAITS: u32 = 2;
 /// The longest time of that kind that is waited for.
@@ -109,13 +111,13 @@ impl Caller {
     /// Sends a request, with other logins when they are asked for, and returns what comes back unless it asks for a login or
     /// points elsewhere.
     pub(crate) async fn send(&self, ask: &Ask<'_>) -> Result<Response> {
-        let (mut challenges, mut waits, mut again) = (0, 0, ask.repeatable);
+        let (mut challenges, mut nonces, mut waits, mut again) = (0, 0, 0, ask.repeatable);
         loop {
             let login = match &self.authorize {
-                Some(authorize) => authorize.header().await?,
+                Some(authorize) => authorize.credentials(ask.method.as_str(), ask.url).await?,
                 None => None,
             };
-            let response = match self.once(ask, login.as_deref()).await? {
+            let response = match self.once(ask, login.as_ref()).await? {
                 Ok(response) => response,
                 // The server closed a kept connection at the moment we used it.
                 Err(error) if again && error.is_request() && !error.is_connect() => {
@@ -124,10 +126,14 @@ impl Caller {
                 }
                 Err(error) => return Err(self.failed(&error)),
             };
+            let proven = login.as_ref().is_some_and(|login| login.proof.is_some());
+            let renonced = self.keep_nonce(&response);
             match response.status() {
+                StatusCode::UNAUTHORIZED if proven && renonced && nonces < NONCES => nonces += 1,
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     challenges += 1;
-                    self.challenged(&response, login.as_deref(), challenges).await?;
+                    let sent = login.as_ref().map(|login| &*login.authorization);
+                    self.challenged(&response, sent, challenges).await?;
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     match retry_after(&response) {
@@ -144,13 +150,20 @@ impl Caller {
         }
     }
 
-    async fn once(&self, ask: &Ask<'_>, login: Option<&str>) -> Result<Result<Response, reqwest::Error>> {
+    async fn once(
+        &self,
+        ask: &Ask<'_>,
+        login: Option<&Credentials>,
+    ) -> Result<Result<Response, reqwest::Error>> {
         let mut headers = self.headers.clone();
         if let Some(login) = login {
             let wrong = |_| self.error(ErrorKind::Auth, "its login cannot be sent as a header");
-            let mut login = HeaderValue::try_from(login).map_err(wrong)?;
-            login.set_sensitive(true);
-            headers.insert(AUTHORIZATION, login);
+            let mut value = HeaderValue::try_from(&login.authorization).map_err(wrong)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+            if let Some(proof) = &login.proof {
+                headers.insert("dpop", HeaderValue::try_from(proof).map_err(wrong)?);
+            }
         }
         headers.extend(ask.headers.clone());
         let request = self.client(ask.way)?.request(ask.method.clone(), ask.url.clone()).headers(headers);
@@ -159,6 +172,17 @@ impl Caller {
             None => request,
         };
         Ok(request.send().await)
+    }
+
+    /// Keeps the nonce of an answer, and says whether the server only wants the request again with it.
+    fn keep_nonce(&self, response: &Response) -> bool {
+        let (Some(authorize), Some(nonce)) = (&self.authorize, response.headers().get("dpop-nonce")) else {
+            return false;
+        };
+        let Ok(nonce) = nonce.to_str() else { return false };
+        authorize.keep_nonce(nonce);
+        let mut challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+        challenges.any(|text| text.to_str().is_ok_and(|text| text.contains("use_dpop_nonce")))
     }
 
     fn client(&self, way: Way) -> Result<&Client> {

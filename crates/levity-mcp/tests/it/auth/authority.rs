@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -35,13 +36,31 @@ pub(crate) struct Quirks {
     pub(crate) elsewhere: Option<String>,
     /// Where people log in.
     pub(crate) page: Option<String>,
+    /// Whether tokens are bound to keys.
+    pub(crate) bound: bool,
+    /// The nonce that both want in each proof of possession.
+    pub(crate) nonce: Option<&'static str>,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
         let (issuer, resource, iss, state, elsewhere, page) = (None, None, None, None, None, None);
         let (expires, refreshes, write, stingy) = (Some(3600), true, "write", false);
-        Self { expires, refreshes, issuer, resource, iss, state, write, stingy, elsewhere, page }
+        let (bound, nonce) = (false, None);
+        Self {
+            expires,
+            refreshes,
+            issuer,
+            resource,
+            iss,
+            state,
+            write,
+            stingy,
+            elsewhere,
+            page,
+            bound,
+            nonce,
+        }
     }
 }
 
@@ -78,6 +97,10 @@ struct Data {
     logins: Vec<Option<String>>,
     /// How many of them had a token that is not good.
     refused: usize,
+    /// The ids of all proofs of possession.
+    proofs: Vec<String>,
+    /// The keys that tokens are bound to.
+    keys: BTreeMap<String, Value>,
 }
 
 impl Authority {
@@ -106,6 +129,11 @@ impl Authority {
         self.state.data.lock().unwrap()
     }
 
+    /// The name of the authorization server.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.state.issuer
+    }
+
     /// How often a token was asked for by this grant.
     pub(crate) fn grants(&self, grant: &str) -> Vec<HashMap<String, String>> {
         self.data().grants.iter().filter(|form| form["grant_type"] == grant).cloned().collect()
@@ -130,6 +158,11 @@ impl Authority {
         self.data().refused
     }
 
+    /// The ids of the proofs of possession that were good.
+    pub(crate) fn proofs(&self) -> Vec<String> {
+        self.data().proofs.clone()
+    }
+
     /// Makes all access tokens useless, as when a server loses its sessions.
     pub(crate) fn revoke(&self) {
         self.data().tokens.clear();
@@ -147,14 +180,14 @@ impl State {
             "/.well-known/oauth-authorization-server" => self.metadata(),
             "/register" => self.register(&request.json()),
             "/authorize" => self.page(request),
-            "/token" => self.token(&request.form()),
+            "/token" => self.token(request),
             _ => Reply::status(404),
         }
     }
 
     fn metadata(&self) -> Reply {
         let (issuer, quirks) = (&self.issuer, self.quirks.lock().unwrap().clone());
-        Reply::json(&json!({
+        let mut metadata = json!({
             "issuer": quirks.issuer.unwrap_or_else(|| issuer.clone()),
             "authorization_endpoint": quirks.page.unwrap_or_else(|| format!("{issuer}/authorize")),
             "token_endpoint": format!("{issuer}/token"),
@@ -163,7 +196,11 @@ impl State {
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
             "authorization_response_iss_parameter_supported": true,
-        }))
+        });
+        if quirks.bound {
+            metadata["dpop_signing_alg_values_supported"] = json!(["RS256", "ES256"]);
+        }
+        Reply::json(&metadata)
     }
 
     fn register(&self, asked: &Value) -> Reply {
@@ -192,11 +229,20 @@ impl State {
         Reply::status(302).header("Location", back.as_str())
     }
 
-    fn token(&self, form: &HashMap<String, String>) -> Reply {
+    fn token(&self, request: &Request) -> Reply {
         let no = |code: &str| Reply::json(&json!({ "error": code })).with_status(400);
-        let quirks = self.quirks.lock().unwrap().clone();
+        let (form, quirks) = (&request.form(), self.quirks.lock().unwrap().clone());
         let mut data = self.data.lock().unwrap();
         data.grants.push(form.clone());
+        let key = match possession(request, &format!("{}/token", self.issuer), None, &quirks) {
+            Ok((key, id)) => {
+                data.proofs.push(id);
+                Some(key)
+            }
+            Err("use_dpop_nonce") => return no("use_dpop_nonce").header("DPoP-Nonce", quirks.nonce.unwrap()),
+            Err(_) if quirks.bound => return no("invalid_dpop_proof"),
+            Err(_) => None,
+        };
         let scopes = match form["grant_type"].as_str() {
             "authorization_code" => match data.codes.remove(&form["code"]) {
                 Some((challenge, scopes)) if challenge == digest(&form["code_verifier"]) => scopes,
@@ -206,11 +252,14 @@ impl State {
                 Some(scopes) => scopes,
                 None => return no("invalid_grant"),
             },
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" => form.get("scope").cloned().unwrap_or_default(),
             _ => return no("unsupported_grant_type"),
         };
         data.count += 1;
         let (access, refresh) = (format!("access-{}", data.count), format!("refresh-{}", data.count));
-        let mut reply = json!({ "access_token": access, "token_type": "Bearer", "scope": scopes });
+        let kind = if quirks.bound { "DPoP" } else { "Bearer" };
+        let mut reply = json!({ "access_token": access, "token_type": kind, "scope": scopes });
+        data.keys.extend(key.map(|key| (access.clone(), key)));
         if let Some(expires) = quirks.expires {
             reply["expires_in"] = expires.into();
         }
@@ -236,7 +285,23 @@ impl State {
         if let Some(elsewhere) = quirks.elsewhere {
             return Reply::status(307).header("Location", &elsewhere);
         }
-        let token = login.as_deref().and_then(|login| login.strip_prefix("Bearer ")).unwrap_or_default();
+        let scheme = if quirks.bound { "DPoP " } else { "Bearer " };
+        let token = login.as_deref().and_then(|login| login.strip_prefix(scheme)).unwrap_or_default();
+        if quirks.bound && !token.is_empty() {
+            match possession(request, &format!("{}/mcp", self.server), Some(token), &quirks) {
+                Ok((key, id)) => {
+                    let mut data = self.data.lock().unwrap();
+                    assert_eq!(data.keys.get(token), Some(&key), "the proof of another key");
+                    data.proofs.push(id);
+                }
+                Err("use_dpop_nonce") => {
+                    let challenge = r#"DPoP error="use_dpop_nonce""#;
+                    let reply = Reply::status(401).header("WWW-Authenticate", challenge);
+                    return reply.header("DPoP-Nonce", quirks.nonce.unwrap());
+                }
+                Err(wrong) => panic!("{wrong}"),
+            }
+        }
         let scopes = self.data.lock().unwrap().tokens.get(token).cloned();
         let Some(scopes) = scopes else {
             self.data.lock().unwrap().refused += usize::from(!token.is_empty());
@@ -258,6 +323,33 @@ impl State {
     fn challenge(&self, more: &str) -> String {
         let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", self.server);
         format!(r#"Bearer resource_metadata="{metadata}", {more}"#)
+    }
+}
+
+/// The key and the id of the proof of possession that a request carries, or what is wrong with it.
+fn possession(
+    request: &Request,
+    url: &str,
+    token: Option<&str>,
+    quirks: &Quirks,
+) -> Result<(Value, String), &'static str> {
+    let proof = request.headers.get("dpop").ok_or("no proof of possession")?;
+    let parts: Vec<_> = proof.split('.').map(|part| URL_SAFE_NO_PAD.decode(part).unwrap()).collect();
+    let [head, claims, signature] = parts.try_into().map_err(|_| "the proof is no JWT")?;
+    let (head, claims): (Value, Value) =
+        (serde_json::from_slice(&head).unwrap(), serde_json::from_slice(&claims).unwrap());
+    let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(head["jwk"][name].as_str().unwrap()).unwrap();
+    let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+    let text = &proof[..proof.rfind('.').unwrap()];
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+    key.verify(text.as_bytes(), &signature).map_err(|_| "the proof is signed by another key")?;
+    let expected = json!([url, request.method, token.map(digest)]);
+    if json!([claims["htu"], claims["htm"], claims["ath"]]) != expected {
+        return Err("the proof is for another request");
+    }
+    match quirks.nonce {
+        Some(nonce) if claims["nonce"] != nonce => Err("use_dpop_nonce"),
+        _ => Ok((head["jwk"].clone(), claims["jti"].as_str().unwrap().to_owned())),
     }
 }
 

@@ -53,6 +53,86 @@ async fn nobody_comes_in_without_the_token_or_from_elsewhere() {
     assert_eq!(stage.notices.borrow().iter().filter(|notice| notice.ends_with("came in")).count(), 1);
 }
 
+/// Everything that a client sends to a process that has taken the host's port and answers `answer` to each request.
+async fn told_to(answer: &'static str) -> (levity_serve::bridge::Error, String) {
+    let stranger = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", stranger.local_addr().unwrap());
+    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap()).unwrap().patience(Duration::ZERO);
+    let listening = async {
+        let (mut stream, _) = stranger.accept().await.unwrap();
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"\r\n\r\n") {
+            heard.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        let _ = stream.read_to_end(&mut heard).await;
+        String::from_utf8_lossy(&heard).into_owned()
+    };
+    let (error, heard) = tokio::join!(within(client.request("ping", json!({}))), listening);
+    (error.unwrap_err(), heard)
+}
+
+#[tokio::test]
+async fn process_that_has_taken_the_port_learns_nothing_of_the_token() {
+    for answer in [
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 25\r\n\r\n{\"server\":\"a\",\"proof\":\"\"}",
+        "HTTP/1.1 200 OK\r\ncontent-length: 34\r\n\r\n{\"server\":\"a\",\"proof\":\"AAAAAAAAAA\"}",
+        "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 307 There\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n",
+        "220 mail.example ESMTP\r\n\r\n",
+    ] {
+        let (error, heard) = told_to(answer).await;
+        assert!(!heard.contains(TOKEN) && !heard.to_lowercase().contains("authorization"), "{answer}: {heard}");
+        assert!(!error.to_string().contains(TOKEN), "{answer}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn process_in_between_that_passes_everything_on_is_found_out() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", between.local_addr().unwrap());
+    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap()).unwrap().patience(Duration::ZERO);
+    let passing = async {
+        let (mut from, _) = between.accept().await.unwrap();
+        let mut to = TcpStream::connect(&stage.address).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+    };
+    let (error, ()) = tokio::join!(within(client.request("ping", json!({}))), passing);
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
+    assert!(error.to_string().contains("nothing was sent to it"), "{error}");
+    assert!(!stage.told("came in"));
+    within(stage.client().request("ping", json!({}))).await.unwrap();
+}
+
+#[tokio::test]
+async fn challenge_without_a_nonce_or_from_elsewhere_is_refused() {
+    let stage = Stage::loading(HostLimits::new()).await;
+    let host = stage.address.to_string();
+    for (query, host, expected) in [
+        ("?client=0123456789abcdef", &*host, "200"),
+        ("", &host, "400"),
+        ("?client=", &host, "400"),
+        ("?client=short", &host, "400"),
+        ("?client=0123456789abcde%0a", &host, "400"),
+        ("?other=0123456789abcdef", &host, "400"),
+        ("?client=0123456789abcdef", "evil.example", "403"),
+    ] {
+        let mut stream = TcpStream::connect(&stage.address).await.unwrap();
+        let request = format!("GET /challenge{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(answer.split(' ').nth(1), Some(expected), "{query} {host}: {answer}");
+        assert!(!answer.contains(TOKEN));
+    }
+}
+
 #[tokio::test]
 async fn a_host_that_is_not_there_is_said_to_be() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -9,7 +9,7 @@ use levity_core::{Tool, ToolSource, ToolSpec};
 use levity_serve::mcp::{
     Call, Completer, Completing, Completion, Fault, Handler, McpServer, McpServerBuilder, Page, Prompt,
     PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk, ResourceContent,
-    ResourceTemplate, Resources,
+    ResourceTemplate, Resources, TaskSupport,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -32,6 +32,7 @@ type Work = Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>;
 /// A tool that talks to its client, made of a function.
 pub(super) struct Talk {
     spec: ToolSpec,
+    tasks: TaskSupport,
     work: Box<dyn Fn(Call) -> Work + Send + Sync>,
 }
 
@@ -41,7 +42,13 @@ impl Talk {
         F: Future<Output = Result<Reply, Fault>> + Send + 'static,
     {
         let spec = ToolSpec::new(name, "For tests.").with_input(json!({"type": "object"}));
-        Self { spec, work: Box::new(move |call| Box::pin(work(call))) }
+        let tasks = TaskSupport::Forbidden;
+        Self { spec, tasks, work: Box::new(move |call| Box::pin(work(call))) }
+    }
+
+    pub(super) fn tasks(mut self, tasks: TaskSupport) -> Self {
+        self.tasks = tasks;
+        self
     }
 
     pub(super) fn spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
@@ -54,6 +61,10 @@ impl Talk {
 impl Handler for Talk {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn task_support(&self) -> TaskSupport {
+        self.tasks
     }
 
     async fn call(&self, call: Call) -> Result<Reply, Fault> {

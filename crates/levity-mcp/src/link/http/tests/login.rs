@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
+use url::Url;
 
 use super::raw::{Do, Raw, answer, ok, start};
 use super::{Dial, call, end};
-use crate::link::authorize::{Authorize, Challenge};
+use crate::link::authorize::{Authorize, Challenge, Credentials};
 use crate::{ErrorKind, Result};
 
 /// Gets a new token for each challenge, as long as it is asked at most so often.
@@ -19,16 +20,24 @@ struct Tokens {
     asked: AtomicU32,
 }
 
+impl Tokens {
+    fn header(&self) -> Option<String> {
+        let now = self.now.load(Ordering::Relaxed);
+        (now > 0).then(|| format!("Bearer t{now}"))
+    }
+}
+
 #[async_trait]
 impl Authorize for Tokens {
-    async fn header(&self) -> Result<Option<String>> {
-        let now = self.now.load(Ordering::Relaxed);
-        Ok((now > 0).then(|| format!("Bearer t{now}")))
+    async fn credentials(&self, _: &str, _: &Url) -> Result<Option<Credentials>> {
+        Ok(self.header().map(|authorization| Credentials { authorization, proof: None }))
     }
+
+    fn keep_nonce(&self, _: &str) {}
 
     async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool> {
         assert_eq!((challenge.status, challenge.text), (401, "Bearer realm=\"x\""));
-        assert_eq!(challenge.sent.map(str::to_owned), self.header().await?);
+        assert_eq!(challenge.sent.map(str::to_owned), self.header());
         let attempt = challenge.attempt;
         assert_eq!(attempt, self.asked.fetch_add(1, Ordering::Relaxed) % 100 + 1);
         self.now.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,161 @@
+//! Another program's agent as the commander of a host.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use levity::core::{
+    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Role,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+
+/// The longest answer that is taken of a program, in bytes.
+const LONGEST_ANSWER: u64 = 1 << 20;
+/// How much of what it writes to standard error is kept for the case that it fails.
+const LONGEST_COMPLAINT: u64 = 64 << 10;
+/// How many characters of that an error shows.
+const SHOWN: usize = 400;
+
+/// A program that gets a task on its standard input and answers on its standard output.
+///
+/// Each task starts it anew, in the workspace and with the environment of the host. It and all that it started are killed when nobody
+/// waits for the answer any more.
+pub(super) struct Program {
+    card: ModelCard,
+    command: String,
+    folder: PathBuf,
+}
+
+impl Program {
+    pub(super) fn new(command: &str, folder: PathBuf) -> Self {
+        Self { card: ModelCard::new("program", command), command: command.to_owned(), folder }
+    }
+
+    async fn answer(&self, prompt: &str) -> Result<String, ModelError> {
+        let mut command = shell(&self.command);
+        command.current_dir(&self.folder).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let failed = |what: &str, error: &std::io::Error| {
+            ModelError::new(ModelErrorKind::BadRequest, format!("the commander `{}` {what}: {error}", self.command))
+        };
+        let child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
+        let mut group = Group::of(child);
+        let (stdin, stdout, stderr) = group.pipes();
+        let told = async {
+            if let Some(mut stdin) = stdin {
+                // A program may answer without reading to the end.
+                let _ = stdin.write_all(prompt.as_bytes()).await;
+            }
+        };
+        let ((), answer, complaint) =
+            tokio::join!(told, read(stdout, LONGEST_ANSWER), read(stderr, LONGEST_COMPLAINT));
+        let status = group.wait().await.map_err(|error| failed("cannot be waited for", &error))?;
+        if !status.success() {
+            let complaint = last_words(&complaint.0);
+            let words = format!("the commander `{}` failed ({status}): {complaint}", self.command);
+            return Err(ModelError::new(ModelErrorKind::BadRequest, words));
+        }
+        let (answer, whole) = answer;
+        let mut answer = String::from_utf8_lossy(&answer).trim().to_owned();
+        if !whole {
+            answer.push_str("\n[the rest of the answer was left out: it is longer than 1 MiB]");
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Model for Program {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
+        let messages = request.history.messages();
+        let prompt = messages.iter().rev().find(|message| message.role == Role::User).map(Message::text);
+        let answer = self.answer(&prompt.unwrap_or_default()).await?;
+        Ok(Deltas::from_response(&Response::new(Message::assistant(answer))))
+    }
+}
+
+fn shell(line: &str) -> Command {
+    #[cfg(unix)]
+    {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(line).process_group(0);
+        command
+    }
+    #[cfg(not(unix))]
+    {
+        let mut command = Command::new("cmd");
+        command.arg("/C").arg(line);
+        command
+    }
+}
+
+/// Reads up to `most` bytes and drops the rest; says whether that was all.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    let Some(mut pipe) = pipe else { return (bytes, true) };
+    let _ = (&mut pipe).take(most).read_to_end(&mut bytes).await;
+    // Read on, so that the program is not held up.
+    let more = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.unwrap_or(0);
+    (bytes, more == 0)
+}
+
+fn last_words(complaint: &[u8]) -> String {
+    let text = String::from_utf8_lossy(complaint);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skipped = text.chars().count().saturating_sub(SHOWN);
+    match text.is_empty() {
+        true => "it wrote nothing to standard error".to_owned(),
+        false => text.chars().skip(skipped).collect(),
+    }
+}
+
+/// A process and those that it started; they end with it.
+struct Group {
+    child: Child,
+    #[cfg(unix)]
+    leader: Option<rustix::process::Pid>,
+}
+
+type Pipes =
+    (Option<tokio::process::ChildStdin>, Option<tokio::process::ChildStdout>, Option<tokio::process::ChildStderr>);
+
+impl Group {
+    fn of(child: Child) -> Self {
+        #[cfg(unix)]
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        Self {
+            child,
+            #[cfg(unix)]
+            leader,
+        }
+    }
+
+    fn pipes(&mut self) -> Pipes {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Waits for the process, and ends those that it left behind.
+    async fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        let status = self.child.wait().await;
+        self.kill();
+        status
+    }
+
+    fn kill(&mut self) {
+        #[cfg(unix)]
+        if let Some(leader) = self.leader.take() {
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

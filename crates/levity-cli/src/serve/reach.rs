@@ -1,0 +1,81 @@
+//! Who reaches a server, and how.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use levity::serve::{AccessLog, Gate, Listener, Token, Tokens, check_exposure};
+
+use crate::terminal::{chain, note};
+use crate::token::token;
+
+/// Tokens, encryption and the access log of a server.
+#[derive(Args)]
+pub(super) struct Reach {
+    /// The file with tokens that have names and scopes; `levity serve token` writes it. The server's own token is then only taken where
+    /// `--token-file` or `LEVITY_TOKEN` gives one.
+    #[arg(long, value_name = "FILE")]
+    named_tokens: Option<PathBuf>,
+    /// Encrypt connections: the file with the certificate chain, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The file with the certificate's private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let other machines reach the server without encryption, such as behind a proxy that encrypts.
+    #[arg(long)]
+    allow_plaintext: bool,
+    /// Note each request in this file, as JSON lines: who, what, status, duration. `-` is standard error.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+}
+
+/// What else a listener is made of.
+pub(super) struct At<'a> {
+    pub(super) address: &'a str,
+    pub(super) token_file: Option<&'a Path>,
+    /// The token's file in the user's state folder.
+    pub(super) token_name: &'a str,
+    pub(super) hosts: &'a [String],
+    pub(super) origins: &'a [String],
+}
+
+impl Reach {
+    pub(super) async fn listen(&self, at: At<'_>) -> Result<Listener, String> {
+        let gate = self.gate(&at)?.hosts(at.hosts).origins(at.origins);
+        let mut listener = Listener::bind(at.address, gate).await.map_err(|error| chain(&error))?;
+        if let (Some(certificates), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            listener = listener.tls(certificates, key).map_err(|error| chain(&error))?;
+        }
+        let exposed = check_exposure(listener.address(), listener.is_encrypted(), self.allow_plaintext);
+        if let Some(warning) = exposed.map_err(|error| chain(&error))? {
+            note(&format!("warning: {warning}"));
+        }
+        if let Some(path) = &self.access_log {
+            let log = match path.as_os_str() == "-" {
+                true => AccessLog::new(|record| note(&record.line())),
+                false => AccessLog::file(path).map_err(|error| chain(&error))?,
+            };
+            listener = listener.access_log(log);
+        }
+        Ok(listener.on_notice(|notice| note(&notice.to_string())))
+    }
+
+    fn gate(&self, at: &At<'_>) -> Result<Gate, String> {
+        const VARIABLE: &str = "LEVITY_TOKEN";
+        let Some(path) = &self.named_tokens else {
+            return Ok(Gate::new(token(VARIABLE, at.token_file, at.token_name)?));
+        };
+        let tokens = Tokens::from_file(path).map_err(|error| chain(&error))?;
+        let given = Token::from_env(VARIABLE).map_err(|error| chain(&error))?;
+        if at.token_file.is_some() || given.is_some() {
+            return Ok(Gate::new(token(VARIABLE, at.token_file, at.token_name)?).tokens(tokens));
+        }
+        match tokens.list().as_slice() {
+            [] => Err(format!("`{}` has no tokens; add one by `levity serve token add`", path.display())),
+            list => {
+                note(&format!("clients show one of the {} tokens in `{}`", list.len(), path.display()));
+                Ok(Gate::named(tokens))
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Proofs of possession (DPoP, RFC 9449).
+//!
+//! A token that is bound to a key is useless to whoever steals it without the key. Each request carries a proof, signed for that
+//! request alone.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::jwt::part;
+use super::secret::Secret;
+
+/// The signature algorithm of our proofs, as authorization servers name it.
+pub(crate) const ALGORITHM: &str = "ES256";
+/// The longest nonce that is kept; servers use some dozens of bytes.
+const LONGEST_NONCE: usize = 1024;
+
+/// A key that tokens are bound to.
+pub(crate) struct ProofKey(EcdsaKeyPair);
+
+/// The request that a proof is for.
+pub(crate) struct Proven<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) url: &'a Url,
+    /// The access token that is sent along; none at a token endpoint.
+    pub(crate) token: Option<&'a str>,
+    /// The nonce that the receiver gave last.
+    pub(crate) nonce: Option<&'a str>,
+    /// The time in seconds.
+    pub(crate) now: u64,
+    /// A value that occurs in no other proof.
+    pub(crate) id: &'a str,
+}
+
+impl ProofKey {
+    /// Generates a key, in the form in which a login keeps it.
+    pub(crate) fn generate() -> Option<Secret> {
+        let key =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).ok()?;
+        Some(Secret::new(STANDARD.encode(key)))
+    }
+
+    /// Reads a key that [`generate`](Self::generate) made.
+    pub(crate) fn read(kept: &Secret) -> Option<Self> {
+        let der = STANDARD.decode(kept.expose()).ok()?;
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).ok().map(Self)
+    }
+
+    /// Signs a proof for one request.
+    pub(crate) fn prove(&self, request: &Proven<'_>) -> Option<String> {
+        let head = json!({ "typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self.public()? });
+        let mut url = request.url.clone();
+        url.set_query(None);
+        url.set_fragment(None);
+        let mut claims =
+            json!({ "jti": request.id, "htm": request.method, "htu": url.as_str(), "iat": request.now });
+        if let Some(token) = request.token {
+            claims["ath"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes())).into();
+        }
+        if let Some(nonce) = request.nonce {
+            claims["nonce"] = nonce.into();
+        }
+        let text = format!("{}.{}", part(&head), part(&claims));
+        let signature = self.0.sign(&SystemRandom::new(), text.as_bytes()).ok()?;
+        Some(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    fn public(&self) -> Option<Value> {
+        // An uncompressed point: the byte 4, then both coordinates.
+        let point = self.0.public_key().as_ref().strip_prefix(&[4])?;
+        let (x, y) = point.split_at_checked(32)?;
+        Some(json!({
+            "kty": "EC", "crv": "P-256", "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        }))
+    }
+}
+
+/// The nonce in a `DPoP-Nonce` header, if it is one that can be sent back.
+pub(crate) fn nonce(value: &str) -> Option<&str> {
+    let fits = |byte: u8| byte.is_ascii_graphic();
+    let value = value.trim();
+    (!value.is_empty() && value.len() <= LONGEST_NONCE && value.bytes().all(fits)).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::super::jwt::claims;
+    use super::*;
+
+    fn proven<'a>(url: &'a Url, token: Option<&'a str>, nonce: Option<&'a str>) -> Proven<'a> {
+        Proven { method: "POST", url, token, nonce, now: 1000, id: "once" }
+    }
+
+    #[test]
+    fn proof_is_signed_by_the_key_in_its_header() {
+        let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
+        let url = Url::parse("https://h.example/mcp?key=hush#x").unwrap();
+        let proof = key.prove(&proven(&url, Some("token"), Some("n1"))).unwrap();
+        let head = URL_SAFE_NO_PAD.decode(proof.split('.').next().unwrap()).unwrap();
+        let head: Value = serde_json::from_slice(&head).unwrap();
+        assert_eq!((head["typ"].as_str(), head["alg"].as_str()), (Some("dpop+jwt"), Some("ES256")));
+        let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(head["jwk"][name].as_str().unwrap()).unwrap();
+        let point = [vec![4], coordinate("x"), coordinate("y")].concat();
+        let (text, signature) = proof.rsplit_once('.').unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(text.as_bytes(), &signature).unwrap();
+        let claims = claims(&proof).unwrap();
+        let hash = URL_SAFE_NO_PAD.encode(digest(&SHA256, b"token"));
+        assert_eq!(claims["ath"], hash);
+        assert_eq!(
+            (claims["htu"].as_str(), claims["nonce"].as_str()),
+            (Some("https://h.example/mcp"), Some("n1"))
+        );
+    }
+
+    #[test]
+    fn proof_for_token_endpoint_has_neither_token_nor_nonce() {
+        let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
+        let url = Url::parse("https://h.example/token").unwrap();
+        let claims = claims(&key.prove(&proven(&url, None, None)).unwrap()).unwrap();
+        let expected = json!({ "jti": "once", "htm": "POST", "htu": "https://h.example/token", "iat": 1000 });
+        assert_eq!(claims, expected);
+    }
+
+    #[test]
+    fn nonce_that_cannot_be_sent_back_is_ignored() {
+        assert_eq!(nonce(" abc-._~ "), Some("abc-._~"));
+        for bad in ["", " ", "a b", "a\u{e9}", &"x".repeat(1025)] {
+            assert_eq!(nonce(bad), None, "{bad}");
+        }
+    }
+}

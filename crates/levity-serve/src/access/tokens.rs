@@ -1,0 +1,335 @@
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use subtle::ConstantTimeEq as _;
+
+use super::{Caller, TokenScope};
+use crate::error::{Error, Result};
+use crate::token::{Token, is_open_to_others, refused};
+
+/// Tokens with names and scopes. Only their SHA-256 hashes are kept, in memory and in files.
+///
+/// A file has one token on a line: its name, its scopes and its hash. Lines that begin with `#` are comments.
+///
+/// ```text
+/// ci     run,approve  sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+/// watch  read         sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
+/// ```
+///
+/// ```
+/// use levity_serve::{TokenScope, Tokens};
+/// let mut tokens = Tokens::new();
+/// let token = tokens.add("ci", [TokenScope::Run])?;
+/// assert_eq!(tokens.find(token.reveal()).unwrap().name(), Some("ci"));
+/// assert!(tokens.find("something else").is_none());
+/// # Ok::<(), levity_serve::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<Entry>);
+
+#[derive(Clone)]
+struct Entry {
+    name: Arc<str>,
+    scopes: Arc<[TokenScope]>,
+    hash: [u8; 32],
+}
+
+/// A token as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenInfo {
+    /// Its name.
+    pub name: String,
+    /// What it lets its holder do.
+    pub scopes: Vec<TokenScope>,
+}
+
+impl Tokens {
+    /// How many tokens there may be: 1,000.
+    pub const MOST: usize = 1_000;
+    /// How long a name may be: 32 bytes.
+    pub const LONGEST_NAME: usize = 32;
+    /// How large a file of tokens may be: 256 KiB.
+    pub const LARGEST_FILE: u64 = 256 << 10;
+
+    /// No tokens yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the tokens of a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, others than its owner may read it, or a line is wrong.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let shown = path.display();
+        let failed = |source| Error::Token {
+            what: format!("the tokens file `{shown}` cannot be read"),
+            source: Some(source),
+        };
+        if is_open_to_others(path).map_err(failed)? {
+            return Err(refused(format!(
+                "others may read the tokens file `{shown}`; take that from them: chmod 600 `{shown}`"
+            )));
+        }
+        if fs::metadata(path).map_err(failed)?.len() > Self::LARGEST_FILE {
+            return Err(refused(format!(
+                "the tokens file `{shown}` has more than {} bytes",
+                Self::LARGEST_FILE
+            )));
+        }
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let mut tokens = Self::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            // The line itself is not shown: it may be a token that somebody put there.
+            let wrong = |error| refused(format!("line {number} of the tokens file `{shown}`: {error}"));
+            Entry::read(line).and_then(|entry| tokens.push(entry)).map_err(wrong)?;
+        }
+        Ok(tokens)
+    }
+
+    /// Writes the tokens to a file, for its owner alone. The file is replaced as a whole.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        self.write(path).map_err(|source| Error::Token {
+            what: format!("the tokens file `{}` cannot be written", path.display()),
+            source: Some(source),
+        })
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder)?;
+        }
+        let mut salt = [0; 8];
+        getrandom::fill(&mut salt).map_err(io::Error::other)?;
+        let mut part = path.as_os_str().to_owned();
+        part.push(format!(".{:016x}.part", u64::from_ne_bytes(salt)));
+        let part = Path::new(&part);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(part)?;
+        let written = file.write_all(self.text().as_bytes()).and_then(|()| file.sync_all());
+        drop(file);
+        let kept = written.and_then(|()| fs::rename(part, path));
+        if kept.is_err() {
+            let _ = fs::remove_file(part);
+        }
+        kept
+    }
+
+    fn text(&self) -> String {
+        let mut text =
+            "# Tokens of levity: name, scopes (read, run, approve, admin), hash of the token.\n".to_owned();
+        for entry in &self.0 {
+            let hex: String = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            text.push_str(&format!("{} {} sha256:{hex}\n", entry.name, scopes_text(&entry.scopes)));
+        }
+        text
+    }
+
+    /// Adds a new token of 256 random bits and returns it. It cannot be had again.
+    ///
+    /// # Errors
+    /// When the name is taken or wrong, there is no scope, or the system has no randomness.
+    pub fn add(&mut self, name: &str, scopes: impl IntoIterator<Item = TokenScope>) -> Result<Token> {
+        let token = Token::generate()?;
+        self.insert(name, scopes, &token)?;
+        Ok(token)
+    }
+
+    /// Adds a token that was agreed upon.
+    ///
+    /// # Errors
+    /// When the name is taken or wrong, or there is no scope.
+    pub fn insert(
+        &mut self,
+        name: &str,
+        scopes: impl IntoIterator<Item = TokenScope>,
+        token: &Token,
+    ) -> Result<()> {
+        let mut scopes: Vec<_> = scopes.into_iter().collect();
+        scopes.sort_unstable();
+        scopes.dedup();
+        self.push(Entry { name: checked(name)?, scopes: scopes.into(), hash: hash(token.reveal()) })
+    }
+
+    /// Removes the token of a name and returns whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|entry| &*entry.name != name);
+        self.0.len() < before
+    }
+
+    /// The tokens, in the order in which they were added.
+    pub fn list(&self) -> Vec<TokenInfo> {
+        let info = |entry: &Entry| TokenInfo { name: entry.name.to_string(), scopes: entry.scopes.to_vec() };
+        self.0.iter().map(info).collect()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The caller whose token this is. The time it takes depends on how many tokens there are, not on which one it is.
+    pub fn find(&self, shown: &str) -> Option<Caller> {
+        let shown = hash(shown);
+        let mut found = None;
+        for entry in &self.0 {
+            if bool::from(entry.hash.ct_eq(&shown)) {
+                found = Some(entry);
+            }
+        }
+        found.map(|entry| Caller::named(entry.name.clone(), entry.scopes.clone()))
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<()> {
+        if self.0.len() >= Self::MOST {
+            return Err(refused(format!("there are {} tokens, and no more are taken", Self::MOST)));
+        }
+        if entry.scopes.is_empty() {
+            return Err(refused(format!("token `{}` has no scope; give it one", entry.name)));
+        }
+        if self.0.iter().any(|known| known.name == entry.name) {
+            return Err(refused(format!(
+                "there is a token `{}` already; remove it first, or use another name",
+                entry.name
+            )));
+        }
+        self.0.push(entry);
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn read(line: &str) -> Result<Self> {
+        let wrong = || {
+            refused("a line has a name, scopes with commas between them, and `sha256:` with 64 hex digits")
+        };
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(scopes), Some(sum), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(wrong());
+        };
+        let digits = sum.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            let digit = |at: usize| pair.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+            let (Some(high), Some(low)) = (digit(0), digit(1)) else { return Err(wrong()) };
+            *byte = u8::try_from(high * 16 + low).map_err(|_| wrong())?;
+        }
+        let mut scopes: Vec<_> = scopes.split(',').map(str::parse).collect::<Result<_>>()?;
+        scopes.sort_unstable();
+        scopes.dedup();
+        Ok(Self { name: checked(name)?, scopes: scopes.into(), hash })
+    }
+}
+
+/// A name is the beginning of ids, up to their first `-`, so it has none itself.
+fn checked(name: &str) -> Result<Arc<str>> {
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    match (1..=Tokens::LONGEST_NAME).contains(&name.len()) && name.bytes().all(good) {
+        true => Ok(name.into()),
+        false => Err(refused("the name of a token has 1 to 32 small letters and digits")),
+    }
+}
+
+fn scopes_text(scopes: &[TokenScope]) -> String {
+    scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(",")
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    hash
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_kept_as_hashes_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("below/tokens");
+        let mut tokens = Tokens::new();
+        let ci = tokens.add("ci", [TokenScope::Run, TokenScope::Approve, TokenScope::Run]).unwrap();
+        let watch = tokens.add("watch", [TokenScope::Read]).unwrap();
+        tokens.save(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("ci run,approve sha256:"), "{text}");
+        assert!(!text.contains(ci.reveal()) && !text.contains(watch.reveal()));
+        assert!(!format!("{tokens:?}").contains(ci.reveal()));
+        let mut read = Tokens::from_file(&path).unwrap();
+        assert_eq!(read.list(), tokens.list());
+        assert_eq!(read.find(ci.reveal()).unwrap().name(), Some("ci"));
+        assert!(read.find(&format!("{}x", ci.reveal())).is_none() && read.find("").is_none());
+        assert!(read.remove("ci") && !read.remove("ci"));
+        read.save(&path).unwrap();
+        assert!(Tokens::from_file(&path).unwrap().find(ci.reveal()).is_none());
+        assert_eq!(fs::read_dir(folder.path().join("below")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn wrong_names_and_lines_are_refused_without_their_text() {
+        let mut tokens = Tokens::new();
+        for name in ["", "CI", "a-b", "a_b", "a.b", "a b", "é", &"a".repeat(33)] {
+            assert!(tokens.add(name, [TokenScope::Read]).is_err(), "{name}");
+        }
+        assert!(tokens.add("ci", []).is_err());
+        tokens.add("ci", [TokenScope::Read]).unwrap();
+        assert!(tokens.add("ci", [TokenScope::Read]).unwrap_err().to_string().contains("another name"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let hex = "0".repeat(64);
+        for line in [
+            "0123456789abcdef-secret".to_owned(),
+            format!("ci run {hex}"),
+            format!("ci run sha256:{hex}0"),
+            format!("ci run sha256:{}", "x".repeat(64)),
+            format!("ci root sha256:{hex}"),
+            format!("ci , sha256:{hex}"),
+            format!("ci run sha256:{hex} more"),
+            format!("C run sha256:{hex}"),
+            format!("ci run sha256:{hex}\nci run sha256:{hex}"),
+        ] {
+            Tokens::new().save(&path).unwrap();
+            fs::write(&path, format!("# comment\n\n{line}\n")).unwrap();
+            let error = Tokens::from_file(&path).unwrap_err().to_string();
+            assert!(error.contains("line ") && !error.contains("secret"), "{line}: {error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn tokens_file_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        Tokens::new().save(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(Tokens::from_file(&path).unwrap_err().to_string().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Tools, listed and called by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Request, State};
+use http::StatusCode;
+use levity_core::{EffectClass, RunId, ToolCall, ToolSpec};
+use levity_tools::{CallCx, Dispatched, Dispatcher};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use super::answer::{Answered, Problem, ok};
+use super::input::body_or_default;
+use super::target::NamePath;
+use crate::access::{Caller, TokenScope};
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[serde(default)]
+    args: Map<String, Value>,
+    /// Says that the caller has been asked, and agrees.
+    #[serde(default)]
+    approved: bool,
+}
+
+fn tools(api: &Api) -> Answered<&Dispatcher> {
+    let none =
+        || Problem::not_found("no_tools", "this server offers no tools; start it with `--tool-routes`");
+    api.settings.tools.as_ref().ok_or_else(none)
+}
+
+pub(super) async fn list(State(api): State<Arc<Api>>) -> Answered {
+    let specs = tools(&api)?.specs();
+    Ok(ok(&json!({"tools": specs.iter().map(|spec| tool_json(spec)).collect::<Value>()})))
+}
+
+fn tool_json(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "input": spec.input,
+        "output": spec.output,
+        "read_only": spec.hints.class == EffectClass::ReadOnly,
+    })
+}
+
+pub(super) async fn call(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    NamePath(name): NamePath,
+    request: Request,
+) -> Answered {
+    let dispatcher = tools(&api)?;
+    let Some(spec) = dispatcher.specs().iter().find(|spec| spec.name == name).cloned() else {
+        return Err(Problem::not_found(
+            "no_tool",
+            "there is no such tool; `/v1/tools` lists those there are",
+        ));
+    };
+    let reads = spec.hints.class == EffectClass::ReadOnly;
+    let scope = if reads { TokenScope::Read } else { TokenScope::Run };
+    if !caller.may(scope) {
+        return Err(Problem::forbidden(caller.missing(scope)));
+    }
+    let wanted: Wanted = body_or_default(&api, request).await?;
+    if wanted.approved && !caller.may(TokenScope::Approve) {
+        return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
+    }
+    let full = || {
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", "as many tools are being called as may").later(1)
+    };
+    let _place = api.tool_calls.try_acquire().map_err(|_| full())?;
+    let number = api.calls.fetch_add(1, Ordering::Relaxed);
+    let id = format!("http-{:016x}-{number}", api.mark);
+    let call = ToolCall::new(id.as_str(), name, Value::Object(wanted.args));
+    let cx = CallCx::new(RunId::from(caller.own("http")), id.as_str());
+    match dispatcher.dispatch(&call, wanted.approved, cx).await {
+        Dispatched::Done(result) => {
+            let failed = result.is_error();
+            let text = result.text();
+            Ok(ok(&json!({"tool": call.name, "failed": failed, "text": text, "value": result.value})))
+        }
+        Dispatched::NeedsApproval { reason } => {
+            let message =
+                format!("{reason}; call again with `approved`: true, by a token with the scope `approve`");
+            Err(Problem::conflict("needs_approval", message))
+        }
+        Dispatched::Unknown { reason } => Err(Problem::unavailable("unknown_outcome", reason)),
+    }
+}

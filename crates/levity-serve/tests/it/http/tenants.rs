@@ -1,0 +1,259 @@
+//! Tokens with names: each sees its own runs and conversations, and does what its scopes allow.
+
+use levity_core::CancelToken;
+use levity_loop::AgentBuilder;
+use levity_memory::{Conversations, InMemory};
+use levity_runtime::{MemoryJournal, SystemWorld};
+use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
+use levity_test::ScriptedModel;
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client, TOKEN};
+use super::support::{Held, Server, agent};
+
+/// A client with a token of its own.
+struct As<'a>(Client, &'a str);
+
+impl As<'_> {
+    async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
+        let mut headers = vec![("Authorization", format!("Bearer {}", self.1))];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        if !body.is_empty() {
+            headers.push(("Content-Type", "application/json".to_owned()));
+        }
+        self.0.ask_as(method, path, &headers, &body).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, Value::Null).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask("POST", path, body).await
+    }
+
+    async fn runs(&self) -> Vec<String> {
+        let mut ids = Vec::new();
+        let mut path = "/v1/runs?limit=2".to_owned();
+        loop {
+            let page = self.get(&path).await.is(200);
+            ids.extend(
+                page["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()),
+            );
+            let Value::String(next) = &page["next"] else { break };
+            path = format!("/v1/runs?limit=2&cursor={}", next.replace('~', "%7E"));
+        }
+        ids.sort();
+        ids
+    }
+}
+
+struct Site {
+    server: Server,
+    tokens: Vec<(&'static str, Token)>,
+}
+
+impl Site {
+    async fn new(model: ScriptedModel) -> Self {
+        Self::with(model, |agent| agent, |runs| runs).await
+    }
+
+    async fn with(
+        model: ScriptedModel,
+        set: impl FnOnce(AgentBuilder) -> AgentBuilder,
+        set_runs: impl FnOnce(Runs) -> Runs,
+    ) -> Self {
+        let mut tokens = Tokens::new();
+        let mut all = Vec::new();
+        for (name, scopes) in [
+            ("ann", &[TokenScope::Run][..]),
+            ("bob", &[TokenScope::Run, TokenScope::Approve]),
+            ("eye", &[TokenScope::Read]),
+            ("yes", &[TokenScope::Approve]),
+            ("top", &[TokenScope::Admin]),
+        ] {
+            all.push((name, tokens.add(name, scopes.iter().copied()).unwrap()));
+        }
+        let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+        let agent = agent(model, &MemoryJournal::new());
+        let agent = set(agent.to_builder().conversations(conversations.clone())).build().unwrap();
+        let stop = CancelToken::new();
+        let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
+        let runs = set_runs(Runs::new(agent));
+        let tools = runs.tools().unwrap();
+        let server = Server::on(listener, stop, runs, |api| api.conversations(conversations).tools(tools));
+        Self { server, tokens: all }
+    }
+
+    fn as_(&self, name: &str) -> As<'_> {
+        let (_, token) = self.tokens.iter().find(|(known, _)| *known == name).unwrap();
+        As(self.server.client, token.reveal())
+    }
+}
+
+#[tokio::test]
+async fn token_sees_only_its_own_runs() {
+    let site = Site::new(ScriptedModel::new().reply("1")).await;
+    let (ann, bob, owner) = (site.as_("ann"), site.as_("bob"), As(site.server.client, TOKEN));
+    let mut ids = Vec::new();
+    for (who, id) in
+        [(&ann, "monday"), (&bob, "monday"), (&ann, "tuesday"), (&owner, "root"), (&ann, "wednesday")]
+    {
+        let run = who.post("/v1/runs", json!({"goal": "Go", "id": id})).await.is(201);
+        ids.push(run["id"].as_str().unwrap().to_owned());
+        site.server.runs.get(&ids.last().unwrap().as_str().into()).unwrap().outcome().await;
+    }
+    assert_eq!(ids, ["ann-monday", "bob-monday", "ann-tuesday", "root", "ann-wednesday"]);
+    let random = ann.post("/v1/runs", json!({"goal": "Go"})).await.is(201)["id"].as_str().unwrap().to_owned();
+    assert!(random.starts_with("ann-"), "{random}");
+    let keyed = [
+        ("Authorization", format!("Bearer {}", bob.1)),
+        ("Content-Type", "application/json".to_owned()),
+        ("Idempotency-Key", "k".to_owned()),
+    ];
+    let keyed = site.server.client.ask_as("POST", "/v1/runs", &keyed, r#"{"goal": "Go"}"#).await.is(201);
+    assert!(keyed["id"].as_str().unwrap().starts_with("bob-k"));
+    let mut expected =
+        vec!["ann-monday".to_owned(), "ann-tuesday".to_owned(), "ann-wednesday".to_owned(), random];
+    expected.sort();
+    assert_eq!(ann.runs().await, expected);
+    assert_eq!(bob.runs().await.len(), 2);
+    assert_eq!((site.as_("eye").runs().await.len(), site.as_("yes").runs().await.len()), (0, 0));
+    assert_eq!((site.as_("top").runs().await.len(), owner.runs().await.len()), (7, 7));
+    // Its own are reached with and without the prefix, others' not at all.
+    assert_eq!(ann.get("/v1/runs/monday").await.is(200)["id"], "ann-monday");
+    assert_eq!(ann.get("/v1/runs/ann-monday").await.is(200)["id"], "ann-monday");
+    assert_eq!(site.as_("top").get("/v1/runs/ann-monday").await.is(200)["id"], "ann-monday");
+    for other in ["bob-monday", "root", "bob-monday.1", "ann-bob-monday"] {
+        ann.get(&format!("/v1/runs/{other}")).await.refused(404, "no_run");
+        ann.get(&format!("/v1/runs/{other}/events")).await.refused(404, "no_run");
+        ann.get(&format!("/v1/runs/{other}/asks")).await.refused(404, "no_run");
+        ann.ask("DELETE", &format!("/v1/runs/{other}"), Value::Null).await;
+        for verb in ["pause", "resume", "cancel"] {
+            let refused = ann.post(&format!("/v1/runs/{other}/{verb}"), json!({})).await;
+            assert!(matches!(refused.status, 404 | 409), "{other} {verb}: {refused:?}");
+        }
+        ann.post(&format!("/v1/runs/{other}/say"), json!({"text": "Hello"})).await.refused(404, "no_run");
+    }
+    owner.get("/v1/runs/bob-monday").await.is(200);
+    owner.get("/v1/runs/root").await.is(200);
+    ann.post("/v1/runs", json!({"goal": "Go", "id": "x".repeat(126)})).await.refused(422, "bad_id");
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn token_sees_only_its_own_conversations() {
+    let site = Site::new(ScriptedModel::new().reply("1").reply("2")).await;
+    let (ann, bob) = (site.as_("ann"), site.as_("bob"));
+    for who in [&ann, &bob] {
+        let run = who.post("/v1/runs", json!({"goal": "Good morning", "conversation": "day"})).await.is(201);
+        site.server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+    }
+    let listed = ann.get("/v1/sessions").await.is(200);
+    assert_eq!(
+        (listed["sessions"].as_array().unwrap().len(), &listed["sessions"][0]["id"]),
+        (1, &json!("ann-day"))
+    );
+    assert_eq!(ann.get("/v1/sessions/day").await.is(200)["end"], 2);
+    assert_eq!(site.as_("top").get("/v1/sessions").await.is(200)["sessions"].as_array().unwrap().len(), 2);
+    ann.get("/v1/sessions/bob-day").await.refused(404, "no_session");
+    ann.ask("DELETE", "/v1/sessions/bob-day", Value::Null).await.refused(404, "no_session");
+    site.as_("eye").get("/v1/sessions/ann-day").await.refused(404, "no_session");
+    ann.get("/v1/sessions?kind=plan").await.refused(403, "scope_missing");
+    ann.get("/v1/sessions/x?kind=plan").await.refused(403, "scope_missing");
+    ann.ask("DELETE", "/v1/sessions/day", Value::Null).await.is(204);
+    bob.get("/v1/sessions/day").await.is(200);
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn every_route_needs_its_scope() {
+    let site = Site::new(ScriptedModel::new().reply("1")).await;
+    // What each of them is refused for lack of a scope; `ann` may run, `yes` may approve, `eye` may read.
+    let (run, approve, read): (&[&str], &[&str], &[&str]) =
+        (&["ann", "bob"], &["bob", "yes"], &["ann", "bob", "eye", "yes"]);
+    let both: &[&str] = &["ann", "bob", "yes"];
+    for (method, path, may) in [
+        ("GET", "/v1/runs", read),
+        ("GET", "/v1/openapi.json", read),
+        ("GET", "/v1/runs/none", read),
+        ("GET", "/v1/runs/none/events", read),
+        ("GET", "/v1/runs/none/asks", read),
+        ("GET", "/v1/sessions", read),
+        ("GET", "/v1/sessions/none", read),
+        ("GET", "/v1/tools", read),
+        ("HEAD", "/v1/runs", read),
+        ("POST", "/v1/runs", run),
+        ("DELETE", "/v1/runs/none", run),
+        ("POST", "/v1/runs/none/pause", run),
+        ("POST", "/v1/runs/none/resume", run),
+        ("POST", "/v1/runs/none/cancel", run),
+        ("POST", "/v1/runs/none/say", run),
+        ("POST", "/v1/runs/none/asks/1", both),
+        ("DELETE", "/v1/sessions/none", run),
+        ("POST", "/v1/tools/look", read),
+        ("POST", "/v1/tools/delete", run),
+    ] {
+        for name in ["ann", "bob", "eye", "yes", "top"] {
+            let answer = site.as_(name).ask(method, path, Value::Null).await;
+            let allowed = name == "top" || may.contains(&name);
+            assert_eq!(answer.status != 403, allowed, "{name} {method} {path}: {answer:?}");
+            if !allowed && method != "HEAD" {
+                answer.refused(403, "scope_missing");
+            }
+        }
+    }
+    for name in ["ann", "bob", "eye", "yes"] {
+        let may = approve.contains(&name) && run.contains(&name);
+        let answer = site.as_(name).post("/v1/tools/delete", json!({"args": {}, "approved": true})).await;
+        assert_eq!(answer.status == 200, may, "{name}: {answer:?}");
+    }
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn named_token_has_half_of_the_runs() {
+    let (held, _permits) = Held::new();
+    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
+    let site = Site::with(model, |agent| agent.tool(held), |runs| runs.most(4)).await;
+    let owner = As(site.server.client, TOKEN);
+    for (who, status) in [("ann", 201), ("ann", 201), ("ann", 429), ("bob", 201), ("ann", 429)] {
+        let answer = site.as_(who).post("/v1/runs", json!({"goal": "Hold."})).await;
+        assert_eq!(answer.status, status, "{who}: {answer:?}");
+    }
+    owner.post("/v1/runs", json!({"goal": "Hold."})).await.is(201);
+    owner.post("/v1/runs", json!({"goal": "Hold."})).await.refused(429, "full");
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn only_a_token_with_approve_decides() {
+    let model = || ScriptedModel::new().call("delete", json!({"path": "x"})).reply("Done.");
+    let site = Site::new(model()).await;
+    let (ann, bob) = (site.as_("ann"), site.as_("bob"));
+    for who in [&ann, &bob] {
+        who.post("/v1/runs", json!({"goal": "Delete it", "id": "d"})).await.is(201);
+    }
+    let mut questions = Vec::new();
+    for who in [&ann, &bob] {
+        questions.push(loop {
+            let asks = who.get("/v1/runs/d/asks").await.is(200);
+            match asks["asks"][0]["id"].as_str() {
+                Some(id) => break id.to_owned(),
+                None => tokio::task::yield_now().await,
+            }
+        });
+    }
+    let path = |id: &str| format!("/v1/runs/d/asks/{}", id.replace(':', "%3A"));
+    let allow = json!({"decision": "allow"});
+    ann.post(&path(&questions[0]), allow.clone()).await.refused(403, "scope_missing");
+    // The question of another token is none of its own.
+    let other = bob.post(&path(&questions[0]), allow.clone()).await;
+    assert!(matches!(other.status, 404 | 409), "{other:?}");
+    bob.post(&path(&questions[1]), allow).await.is(200);
+    let done = site.server.runs.get(&"bob-d".into()).unwrap().outcome().await;
+    assert_eq!(done.ending().unwrap().text, "Done.");
+    ann.post("/v1/runs/d/cancel", json!({})).await.is(200);
+    site.server.stop().await;
+}

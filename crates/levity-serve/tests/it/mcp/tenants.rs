@@ -1,0 +1,276 @@
+//! Tokens with names over MCP, and bodies that do not come.
+
+use std::time::Duration;
+
+use levity_core::{Hints, ToolOutput};
+use levity_loop::Agent;
+use levity_memory::InMemory;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_serve::mcp::{Limits, McpServer, Reply};
+use levity_serve::{AgentServer, Gate, Runs, Token, TokenScope, Tokens};
+use levity_test::{FunctionModel, RecordingTool};
+use levity_tools::{Policy, Rule};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::fixture::{Talk, builder};
+use super::web::{Answer, Site, modern_meta};
+
+fn echo(name: &str, hints: Hints) -> RecordingTool {
+    RecordingTool::new(name, |args| Ok(ToolOutput::text(args.to_string()))).with_hints(hints)
+}
+
+/// The tokens of three people, and a gate for them.
+fn people() -> (Gate, Vec<String>) {
+    let mut tokens = Tokens::new();
+    let all = [
+        ("ann", &[TokenScope::Run][..]),
+        ("bob", &[TokenScope::Run, TokenScope::Approve]),
+        ("eye", &[TokenScope::Read]),
+        ("top", &[TokenScope::Admin]),
+    ]
+    .map(|(name, scopes)| format!("Bearer {}", tokens.add(name, scopes.iter().copied()).unwrap().reveal()));
+    (Gate::named(tokens), all.to_vec())
+}
+
+async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answer {
+    params["_meta"] = modern_meta();
+    let name =
+        params.get("name").or(params.get("uri")).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut headers =
+        vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("authorization", token)];
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    site.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).await
+}
+
+async fn call(site: &Site, token: &str, tool: &str, args: Value) -> Value {
+    ask(site, token, "tools/call", json!({"name": tool, "arguments": args})).await.message()
+}
+
+#[tokio::test]
+async fn tools_need_the_scope_that_fits_what_they_do() {
+    let asks =
+        Policy::new().rule(Rule::tool("send").ask("nothing is sent unasked")).rule(Rule::any().allow());
+    let server = builder()
+        .tool(echo("look", Hints::new().read_only()))
+        .tool(echo("write", Hints::new()))
+        .tool(echo("send", Hints::new()))
+        .policy(asks)
+        .build()
+        .unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    for (who, tool, goes) in [
+        (0, "look", true),
+        (0, "write", true),
+        (2, "look", true),
+        (2, "write", false),
+        (2, "send", false),
+        (3, "write", true),
+    ] {
+        let answer = call(&site, &people[who], tool, json!({})).await;
+        assert_eq!(answer["result"]["isError"] == json!(false), goes, "{who} {tool}: {answer}");
+        if !goes {
+            assert!(answer["error"]["message"].as_str().unwrap().contains("scope `run`"), "{answer}");
+        }
+    }
+    // Who may not approve is not even asked.
+    let refused = call(&site, &people[0], "send", json!({})).await;
+    assert!(
+        refused["result"]["content"][0]["text"].as_str().unwrap().contains("scope `approve`"),
+        "{refused}"
+    );
+    let asked = call(&site, &people[1], "send", json!({})).await;
+    assert!(asked["result"].get("inputRequests").is_some(), "{asked}");
+    // Its ticket is of no use to another, who makes the very same call.
+    let state = asked["result"]["requestState"].as_str().unwrap();
+    let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let answers = json!({name: {"action": "accept", "content": {"allow": true}}});
+    let params = json!({"name": "send", "arguments": {}, "requestState": state, "inputResponses": answers});
+    let stolen = ask(&site, &people[3], "tools/call", params.clone()).await.message();
+    assert!(stolen["error"]["message"].as_str().unwrap().contains("another request"), "{stolen}");
+    let done = ask(&site, &people[1], "tools/call", params).await.message();
+    assert_eq!(done["result"]["isError"], json!(false), "{done}");
+}
+
+#[tokio::test]
+async fn session_of_one_token_is_none_for_another() {
+    let server = builder().tool(echo("look", Hints::new().read_only())).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let opened = site.post(&[("authorization", &people[0])], &init).await;
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for (who, status) in [(0, 200), (1, 404), (2, 404), (3, 404), (0, 200)] {
+        let headers = [
+            ("authorization", &*people[who]),
+            ("mcp-session-id", &*session),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        let answer = site.post(&headers, &list).await;
+        assert_eq!(answer.status, status, "{who}: {answer:?}");
+        if status == 404 {
+            assert_eq!(site.send("GET", &headers, "").await.status, 404);
+            assert_eq!(site.send("DELETE", &headers, "").await.status, 404);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_token_opens_half_of_the_sessions_at_most() {
+    let server = builder().limits(Limits::default().sessions(4)).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    for (who, status) in [(0, 200), (0, 200), (0, 503), (1, 200), (0, 503), (1, 200), (2, 503)] {
+        let answer = site.post(&[("authorization", &people[who])], &init).await;
+        assert_eq!(answer.status, status, "{who}: {answer:?}");
+    }
+}
+
+fn agent_server(limit: usize) -> McpServer {
+    let model = FunctionModel::new(|request| {
+        let said =
+            request.history.messages().iter().filter(|message| message.role == levity_core::Role::User);
+        Ok(levity_core::Response::new(levity_core::Message::assistant(format!("{} so far", said.count()))))
+    });
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let agent = Agent::builder(model).memory(InMemory::new()).runtime(runtime).build().unwrap();
+    AgentServer::new("levity", "1", Runs::new(agent).prompt_limit(limit)).build().unwrap()
+}
+
+#[tokio::test]
+async fn queries_of_one_token_are_nothing_to_another() {
+    let (gate, people) = people();
+    let site = Site::behind(&agent_server(1000), gate).await;
+    let first =
+        call(&site, &people[0], "query", json!({"prompt": "One?"})).await["result"]["structuredContent"]
+            .clone();
+    let (run, session) = (first["run_id"].as_str().unwrap(), first["session_id"].as_str().unwrap());
+    assert!(run.starts_with("ann-") && session.starts_with("ann-"), "{first}");
+    let again = call(&site, &people[0], "query", json!({"prompt": "Two?", "session_id": session})).await;
+    assert_eq!(again["result"]["structuredContent"]["answer"], "2 so far");
+    // Another one who knows the id begins a conversation of its own.
+    let other = call(&site, &people[1], "query", json!({"prompt": "Two?", "session_id": session})).await;
+    assert_eq!(other["result"]["structuredContent"]["answer"], "1 so far");
+    let listed = async |who: usize| {
+        let listed = ask(&site, &people[who], "resources/list", json!({})).await.message();
+        listed["result"]["resources"].as_array().unwrap().len()
+    };
+    assert_eq!((listed(0).await, listed(1).await, listed(2).await, listed(3).await), (2, 1, 0, 3));
+    let uri = format!("levity://runs/{run}");
+    for (who, goes) in [(0, true), (1, false), (2, false), (3, true)] {
+        let read = ask(&site, &people[who], "resources/read", json!({"uri": uri})).await.message();
+        assert_eq!(read.get("result").is_some(), goes, "{who}: {read}");
+    }
+    let refused = call(&site, &people[2], "query", json!({"prompt": "One?"})).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("scope `run`"), "{refused}");
+}
+
+#[tokio::test]
+async fn prompts_of_queries_have_a_limit_and_words() {
+    let (gate, people) = people();
+    let site = Site::behind(&agent_server(1000), gate).await;
+    for (prompt, words) in
+        [(String::new(), "empty"), (" \n\t".to_owned(), "empty"), ("x".repeat(1001), "1000 bytes")]
+    {
+        let answer = call(&site, &people[0], "query", json!({"prompt": prompt})).await;
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains(words), "{answer}");
+    }
+    let answer = call(&site, &people[0], "query", json!({"prompt": "x".repeat(1000)})).await;
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+}
+
+/// All that comes on a connection until it is closed.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all).await;
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[tokio::test]
+async fn slow_and_large_bodies_are_refused() {
+    let limits = Limits::default().body(64 << 10).body_time(Duration::from_millis(200));
+    let server = builder().tool(echo("look", Hints::new())).limits(limits).build().unwrap();
+    let site = Site::behind(&server, Gate::new(Token::new("0123456789abcdef").unwrap())).await;
+    let good = ("authorization", "Bearer 0123456789abcdef");
+    // Nothing comes; a little comes; it is never closed by the client.
+    for begun in ["", "{\"jsonrpc\":"] {
+        for head in [
+            site.head("POST", &[good], 1000),
+            site.head("POST", &[good], 1000).replace("content-length: 1000", "transfer-encoding: chunked"),
+        ] {
+            let mut stream = TcpStream::connect(site.address).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            if head.contains("chunked") && !begun.is_empty() {
+                stream.write_all(format!("{:x}\r\n{begun}\r\n", begun.len()).as_bytes()).await.unwrap();
+            } else {
+                stream.write_all(begun.as_bytes()).await.unwrap();
+            }
+            let answer = rest(stream).await;
+            assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("took too long"), "{answer}");
+        }
+    }
+    // What is announced as too large is refused before any of it comes, also without a word of the protocol.
+    for (method, length) in
+        [("POST", (64 << 10) + 1), ("POST", 1 << 40), ("GET", 1 << 40), ("DELETE", 1 << 30)]
+    {
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        stream.write_all(site.head(method, &[good], length).as_bytes()).await.unwrap();
+        let answer = rest(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("65536 bytes"), "{method}: {answer}");
+    }
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    stream.write_all(site.head("POST", &[], 1 << 40).as_bytes()).await.unwrap();
+    assert!(rest(stream).await.starts_with("HTTP/1.1 401"), "strangers are refused first");
+}
+
+#[tokio::test]
+async fn every_refusal_is_json() {
+    let server = builder().tool(echo("look", Hints::new())).build().unwrap();
+    let site = Site::behind(&server, Gate::open()).await;
+    for (method, headers, body, status) in [
+        ("PUT", vec![], "", 405),
+        ("BREW", vec![], "", 405),
+        ("POST", vec![("accept", "text/html")], "{}", 406),
+        ("POST", vec![("content-type", "text/plain")], "{}", 415),
+        ("POST", vec![], "{", 400),
+        ("GET", vec![], "", 400),
+        ("GET", vec![("mcp-session-id", "none")], "", 404),
+        ("DELETE", vec![("mcp-session-id", "none")], "", 404),
+        ("POST", vec![("host", "evil.example")], "{}", 403),
+    ] {
+        let answer = site.send(method, &headers, body).await;
+        assert_eq!(answer.status, status, "{method} {headers:?}: {answer:?}");
+        let kind = answer.header("content-type").unwrap_or_default();
+        assert!(kind.starts_with("application/json"), "{method} {headers:?}: {answer:?}");
+        assert!(!answer.message()["error"]["message"].as_str().unwrap().is_empty(), "{answer:?}");
+    }
+    let mut stream = TcpStream::connect(site.address).await.unwrap();
+    let head = site.head("GET", &[], 0).replace("/mcp", "/other");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let answer = rest(stream).await;
+    assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("\"no_route\""), "{answer}");
+}
+
+#[tokio::test]
+async fn handler_is_told_who_calls() {
+    let who = Talk::new("who", |call| async move {
+        Ok(Reply::text(call.client.caller().name().unwrap_or("the owner").to_owned()))
+    });
+    let server = builder().offer(who).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let answer = call(&site, &people[1], "who", json!({})).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "bob");
+    let open = Site::open(&server).await;
+    let answer = open.modern("tools/call", json!({"name": "who", "arguments": {}})).await.message();
+    assert_eq!(answer["result"]["content"][0]["text"], "the owner");
+}
