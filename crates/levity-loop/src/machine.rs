@@ -35,6 +35,9 @@ use window::Shown;
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
+/// How often in a row a provider may interrupt a turn before the run fails.
+const PAUSES: u32 = 16;
+
 /// What the machine is called in a journal, and the version of the state it writes there.
 const KIND: &str = "agent";
 const VERSION: u32 = 1;
@@ -116,6 +119,9 @@ struct State {
     max_piece: Option<usize>,
     wrong_answers: u32,
     empty_replies: u32,
+    /// How many of the last messages are the beginning of a turn that the provider interrupted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    paused: u32,
     next: EffectId,
     usage: Usage,
     stats: Stats,
@@ -143,6 +149,10 @@ enum Waiting {
     Answer(CallId),
     Child(CallId),
     Wait(CallId),
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How a call with certain arguments failed, and how often in a row.
@@ -200,6 +210,7 @@ impl AgentMachine {
             max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
+            paused: 0,
             next: EffectId::new(0),
             usage: Usage::default(),
             stats: Stats::default(),

@@ -5,6 +5,7 @@
 mod errands;
 mod guards;
 mod long;
+mod paused;
 mod random;
 mod signals;
 mod suites;
