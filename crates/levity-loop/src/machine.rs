@@ -41,6 +41,9 @@ const EMPTY_REPLIES: u32 = 2;
 /// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an answer.
 const RULES: u32 = 1;
 
+/// How often in a row a provider may interrupt a turn before the run fails.
+const PAUSES: u32 = 16;
+
 /// What the machine is called in a journal, and the version of the state it writes there.
 const KIND: &str = "agent";
 const VERSION: u32 = 1;
@@ -122,6 +125,9 @@ struct State {
     max_piece: Option<usize>,
     wrong_answers: u32,
     empty_replies: u32,
+    /// How many of the last messages are the beginning of a turn that the provider interrupted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    paused: u32,
     next: EffectId,
     usage: Usage,
     stats: Stats,
@@ -157,6 +163,10 @@ enum Waiting {
     Answer(CallId),
     Child(CallId),
     Wait(CallId),
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How a call with certain arguments failed, and how often in a row.
@@ -214,6 +224,7 @@ impl AgentMachine {
             max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
+            paused: 0,
             next: EffectId::new(0),
             usage: Usage::default(),
             stats: Stats::default(),

@@ -17,7 +17,7 @@ use crate::strategy::Low;
 use crate::wait;
 
 use super::window::Next;
-use super::{AgentMachine, Closing, EMPTY_REPLIES, Waiting};
+use super::{AgentMachine, Closing, EMPTY_REPLIES, PAUSES, Waiting};
 
 /// How many results an answer shows that is made of results alone.
 const SHOWN_RESULTS: usize = 8;
@@ -25,6 +25,7 @@ const SHOWN_RESULTS: usize = 8;
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut Step) {
         self.enter(Phase::Act, step);
+        self.state.paused = 0;
         self.state.stats.turns = self.state.stats.turns.saturating_add(1);
         let turn = self.state.stats.turns;
         step.tell(EventKind::TurnStarted { turn, of: self.spec.max_turns.max(turn) });
@@ -106,7 +107,11 @@ impl AgentMachine {
             self.state.stats.reasoning_steps = self.state.stats.reasoning_steps.saturating_add(1);
         }
         let called = message.calls().next().is_some();
-        let silent = message.text().trim().is_empty() && !(self.state.rules > 0 && has_media(&message));
+        if response.finish == Finish::Paused && !called {
+            return self.paused(message, step);
+        }
+        let shows = self.state.rules > 0 && has_media(&message);
+        let silent = message.text().trim().is_empty() && !shows && self.paused_text().trim().is_empty();
         if !silent || (called && self.state.offered) {
             self.state.empty_replies = 0;
         }
@@ -121,6 +126,25 @@ impl AgentMachine {
             (false, true) => self.empty_reply(step),
             (false, false) => self.answer(message, step),
         }
+    }
+
+    /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and goes on.
+    fn paused(&mut self, message: Arc<Message>, step: &mut Step) {
+        self.add(message);
+        self.state.paused = self.state.paused.saturating_add(1);
+        if self.state.paused > PAUSES {
+            let what = format!("its provider interrupted the turn {} times in a row", self.state.paused);
+            return self.stop(Status::Failed(Failure::Behaviour(what)), step);
+        }
+        self.ask(step);
+    }
+
+    /// What was said in the turn before its provider interrupted it.
+    pub(super) fn paused_text(&self) -> String {
+        let messages = self.state.history.messages();
+        let count = usize::try_from(self.state.paused).unwrap_or(usize::MAX);
+        let paused = messages.iter().skip(messages.len().saturating_sub(count));
+        paused.filter(|message| message.role == Role::Assistant).map(|message| message.text()).collect()
     }
 
     fn empty_reply(&mut self, step: &mut Step) {

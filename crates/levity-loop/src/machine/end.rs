@@ -11,7 +11,8 @@ use super::{AgentMachine, Closing, Waiting};
 
 impl AgentMachine {
     pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut Step) {
-        let text = message.text().into_owned();
+        let text = self.paused_text() + &message.text();
+        self.state.paused = 0;
         self.add(message);
         if !self.state.said.is_empty() && self.closing().is_none() {
             return self.act(step);

@@ -6,6 +6,7 @@ mod endings;
 mod errands;
 mod guards;
 mod long;
+mod paused;
 mod random;
 mod signals;
 mod suites;
