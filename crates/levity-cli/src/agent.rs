@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, Offered};
 use crate::memory;
+use crate::options::RunOptions;
 use crate::terminal::{chain, note, say};
 use crate::tools::ToolArgs;
 
@@ -58,9 +59,11 @@ pub(crate) struct Made {
     /// Ask before this tool is called; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,
-    /// How many turns the run may take.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    /// How many turns a run may take; the last one has no tools.
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Limits")]
     max_turns: u64,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
 }
 
 /// Where what is worth knowing about an agent is said.
@@ -143,23 +146,34 @@ impl Made {
         runtime: Runtime,
         voice: Voice,
     ) -> Result<(AgentBuilder, Offered), String> {
-        let model = self.model.open(|text| voice.tell(text), || Arc::new(demonstration()))?;
-        self.with_model(model, runtime, voice).await
+        let mut is_demo = self.model.script.is_some();
+        let model = self.model.open(
+            &self.options,
+            |text| voice.tell(text),
+            || {
+                is_demo = true;
+                Arc::new(demonstration())
+            },
+        )?;
+        let (agent, offered) = self.with_model(model, runtime, voice).await?;
+        // Something that scripts and the demonstration can call wherever they run.
+        Ok((if is_demo { agent.tool(add) } else { agent }, offered))
     }
 
     /// The agent with another model than the one that is named.
     pub(crate) async fn with_model(
         &self,
-        model: impl Model + 'static,
+        model: Arc<dyn Model>,
         runtime: Runtime,
         voice: Voice,
     ) -> Result<(AgentBuilder, Offered), String> {
         let ask = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let mut agent = Agent::builder(model)
+        let mut agent = self
+            .options
+            .add_to(Agent::builder(model.clone()), &model)
             .instructions(self.instructions.as_str())
-            .tool(add)
             .waits(LONGEST_WAIT)
             .ask_user()
             .policy(self.ask.iter().fold(Policy::new(), ask))
@@ -175,16 +189,41 @@ impl Made {
 }
 
 impl ModelArgs {
-    /// The model; `tell` says which it is when nobody named it, and `stand_in` stands in when there is none.
+    /// The model with what stands around it; `tell` says which it is when nobody named it, and `stand_in` stands in when
+    /// there is none.
     pub(crate) fn open(
         &self,
+        options: &RunOptions,
         tell: impl Fn(&str),
         stand_in: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
         // A run that is gone on with takes up the script where it was.
-        if let Some(script) = self.scripted()? {
-            return Ok(Arc::new(script.by_history()));
-        }
+        let model = match self.scripted()? {
+            Some(script) => Arc::new(script.by_history()) as Arc<dyn Model>,
+            None => self.choose(&tell, stand_in)?,
+        };
+        around(model, options, tell)
+    }
+
+    /// The same, where many agents call the model: a script has a reply for each call and not for each turn of an agent.
+    pub(crate) fn open_shared(
+        &self,
+        options: &RunOptions,
+        tell: impl Fn(&str),
+        stand_in: impl FnOnce() -> Arc<dyn Model>,
+    ) -> Result<Arc<dyn Model>, String> {
+        let model = match self.scripted()? {
+            Some(script) => Arc::new(script) as Arc<dyn Model>,
+            None => self.choose(&tell, stand_in)?,
+        };
+        around(model, options, tell)
+    }
+
+    fn choose(
+        &self,
+        tell: impl Fn(&str),
+        stand_in: impl FnOnce() -> Arc<dyn Model>,
+    ) -> Result<Arc<dyn Model>, String> {
         let models = Models::from_env().map_err(|error| chain(&error))?;
         if let Some(name) = &self.model {
             return models.model(name).map(retried).map_err(|error| chain(&error));
@@ -203,9 +242,23 @@ impl ModelArgs {
     }
 }
 
+/// A model with what the options put around it.
+fn around(
+    model: Arc<dyn Model>,
+    options: &RunOptions,
+    tell: impl Fn(&str),
+) -> Result<Arc<dyn Model>, String> {
+    options.check_price(&*model)?;
+    let layers = options.layers()?;
+    if let Some(text) = layers.note(&*model) {
+        tell(&text);
+    }
+    Ok(layers.around(model))
+}
+
 impl ModelArgs {
     /// The script, if there is one; its replies are given in the order of the calls.
-    pub(crate) fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
+    fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
         let Some(path) = &self.script else { return Ok(None) };
         let text = fs::read_to_string(path)
             .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;

@@ -21,7 +21,7 @@ const INTERRUPTED: u8 = 130;
 
 /// How `levity chat` is called.
 #[derive(Args)]
-#[command(mut_arg("park", |park| park.hide(true)))]
+#[command(mut_arg("park", |park| park.hide(true)), after_help = crate::EXIT_CODES)]
 pub(crate) struct Chat {
     /// The conversation to go on with, or to begin by this name; a new one by default.
     #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]

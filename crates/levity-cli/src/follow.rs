@@ -14,10 +14,14 @@ use crate::terminal::{brief, chain, complain, say, say_json};
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
 
+/// How a run that was cancelled by Ctrl-C ends.
+const CANCELLED: u8 = 130;
+
 /// Why a run is cancelled by Ctrl-C.
 const INTERRUPTED: &str = "interrupted from the terminal";
 
-/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits.
+/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits, 130 after
+/// Ctrl-C.
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, kept),
@@ -33,7 +37,12 @@ pub(crate) fn failed(error: &levity::Error) -> ExitCode {
     if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
         complain(&format!("the last words were: {partial}"), 1);
     }
-    complain(&chain(error), 1)
+    match error {
+        levity::Error::Cancelled { reason, .. } if reason == INTERRUPTED => {
+            complain(&chain(error), CANCELLED)
+        }
+        _ => complain(&chain(error), 1),
+    }
 }
 
 /// Lets a run go on whose records leave it paused: nobody else could say so here.

@@ -12,6 +12,7 @@ mod limits;
 mod logs;
 mod mcp;
 mod memory;
+mod options;
 mod plan;
 mod run;
 mod runs;
@@ -28,9 +29,18 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// What the exit code says.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    done: there is an answer
+  1    it failed: there is no answer
+  2    the call is wrong: an option, a file, a model that cannot be had
+  3    the run waits in its journal (`--park`)
+  4    some of it is done, but not all (plan, swarm)
+  130  cancelled by Ctrl-C or by the system";
+
 /// Run agents from the terminal.
 #[derive(Parser)]
-#[command(name = "levity", version)]
+#[command(name = "levity", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

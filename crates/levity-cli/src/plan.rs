@@ -4,6 +4,7 @@ pub(crate) mod demo;
 mod draw;
 mod drive;
 mod end;
+mod given;
 mod inline;
 mod live;
 mod screen;
@@ -15,16 +16,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, Once};
 
 use clap::Args;
-use levity::core::{Event, Journal, Limits, RunId, Status};
+use levity::core::{Event, Journal, RunId, Status};
 use levity::dag::{
     FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamHandle, TeamRun, View,
 };
 use levity::prelude::*;
 
 use crate::agent::ModelArgs;
-use crate::limits::LimitArgs;
 use crate::logs::LogArgs;
 use crate::mcp::McpArgs;
+use crate::options::RunOptions;
 use crate::store;
 use crate::terminal::{chain, complain, note};
 use crate::tools::ToolArgs;
@@ -36,11 +37,12 @@ use told::Told;
 
 /// How `levity plan` is called.
 #[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct PlanArgs {
     /// What to do, in words.
     #[arg(required_unless_present_any = ["plan", "resume", "fork"])]
     goal: Option<String>,
-    /// A file to work with; it is looked at before the plan is made. May be given more than once.
+    /// A file to work with; it is looked at before the plan is made, and agents can read it. May be given more than once.
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
     /// The folder of the agents (`agent_config.yaml` and prompts), on top of those that are built in.
@@ -79,8 +81,14 @@ pub(crate) struct PlanArgs {
     /// Ask before a plan, or a change of it, is carried out.
     #[arg(long)]
     ask_plan: bool,
+    /// Ask before this tool is called, whoever calls it; may be given more than once.
+    #[arg(long, value_name = "TOOL")]
+    ask: Vec<String>,
+    /// How many turns an agent may take for a step [default: 15].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_turns: Option<u64>,
     #[command(flatten)]
-    limits: LimitArgs,
+    options: RunOptions,
     #[command(flatten)]
     logs: LogArgs,
     /// Print the graph as well, after the answer.
@@ -207,8 +215,8 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
     }
     let told = args.told(view)?;
     let mut going_on = team.resume(run).on_event(told.watcher());
-    if args.limits.limits() != Limits::new() {
-        going_on = going_on.limits(args.limits.limits());
+    if let Some(limits) = args.options.given_limits() {
+        going_on = going_on.limits(limits);
     }
     Ok((going_on.start().await, told))
 }

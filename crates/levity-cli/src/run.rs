@@ -14,6 +14,7 @@ use crate::terminal::{chain, complain, note};
 
 /// How `levity run` is called.
 #[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Run {
     /// What to do, in words.
     goal: String,
@@ -30,7 +31,7 @@ pub(crate) struct Run {
     agent: AgentArgs,
 }
 
-/// Runs an agent and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits.
+/// Runs an agent and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 130 after Ctrl-C.
 pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return complain("a run can only wait in a journal; name one with `--journal`", 2);
@@ -63,7 +64,10 @@ async fn begin(agent: &Agent, args: &Run, logs: &Logs) -> AgentRun {
     if let Some(id) = &args.id {
         let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
         if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
-            let resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
+            let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
+            if let Some(limits) = args.agent.made.options.given_limits() {
+                resume = resume.limits(limits);
+            }
             let run = if args.agent.park { resume.park() } else { resume }.start();
             go_on(&run, &records).await;
             return run;

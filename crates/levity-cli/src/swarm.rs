@@ -15,13 +15,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use levity::core::RunSummary;
 use levity::prelude::*;
-use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmHandle, SwarmRun};
+use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmHandle, SwarmRun};
 
 use crate::agent::ModelArgs;
 use crate::drive::drive;
-use crate::limits::LimitArgs;
 use crate::logs::{LogArgs, Logs};
 use crate::mcp::{McpArgs, Offered};
+use crate::options::RunOptions;
 use crate::plan::demo::PAUSE;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -31,6 +31,7 @@ use told::Told;
 
 /// How `levity swarm` is called.
 #[derive(Args)]
+#[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct SwarmArgs {
     /// What to do, in words.
     #[arg(required_unless_present_any = ["plan", "resume"])]
@@ -68,8 +69,11 @@ pub(crate) struct SwarmArgs {
     /// Ask before this tool is called; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     ask: Vec<String>,
+    /// How many turns a worker may take for a task [default: 20; the coder: 40].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_turns: Option<u64>,
     #[command(flatten)]
-    limits: LimitArgs,
+    options: RunOptions,
     #[command(flatten)]
     logs: LogArgs,
     /// Leave the run in its journal when all it does is wait, for a person or a time.
@@ -95,6 +99,16 @@ enum Name {
     Coder,
     /// Says what is wrong with the work of others; changes nothing.
     Reviewer,
+}
+
+impl Name {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Researcher => "researcher",
+            Self::Coder => "coder",
+            Self::Reviewer => "reviewer",
+        }
+    }
 }
 
 /// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 4 when not all was
@@ -130,6 +144,12 @@ async fn work(args: &SwarmArgs, swarm: &Swarm, plan: Option<Vec<Delegation>>) ->
 }
 
 impl SwarmArgs {
+    /// The workers that take part.
+    fn names(&self) -> Vec<&'static str> {
+        let all = if self.workers.is_empty() { Name::value_variants() } else { &self.workers };
+        all.iter().map(|name| name.as_str()).collect()
+    }
+
     fn build(&self, runtime: Runtime, offered: &Offered) -> Result<Swarm, String> {
         let tell = |text: &str| {
             if !self.quiet {
@@ -137,21 +157,24 @@ impl SwarmArgs {
             }
         };
         let pause = if io::stderr().is_terminal() { PAUSE } else { Duration::ZERO };
-        // Many agents call the model, so a script has one reply for each call and not for each turn of an agent.
-        let model = match self.model.scripted()? {
-            Some(script) => Arc::new(script) as Arc<dyn Model>,
-            None => self.model.open(tell, || demo::model(pause))?,
-        };
-        let ready = Ready::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
+        let model = self.model.open_shared(&self.options, tell, || demo::model(pause))?;
+        let mut ready =
+            Ready::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
+        if let Some(turns) = self.max_turns {
+            ready = ready.finish(move |_, agent| agent.max_turns(turns));
+        }
+        self.tools.unreached(&self.names()).into_iter().for_each(tell);
         let ready = self.tools.add_to_ready(ready, self.quiet, tell)?;
         let asked = |ready: Ready, tool: &String| {
             ready.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
         let ready = self.ask.iter().fold(offered.add_to_ready(ready), asked);
+        let guards = self.options.guards(&model);
         let mut swarm = Swarm::builder(Router::new(model).max_delegations(self.max_delegations))
             .max_parallel(self.max_parallel)
-            .limits(self.limits.limits())
+            .limits(self.options.limits())
             .runtime(runtime);
+        swarm = guards.into_iter().fold(swarm, SwarmBuilder::guard);
         for (name, worker) in Name::value_variants().iter().zip(ready.all().map_err(|error| chain(&error))?) {
             if self.workers.is_empty() || self.workers.contains(name) {
                 swarm = swarm.worker(worker);
@@ -186,8 +209,8 @@ async fn start(
     };
     told.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
     let mut run = swarm.resume(id);
-    if args.limits.limits() != Limits::new() {
-        run = run.limits(args.limits.limits());
+    if let Some(limits) = args.options.given_limits() {
+        run = run.limits(limits);
     }
     let run = set(args, run, told, logs)?;
     if known.paused {

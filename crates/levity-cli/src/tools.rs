@@ -63,11 +63,10 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// The tools but those of the folder.
+    /// The tools but those of the folder and of the workspace's files.
     fn tools(&mut self) -> Vec<Arc<dyn Tool>> {
         let mut tools = vec![self.now.clone()];
         tools.extend(self.command.take().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
-        tools.extend(self.workspace.take().into_iter().flat_map(|space| FileTools::new(space).into_tools()));
         tools.extend(self.web.take().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
         tools
     }
@@ -87,6 +86,9 @@ impl ToolArgs {
             agent = agent.context(context);
         }
         agent = agent.tools(offered.tools());
+        if let Some(workspace) = offered.workspace.take() {
+            agent = agent.tools(FileTools::new(workspace));
+        }
         if let Some(folder) = offered.folder {
             agent = agent.source(folder);
         }
@@ -108,6 +110,9 @@ impl ToolArgs {
             parts = parts.context(context);
         }
         parts = parts.tools(offered.tools());
+        if let Some(workspace) = offered.workspace.take() {
+            parts = parts.tools(FileTools::new(workspace));
+        }
         if let Some(folder) = offered.folder {
             parts = parts.tools(folder.tools());
         }
@@ -154,6 +159,22 @@ impl ToolArgs {
     /// The workspace, if one is named.
     pub(crate) fn space(&self) -> Result<Option<Workspace>, String> {
         self.workspace.as_deref().map(|folder| self.open(folder)).transpose()
+    }
+
+    /// What was asked for and reaches none of these workers, each with its option: only the researcher fetches pages, and only
+    /// the coder writes files, runs commands and Python.
+    pub(crate) fn unreached(&self, workers: &[&str]) -> Vec<&'static str> {
+        let has = |name: &str| workers.contains(&name);
+        let commands = !self.allow.is_empty() || self.weak || self.network;
+        let lost = [
+            (self.web && !has("researcher"), "`--web` reaches no worker; add `--worker researcher`"),
+            (self.python && !has("coder"), "`--python` reaches no worker; add `--worker coder`"),
+            (
+                commands && !has("coder"),
+                "`--allow`, `--weak` and `--network` reach no worker, since only the coder runs commands; add `--worker coder`",
+            ),
+        ];
+        lost.into_iter().filter(|(lost, _)| *lost).map(|(_, text)| text).collect()
     }
 
     /// Whether Python may be run.

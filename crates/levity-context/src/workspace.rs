@@ -6,7 +6,9 @@ mod walk;
 use std::path::Path;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, WorkspaceView};
+use levity_core::{
+    ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, WorkspaceSource, WorkspaceView,
+};
 use levity_sandbox::{PathError, Workspace};
 
 use crate::aside::aside;
@@ -110,6 +112,15 @@ impl WorkspaceFiles {
         let files = self.clone();
         let listed = aside(move || walk::list(&files.space, files.max_files)).await;
         listed.map_err(Error::Lost)?.map_err(Error::Workspace)
+    }
+}
+
+impl WorkspaceSource for WorkspaceFiles {
+    fn view_now(&self) -> WorkspaceView {
+        walk::list(&self.space, self.max_files).map_or_else(
+            |_| WorkspaceView::new(self.space.root().to_string_lossy(), [""; 0]),
+            |listed| listed.view,
+        )
     }
 }
 

@@ -224,6 +224,13 @@ impl WorkspaceView {
     }
 }
 
+/// Lists the files of the folder that an agent works in, for its [`Context`].
+pub trait WorkspaceSource: Send + Sync {
+    /// The folder and its files as they are now; no files when they cannot be listed. It may read from the disk, and blocks
+    /// meanwhile.
+    fn view_now(&self) -> WorkspaceView;
+}
+
 /// One thing an agent did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -54,7 +54,8 @@ mod worst;
 pub use approve::{Approver, Ask, Decision, Wanted};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
-    Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceView,
+    Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceSource,
+    WorkspaceView,
 };
 pub use durability::Durability;
 pub use effect::{

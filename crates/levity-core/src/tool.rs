@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::message::output_text;
-use crate::{CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError};
+use crate::{CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, WorkspaceSource};
 
 /// Something a model can have done.
 ///
@@ -100,6 +100,11 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 pub trait Toolbox {
     /// The tools, in a stable order.
     fn into_tools(self) -> Vec<Arc<dyn Tool>>;
+
+    /// The folder that the tools work in, for the [`Context`](crate::Context) of an agent that has them; none by default.
+    fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
+        None
+    }
 }
 
 impl Toolbox for Vec<Arc<dyn Tool>> {

@@ -12,6 +12,7 @@ mod files;
 pub(crate) mod node;
 mod read;
 
+pub(crate) use build::described;
 pub use entry::{Entry, Named, Need};
 pub use error::{AgentPart, CatalogueError, Missing, Place};
 

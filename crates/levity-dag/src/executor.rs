@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::function::{Function, StepInput};
-use crate::machine::{PLAN, TIMEOUT};
+use crate::machine::{AUTHOR, PLAN, TIMEOUT};
 use crate::planner::{Brief, Planner};
 use crate::step::Budget;
 
@@ -30,6 +30,8 @@ pub(crate) struct TeamExecutor {
     pub(crate) functions: BTreeMap<String, Function>,
     pub(crate) tools: Dispatcher,
     pub(crate) code: Option<Arc<dyn Program>>,
+    /// The agents that have what runs code among their tools, so that code can call the others.
+    pub(crate) coders: BTreeSet<Arc<str>>,
     pub(crate) planner: Option<Arc<dyn Planner>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     /// Those of the whole, for what a plan calls by itself and what is said to it.
@@ -177,6 +179,12 @@ impl TeamExecutor {
         self.tools.verdict(&call)
     }
 
+    /// The agent that wrote the code of a run, if code can call its tools.
+    fn author(&self, child: &ChildRun) -> Option<&Agent> {
+        let name = child.input.get(AUTHOR)?.as_str()?;
+        self.agents.get(self.coders.get(name)?)
+    }
+
     async fn agent(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let Some(agent) = self.agents.get(&child.agent) else {
             let message = format!("there is no agent `{}`", child.agent);
@@ -245,9 +253,18 @@ impl Executor for TeamExecutor {
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let mut made = match &self.code {
             Some(code) if code.spec().name == *child.agent => {
-                let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the team is gone"))?;
                 let args = child.input.get("args").unwrap_or(&Value::Null);
-                code.child(args, saved, caller).await?
+                match self.author(child) {
+                    Some(agent) => {
+                        let run = ChildRun::new(child.agent.clone(), args.clone());
+                        agent.executor().child(&run, saved).await?
+                    }
+                    None => {
+                        let caller =
+                            self.me.upgrade().ok_or_else(|| ToolError::failed("the team is gone"))?;
+                        code.child(args, saved, caller).await?
+                    }
+                }
             }
             _ => self.agent(child, saved).await?,
         };

@@ -8,7 +8,7 @@ use levity_core::{
 };
 use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::diff::Diff;
 use crate::files::Manifest;
@@ -25,12 +25,13 @@ mod brief;
 mod end;
 mod fan;
 mod perform;
+mod pieces;
 mod plan;
 mod rescue;
 mod rounds;
 mod slots;
 
-pub(crate) use perform::TIMEOUT;
+pub(crate) use perform::{AUTHOR, TIMEOUT};
 
 pub(crate) use plan::FILES;
 use rounds::Rejection;
@@ -132,11 +133,23 @@ pub(crate) struct Settings {
     pub(crate) turns: u64,
     /// Whether a person is asked about plans and changes.
     pub(crate) approve: bool,
+    /// How many replies one plan may be made of. Runs that were begun without it know plans in one reply only, and go on
+    /// as they began.
+    #[serde(default = "one")]
+    pub(crate) pieces: u32,
+    /// Whether code that an agent wrote calls the tools of that agent. In runs that were begun without it, it calls those of
+    /// the team.
+    #[serde(default)]
+    pub(crate) own_tools: bool,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { parallel: 16, replans: 3, drafts: 3, turns: 15, approve: false }
+        Self { parallel: 16, replans: 3, drafts: 3, turns: 15, approve: false, pieces: 12, own_tools: true }
     }
 }
 
@@ -175,6 +188,9 @@ struct Planning {
     failed: Vec<StepId>,
     complaints: Vec<String>,
     previous: Option<String>,
+    /// What came whole of replies that were cut off, and how many there were.
+    kept: Map<String, Value>,
+    pieces: u32,
     /// What a person is asked about.
     draft: Option<Draft>,
 }

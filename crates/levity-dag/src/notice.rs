@@ -35,6 +35,11 @@ pub enum Notice {
         /// What is wrong with it.
         faults: Vec<String>,
     },
+    /// What the planner wrote was cut off by the limit on the length of a reply, and the rest is asked for.
+    PlanCut {
+        /// How many steps and other parts arrived whole.
+        kept: usize,
+    },
     /// There is a plan, and it was checked.
     Planned {
         /// The plan.

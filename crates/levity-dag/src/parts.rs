@@ -11,7 +11,7 @@ use crate::catalogue::{CatalogueError, Entry};
 
 mod shared;
 
-pub(crate) use shared::Shared;
+pub(crate) use shared::{ReadOnly, Shared, only_reads};
 
 /// What the agents of a [`Catalogue`](crate::Catalogue) are built of.
 ///
@@ -31,7 +31,8 @@ pub(crate) use shared::Shared;
 /// assert!(agents.build("Forecaster", &parts).is_ok());
 /// ```
 ///
-/// MCP servers are given by name, each as a source of tools; from `levity_mcp::Servers`, that is
+/// An agent has the tools and servers that its entry names: one by one, or by `*` and `*:read_only`;
+/// [`Catalogue::unused`](crate::Catalogue::unused) says what no agent has. MCP servers are given by name, each as a source of tools; from `levity_mcp::Servers`, that is
 /// `for server in servers.all() { parts = parts.server(server.name(), servers.only([server.name()])) }`.
 #[derive(Clone)]
 #[must_use = "parts do nothing until an agent is built of them"]

@@ -68,6 +68,9 @@ pub struct Brief {
     /// What it gave before, shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
+    /// What came whole of a reply that was cut off: only the rest is wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Value>,
 }
 
 /// What a planner goes by when it changes a plan.
@@ -127,7 +130,17 @@ impl Brief {
         }
         self.complain(&mut text);
         let wanted = if self.replan.is_some() { "change of the plan" } else { "plan" };
-        let _ = write!(text, "\nAnswer with the {wanted} alone, as one JSON object.\n");
+        let _ = match &self.kept {
+            None => write!(text, "\nAnswer with the {wanted} alone, as one JSON object.\n"),
+            Some(kept) => write!(
+                text,
+                "\n# What you have written so far\nYour reply reached the limit on its length and was cut off. This much of the \
+                 {wanted} arrived whole and is kept:\n{}\n\nAnswer with the rest of the {wanted} alone, as one JSON object with \
+                 the same keys. Do not repeat what is kept. If it is still long, write only the next few steps and keep \
+                 prompts short: you are asked again.\n",
+                as_json(kept, MOST_VALUES),
+            ),
+        };
         text
     }
 

@@ -25,13 +25,13 @@ pub(crate) use step::{field_name, step};
 const WRAPPED: usize = 4;
 
 /// The keys that a plan may be wrapped in.
-const WRAPS: [&str; 3] = ["plan_graph", "plan", "output"];
+pub(crate) const WRAPS: [&str; 3] = ["plan_graph", "plan", "output"];
 
 /// The keys that make an object a plan.
 const BODIES: [&str; 2] = ["steps", "nodes"];
 
 /// The keys that make an object a change of a plan.
-const DIFFS: [&str; 4] = ["add", "remove", "change", "give_up"];
+pub(crate) const DIFFS: [&str; 4] = ["add", "remove", "change", "give_up"];
 
 /// The keys that a change may be wrapped in.
 pub(crate) const WRAPS_OF_DIFFS: [&str; 3] = ["diff", "output", "plan"];
@@ -49,14 +49,18 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     let repaired =
         json::repair(text).map_err(|error| malformed(format!("the text is no {what}: {error}")))?;
     // One brace too few is a slip. A text that ends within a value has lost something, and half a plan is another plan.
-    let closed = text.trim_end_matches(|c: char| c.is_whitespace() || c == '`').ends_with(['}', ']']);
-    if repaired.mends.contains(Mend::Truncated) && !closed {
+    if repaired.mends.contains(Mend::Truncated) && !is_closed(text) {
         return Err(malformed(format!("the {what} is cut off at byte {}; write all of it", text.len())));
     }
     if fits(&repaired.value) {
         return Ok(repaired.value);
     }
     Ok(candidate(text).filter(fits).unwrap_or(repaired.value))
+}
+
+/// Whether a text ends as an object or a list does.
+pub(crate) fn is_closed(text: &str) -> bool {
+    text.trim_end_matches(|c: char| c.is_whitespace() || c == '`').ends_with(['}', ']'])
 }
 
 /// Another value in the text that is a plan or a change of one; prose around it may hold larger examples.

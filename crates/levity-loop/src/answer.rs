@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::machine::AgentMachine;
+use crate::spec::AgentSpec;
 
 /// What an agent answered, with the conversation that led there.
 ///
@@ -19,15 +20,15 @@ pub struct Answer {
     ending: Ending,
     history: History,
     intent: Arc<Message>,
-    workspace: WorkspaceView,
+    spec: Arc<AgentSpec>,
     memory: Value,
 }
 
 impl Answer {
     pub(crate) fn new(run: RunId, ending: Ending, machine: AgentMachine) -> Self {
         let memory = machine.remembered();
-        let (history, intent, workspace) = machine.into_parts();
-        Self { run, ending, history, intent, workspace, memory }
+        let (history, intent, spec) = machine.into_parts();
+        Self { run, ending, history, intent, spec, memory }
     }
 
     /// The answer in words.
@@ -85,9 +86,16 @@ impl Answer {
     }
 
     /// Intent, workspace, steps and memory as one value.
+    ///
+    /// The workspace is the one that the builder was [told](crate::AgentBuilder::workspace). Otherwise it is the folder of the
+    /// agent's file tools, whose files are listed now: that reads from the disk and blocks meanwhile.
     pub fn context(&self) -> Context {
+        let workspace = match &self.spec.workspace_source {
+            Some(source) if self.spec.workspace == WorkspaceView::default() => source.view_now(),
+            _ => self.spec.workspace.clone(),
+        };
         Context::new(self.intent.text())
-            .with_workspace(self.workspace.clone())
+            .with_workspace(workspace)
             .with_history(&self.history)
             .with_memory(self.memory.clone())
     }

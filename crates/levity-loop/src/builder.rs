@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Approver, ContextSource, Limits, MemoryStore, Model, Options, Program, Resolver, ToolSpec, WorkspaceView,
+    Approver, ContextSource, Limits, MemoryStore, Model, Options, Program, Resolver, ToolSpec,
+    WorkspaceSource, WorkspaceView,
 };
 use levity_memory::{Conversations, Window};
 use levity_runtime::Runtime;
@@ -227,9 +228,37 @@ impl AgentBuilder {
         self
     }
 
-    /// Where the agent works, for its [`Context`](levity_core::Context).
+    /// Where the agent works, for its [`Context`](levity_core::Context); it stays as it is given. By default it is the folder
+    /// of the file tools that the agent has, listed when [`Answer::context`](crate::Answer::context) is called.
     pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.spec.workspace = workspace;
+        self
+    }
+
+    /// What lists the files of the folder that the agent works in, in place of its tools.
+    ///
+    /// ```
+    /// use levity_core::{WorkspaceSource, WorkspaceView};
+    /// use levity_loop::Agent;
+    /// use levity_test::ScriptedModel;
+    ///
+    /// struct Listing;
+    ///
+    /// impl WorkspaceSource for Listing {
+    ///     fn view_now(&self) -> WorkspaceView {
+    ///         WorkspaceView::new("/project", ["notes.txt"])
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// let agent = Agent::builder(ScriptedModel::new().reply("Tidy.")).workspace_source(Listing).build()?;
+    /// assert_eq!(agent.run("Tidy up").await?.context().workspace.files, ["notes.txt"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workspace_source(mut self, source: impl WorkspaceSource + 'static) -> Self {
+        self.spec.workspace_source = Some(Arc::new(source));
         self
     }
 

@@ -6,7 +6,7 @@ use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Hold,
     Input, Intervention, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError,
     Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, Step, ToolError,
-    ToolErrorKind, Usage, WorkspaceView, estimate_tokens,
+    ToolErrorKind, Usage, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -324,7 +324,8 @@ impl AgentMachine {
         self.state.phase
     }
 
-    /// What it was told to do, where, what it did and what came of it.
+    /// What it was told to do, where, what it did and what came of it. A machine lists no files: the workspace is the one that
+    /// was given to the builder.
     pub fn context(&self) -> Context {
         Context::new(self.state.goal.text())
             .with_workspace(self.spec.workspace.clone())
@@ -332,13 +333,13 @@ impl AgentMachine {
             .with_memory(self.remembered())
     }
 
-    /// The conversation, the goal and the workspace. Calls that were under way when the run was left are
+    /// The conversation, the goal and what the agent is made of. Calls that were under way when the run was left are
     /// in the conversation, as calls of which nobody knows what came.
-    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, WorkspaceView) {
+    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, Arc<AgentSpec>) {
         if let Some(exchange) = self.state.exchange.take() {
             self.state.history.close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
         }
-        (self.state.history, self.state.goal, self.spec.workspace.clone())
+        (self.state.history, self.state.goal, self.spec)
     }
 
     /// What it has used and done so far.

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Digest, Options, ToolChoice, WorkspaceView};
+use levity_core::{Digest, Options, ToolChoice, WorkspaceSource, WorkspaceView};
 use levity_memory::Window;
 use levity_tools::Arguments;
 
@@ -35,6 +35,8 @@ pub(crate) struct AgentSpec {
     /// Agents that are called like tools and run as children.
     pub(crate) delegates: BTreeSet<String>,
     pub(crate) workspace: WorkspaceView,
+    /// What lists the files of the workspace, where nobody said what is in it.
+    pub(crate) workspace_source: Option<Arc<dyn WorkspaceSource>>,
     /// What to do once little is left.
     pub(crate) when_low: Low,
     /// How long the model may wait at a time, if it may.
@@ -96,6 +98,7 @@ impl Default for AgentSpec {
             reflector: Arc::new(NoReflection),
             delegates: BTreeSet::new(),
             workspace: WorkspaceView::default(),
+            workspace_source: None,
             longest_wait: None,
             asks_user: false,
             finishes: false,

@@ -4,11 +4,12 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity::dag::{Catalogue, Parts, Sessions, Team};
+use levity::dag::{AgentPart, Catalogue, Parts, Sessions, Team, TeamBuilder};
 use levity::llm::Models;
 use levity::prelude::*;
 use levity::python::RunPython;
 
+use super::given::ReadGivenFile;
 use super::{PlanArgs, demo};
 use crate::mcp::Offered;
 use crate::terminal::{chain, note};
@@ -26,16 +27,35 @@ impl PlanArgs {
         };
         // Lines that say which model it is have an end of their own.
         let pause = if io::stderr().is_terminal() { demo::PAUSE } else { Duration::ZERO };
-        // Many agents call the model, so a script has one reply for each call and not for each turn of an agent.
-        let model = match self.model.scripted()? {
-            Some(script) => Arc::new(script) as Arc<dyn Model>,
-            None => self.model.open(|text| note(text.trim_end()), || demo::model(pause))?,
+        let tell = |text: &str| note(text.trim_end());
+        let model = self.model.open_shared(&self.options, tell, || demo::model(pause))?;
+        let layers = self.options.layers()?;
+        let asks = |policy: Policy, tool: &String| {
+            policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
-        let parts = Parts::new(model).models(by_name).runtime(runtime.clone());
-        let parts = self.tools.add_to_parts(parts, false, note)?;
+        let mut parts = Parts::new(model.clone())
+            .models(move |name| by_name(name).map(|model| layers.around(model)))
+            .policy(self.ask.iter().fold(Policy::new(), asks))
+            .runtime(runtime.clone());
+        if let Some(turns) = self.max_turns {
+            // The planner has turns of its own: it calls no tools.
+            parts = parts.finish(move |name, agent| match name {
+                Catalogue::PLANNER => agent,
+                _ => agent.max_turns(turns),
+            });
+        }
+        let mut parts = self.tools.add_to_parts(parts, false, note)?;
+        if !self.files.is_empty() {
+            parts = parts.tool(ReadGivenFile::new(&self.files, note));
+        }
         let offered = self.mcp.start(note).await?;
         let parts = offered.add_to_parts(parts);
-        match self.build(catalogue, parts, runtime, sessions) {
+        for part in catalogue.unused(&parts).iter().filter(|part| !is_own(part)) {
+            note(&format!(
+                "{part} reaches no agent; name it, or `*`, under `tools` or `mcp_servers` of an agent in `agent_config.yaml`"
+            ));
+        }
+        match self.build((catalogue, parts), runtime, sessions, &model) {
             Ok(team) => Ok((team, offered)),
             Err(problem) => offered.end(Err(problem)).await,
         }
@@ -43,17 +63,21 @@ impl PlanArgs {
 
     fn build(
         &self,
-        catalogue: Catalogue,
-        parts: Parts,
+        (catalogue, parts): (Catalogue, Parts),
         runtime: Runtime,
         sessions: Option<&Sessions>,
+        judge: &Arc<dyn Model>,
     ) -> Result<Team, String> {
         let mut team = Team::builder()
             .agents(catalogue, parts)
             .max_parallel(self.max_parallel)
             .max_replans(self.max_replans)
-            .limits(self.limits.limits())
+            .limits(self.options.limits())
             .runtime(runtime);
+        team = self.options.guards(judge).into_iter().fold(team, TeamBuilder::guard);
+        if let Some(turns) = self.max_turns {
+            team = team.max_turns(turns);
+        }
         if let Some(sessions) = sessions {
             team = team.sessions(sessions.clone());
         }
@@ -65,6 +89,11 @@ impl PlanArgs {
         }
         team.build().map_err(|error| chain(&error))
     }
+}
+
+/// Whether nobody asked for a part: the command adds it by itself.
+fn is_own(part: &AgentPart) -> bool {
+    matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
 /// Models that agents name.

@@ -13,7 +13,10 @@ pub(super) async fn resume(args: Driven) -> Done {
     let logs = args.agent.made.logs.open()?;
     let (journal, records) = args.one.records().await?;
     let (agent, offered) = args.agent.build(Runtime::new().with_journal(journal)).await?;
-    let resume = agent.resume(args.one.id()).on_event(logs.watcher(None));
+    let mut resume = agent.resume(args.one.id()).on_event(logs.watcher(None));
+    if let Some(limits) = args.agent.made.options.given_limits() {
+        resume = resume.limits(limits);
+    }
     let run = if args.agent.park { resume.park() } else { resume }.start();
     go_on(&run, &records).await;
     Ok(offered.end(follow(run, &args.agent, true).await).await)
@@ -67,6 +70,9 @@ impl Fork {
         }
         if let Some(id) = self.id {
             fork = fork.id(id);
+        }
+        if let Some(limits) = args.made.options.given_limits() {
+            fork = fork.limits(limits);
         }
         let run = if args.park { fork.park() } else { fork }.start();
         let begins = self.after.and_then(|after| usize::try_from(after).ok()?.checked_add(1));

@@ -53,7 +53,7 @@ pub(crate) struct ServeMcp {
     #[arg(long, value_name = "KIND:ID", requires = "facts", value_parser = scope)]
     scope: Vec<Scope>,
     /// Have the model of each client answer, in place of one of ours.
-    #[arg(long, conflicts_with_all = ["model", "script"])]
+    #[arg(long, conflicts_with_all = ["model", "script", "cache", "thinking"])]
     client_model: bool,
     /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are ended.
     #[arg(long, value_name = "PATH")]
@@ -177,7 +177,11 @@ impl ServeMcp {
     /// The agent; without a memory of its own, conversations last as long as this server does, and expire.
     async fn agent(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
         let (mut agent, offered) = match self.client_model {
-            true => self.made.with_model(nobody(), runtime.clone(), Voice::Aside).await?,
+            true if self.made.options.needs_judge() => {
+                return Err("`--guard topic:..` needs a model that judges; leave it or `--client-model` out"
+                    .to_owned());
+            }
+            true => self.made.with_model(Arc::new(nobody()), runtime.clone(), Voice::Aside).await?,
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {

@@ -16,6 +16,7 @@ mod context;
 mod conversations;
 mod logs;
 mod mcp;
+mod options;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;

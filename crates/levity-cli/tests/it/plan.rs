@@ -189,3 +189,117 @@ fn a_session_that_cannot_be_written_is_told_once() {
     assert_eq!(told.matches("the session cannot be kept up to date").count(), 1, "{told}");
     assert_eq!(told.matches("there is no session").count(), 1, "{told}");
 }
+
+/// A script for `levity plan`: each is a reply, or a call of a tool.
+fn script(name: &str, steps: serde_json::Value) -> String {
+    file(&format!("plan-{name}-script.json"), &steps.to_string()).to_str().unwrap().to_owned()
+}
+
+/// A plan of one step by this agent, which writes `x`.
+fn plan_of(agent: &str) -> String {
+    let step = serde_json::json!({"id": "a", "agent": agent, "prompt": "Do it.", "writes": ["x"]});
+    let path = file(&format!("plan-of-{agent}.json"), &serde_json::json!({"steps": [step]}).to_string());
+    path.to_str().unwrap().to_owned()
+}
+
+/// A folder with a tool, to work in.
+fn desk(name: &str) -> PathBuf {
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-plan-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("tools")).unwrap();
+    let shout =
+        "def shout(text: str) -> str:\n    \"\"\"Writes in capitals.\"\"\"\n    return text.upper()\n";
+    fs::write(folder.join("tools/texts.py"), shout).unwrap();
+    folder
+}
+
+#[test]
+fn tools_of_the_command_reach_the_agents_of_a_plan() {
+    let folder = desk("reach");
+    let (space, tools) = (folder.to_str().unwrap(), folder.join("tools"));
+    let call =
+        |name: &str, args: serde_json::Value| serde_json::json!({"call": {"name": name, "args": args}});
+    let replies = serde_json::json!([
+        call("write_file", serde_json::json!({"path": "out.txt", "content": "one\ntwo\n"})),
+        call("shout", serde_json::json!({"text": "hi"})),
+        call("run_command", serde_json::json!({"command": "wc -l out.txt"})),
+        {"reply": r#"{"code_variants": ["{'x': shout(text=read_file(path='out.txt')['content'])}"]}"#},
+    ]);
+    let args = ["plan", "--workspace", space, "--tools", tools.to_str().unwrap(), "--weak", "--python"];
+    let (plan, replies) = (plan_of("Coder"), script("reach", replies));
+    let output = levity(&[&args[..], &["--plan", &plan, "--script", &replies]].concat());
+    check(&output, 0, "1 of 1");
+    assert_eq!(text(&output), "ONE\nTWO\n\n", "code calls the tools of its agent: {output:?}");
+    assert_eq!(fs::read_to_string(folder.join("out.txt")).unwrap(), "one\ntwo\n");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("reaches no agent"), "{output:?}");
+    // Who only reads cannot write.
+    let writes = serde_json::json!([
+        call("write_file", serde_json::json!({"path": "more.txt", "content": "x"})),
+        {"reply": "{\"x\": 1}"},
+    ]);
+    let (plan, replies) = (plan_of("Retriever"), script("reads", writes));
+    let output = levity(&[&args[..], &["--plan", &plan, "--script", &replies]].concat());
+    check(&output, 0, "1 of 1");
+    assert!(!folder.join("more.txt").exists());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn tools_that_reach_no_agent_are_named() {
+    let folder = desk("unreached");
+    let config = "Coder:\n  tools: []\n  mcp_servers: []\n  code: false\nRetriever:\n  tools: []\n";
+    fs::write(folder.join("agent_config.yaml"), config).unwrap();
+    let (space, tools) = (folder.to_str().unwrap(), folder.join("tools"));
+    let args =
+        ["plan", "Compare", "--agents", space, "--tools", tools.to_str().unwrap(), "--python", "--web"];
+    let output = levity(&args);
+    for part in ["the tool `shout` reaches no agent", "something that runs Python reaches no agent"] {
+        check(&output, 0, part);
+    }
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!told.contains("`now`") && !told.contains("`web_fetch` reaches"), "{told}");
+    fs::remove_dir_all(folder).unwrap();
+    for (args, part) in [
+        (&["--worker", "coder", "--web"][..], "`--web` reaches no worker"),
+        (&["--worker", "reviewer", "--python"], "`--python` reaches no worker"),
+        (&["--worker", "reviewer", "--workspace", ".", "--allow", "ls"], "only the coder runs commands"),
+    ] {
+        check(&levity(&[&["swarm", "Compare"], args].concat()), 0, part);
+    }
+}
+
+#[test]
+fn given_files_are_read_without_a_workspace() {
+    let path = file("given-tides.csv", "port,height\nDover,6.7\nBrest,5.9\n");
+    let given = path.to_str().unwrap();
+    let replies = serde_json::json!([
+        {"reply": "{\"file_profiles\": []}"},
+        {"reply": r#"{"steps": [{"id": "a", "agent": "Coder", "prompt": "Count.", "writes": ["x"]}]}"#},
+        {"call": {"name": "read_given_file", "args": {"file": "given-tides.csv", "start_line": 2, "lines": 1}}},
+        {"call": {"name": "read_given_file", "args": {"file": "/etc/passwd"}}},
+        {"reply": r#"{"code_variants": ["text = read_given_file(file='given-tides.csv')['content']\n{'x': len(text.splitlines())}"]}"#},
+    ]);
+    let replies = script("given", replies);
+    let output =
+        levity(&["plan", "Count", "--file", given, "--python", "--script", &replies, "--view", "json"]);
+    let printed = text(&output);
+    assert!(printed.contains("Dover,6.7") && printed.contains("`/etc/passwd` was not given"), "{printed}");
+    let output = levity(&["plan", "Count", "--file", given, "--python", "--script", &replies]);
+    check(&output, 0, "1 of 1");
+    assert_eq!(text(&output), "3\n");
+}
+
+#[test]
+fn plan_that_is_cut_by_the_reply_limit_is_asked_for_the_rest() {
+    let replies = serde_json::json!([
+        {"reply": r#"{"steps": [{"id": "a", "agent": "Thinker", "prompt": "x", "writes": ["x"]}, {"id": "b", "age"#, "finish": "length"},
+        {"reply": r#"{"steps": [{"id": "b", "agent": "Thinker", "prompt": "y", "reads": ["x"], "writes": ["y"]}]}"#},
+        {"reply": r#"{"x": "one"}"#},
+        {"reply": r#"{"y": "two"}"#},
+    ]);
+    let output = levity(&["plan", "Do it", "--script", &script("cut", replies)]);
+    check(&output, 0, "2 of 2");
+    check(&output, 0, "the plan was cut off after 1 parts; the rest is asked for");
+    assert_eq!(text(&output), "two\n");
+}

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use levity_core::{Limits, Model, ToolSpec};
+use levity_core::{Limits, Model, Tool, ToolSource, ToolSpec};
 use levity_llm::layers::{Dialect, TextTools};
 use levity_loop::{Agent, AgentBuilder};
 
 use super::Catalogue;
-use super::entry::{Entry, Need};
+use super::entry::{Entry, Named, Need};
 use super::error::{AgentPart, CatalogueError, Missing};
-use crate::parts::{Parts, Shared};
+use crate::parts::{Parts, ReadOnly, Shared, only_reads};
 
 impl Catalogue {
     /// Builds the agent of this name.
@@ -26,8 +26,13 @@ impl Catalogue {
         if let Some(missing) = lacks.iter().find(|missing| missing.needed) {
             return Err(needed(missing, parts));
         }
+        let has_code = entry.code.is_some() && parts.has_code();
+        let has_tools = entry.ask_user
+            || has_code
+            || !tools_of(entry, parts).is_empty()
+            || !servers_of(entry, parts).is_empty();
         let mut builder = Agent::builder(listening(parts.model_of(entry)?, entry.text_tools))
-            .instructions(instructions(entry, &lacks))
+            .instructions(instructions(entry, &lacks, has_tools))
             .max_turns(entry.max_turns)
             .policy(parts.policy.clone())
             .limits(limits(entry, parts.limits))
@@ -51,6 +56,41 @@ impl Catalogue {
     pub fn missing(&self, parts: &Parts) -> Vec<Missing> {
         let able = self.entries().filter(|entry| entry.enabled);
         able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts))).collect()
+    }
+
+    /// Parts that reach no agent: tools, servers and what runs Python, of which no agent that takes part has anything.
+    ///
+    /// ```
+    /// # use levity_core::ToolOutput;
+    /// # use levity_dag::{AgentPart, Catalogue, Entry, Parts};
+    /// # use levity_test::{RecordingTool, ScriptedModel};
+    /// let tool = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
+    /// let parts = Parts::new(ScriptedModel::new()).tool(tool);
+    /// assert_eq!(Catalogue::defaults().unused(&parts), [], "the Coder has all tools");
+    /// let alone = Catalogue::empty().with(Entry::new("Poet", "Write poems."));
+    /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
+    /// ```
+    pub fn unused(&self, parts: &Parts) -> Vec<AgentPart> {
+        let able: Vec<&Entry> = self.entries().filter(|entry| entry.enabled).collect();
+        let tools = parts
+            .tools
+            .iter()
+            .filter(|(name, tool)| !able.iter().any(|entry| has_tool(entry, name, tool.spec())));
+        let servers = parts.servers.iter().filter(|(name, server)| {
+            !able.iter().any(|entry| match reach(&entry.servers, name) {
+                Some(Reach::All) => true,
+                // What a server that has not started yet has is not known.
+                Some(Reach::ReadOnly) => {
+                    let tools = server.tools();
+                    tools.is_empty() || tools.iter().any(|tool| only_reads(tool.spec()))
+                }
+                None => false,
+            })
+        });
+        let code = parts.has_code() && able.iter().all(|entry| entry.code.is_none());
+        let tools = tools.map(|(name, _)| AgentPart::Tool(name.clone()));
+        let servers = servers.map(|(name, _)| AgentPart::Server(name.clone()));
+        tools.chain(servers).chain(code.then_some(AgentPart::Code)).collect()
     }
 
     fn able(&self, name: &str) -> Result<&Entry, CatalogueError> {
@@ -122,28 +162,92 @@ fn limits(entry: &Entry, limits: Limits) -> Limits {
 }
 
 fn with_tools(mut builder: AgentBuilder, entry: &Entry, parts: &Parts) -> AgentBuilder {
-    let servers: Vec<_> = entry.servers.iter().filter_map(|wanted| parts.servers.get(&wanted.name)).collect();
-    let tools: Vec<_> =
-        entry.tools.iter().filter_map(|wanted| parts.tools.get(&wanted.name)).cloned().collect();
-    if entry.code.is_some() {
-        let of_servers = servers.iter().flat_map(|server| server.tools());
-        let specs: Vec<ToolSpec> =
-            tools.iter().cloned().chain(of_servers).map(|tool| tool.spec().clone()).collect();
-        if let Some(program) = parts.program(&specs) {
-            builder = builder.program(Shared(program));
-        }
+    let (tools, servers) = (tools_of(entry, parts), servers_of(entry, parts));
+    if entry.code.is_some()
+        && let Some(program) = parts.program(&specs_of(&tools, &servers))
+    {
+        builder = builder.program(Shared(program));
     }
     if !tools.is_empty() {
         builder = builder.tools(tools);
     }
     for server in servers {
-        builder = builder.source(Shared(server.clone()));
+        builder = builder.source(Shared(server));
     }
     if entry.ask_user { builder.ask_user() } else { builder }
 }
 
+/// How much of a server an agent has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    All,
+    ReadOnly,
+}
+
+/// What a list of names says about one of them.
+fn reach(list: &[Named], name: &str) -> Option<Reach> {
+    let has = |wanted: &str| list.iter().any(|named| &*named.name == wanted);
+    match () {
+        () if has(name) || has(Named::ALL) => Some(Reach::All),
+        () if has(Named::READ_ONLY) => Some(Reach::ReadOnly),
+        () => None,
+    }
+}
+
+fn has_tool(entry: &Entry, name: &str, spec: &ToolSpec) -> bool {
+    match reach(&entry.tools, name) {
+        Some(Reach::All) => true,
+        Some(Reach::ReadOnly) => only_reads(spec),
+        None => false,
+    }
+}
+
+/// The tools that an agent has: those that it names in its order, then the others.
+fn tools_of(entry: &Entry, parts: &Parts) -> Vec<Arc<dyn Tool>> {
+    let is_named = |name: &str| entry.tools.iter().any(|wanted| &*wanted.name == name);
+    let named = entry.tools.iter().filter_map(|wanted| parts.tools.get(&wanted.name));
+    let others =
+        parts.tools.iter().filter(|(name, tool)| !is_named(name) && has_tool(entry, name, tool.spec()));
+    named.chain(others.map(|(_, tool)| tool)).cloned().collect()
+}
+
+fn servers_of(entry: &Entry, parts: &Parts) -> Vec<Arc<dyn ToolSource>> {
+    let is_named = |name: &str| entry.servers.iter().any(|wanted| &*wanted.name == name);
+    let named = entry.servers.iter().filter_map(|wanted| parts.servers.get(&wanted.name)).cloned();
+    let others = parts.servers.iter().filter(|(name, _)| !is_named(name));
+    let others = others.filter_map(|(name, server)| match reach(&entry.servers, name)? {
+        Reach::All => Some(server.clone()),
+        Reach::ReadOnly => Some(Arc::new(ReadOnly(server.clone())) as Arc<dyn ToolSource>),
+    });
+    named.chain(others).collect()
+}
+
+fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<ToolSpec> {
+    let of_servers = servers.iter().flat_map(|server| server.tools());
+    tools.iter().cloned().chain(of_servers).map(|tool| tool.spec().clone()).collect()
+}
+
+/// What an agent is good for, with the tools that it has here: the planner chooses by it.
+pub(crate) fn described(entry: &Entry, parts: &Parts) -> Arc<str> {
+    /// How many tools the planner is told of.
+    const MOST: usize = 24;
+    let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
+        .into_iter()
+        .map(|spec| spec.name)
+        .collect();
+    let program = parts.program(&[]).filter(|_| entry.code.is_some());
+    names.extend(program.map(|program| program.spec().name.clone()));
+    if names.is_empty() {
+        return entry.description.clone();
+    }
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} Tools: {}{more}.", entry.description, names.join(", ")).into()
+}
+
 /// The prompt, and what the agent has to do without: it is not to make up tools that it was told of elsewhere.
-fn instructions(entry: &Entry, lacks: &[Missing]) -> String {
+fn instructions(entry: &Entry, lacks: &[Missing], has_tools: bool) -> String {
     let mut text = entry.prompt.trim_end().to_owned();
     if lacks.is_empty() {
         return text;
@@ -157,8 +261,6 @@ fn instructions(entry: &Entry, lacks: &[Missing]) -> String {
             part => text.push_str(&format!("- There is no such thing as {part}.\n")),
         }
     }
-    let wanted = entry.wanted().count() + usize::from(entry.ask_user);
-    let has_tools = wanted > lacks.len();
     text.push_str(match has_tools {
         true => "Call only the tools that you are offered, and never make up a result.",
         false => {

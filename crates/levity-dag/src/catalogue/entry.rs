@@ -27,9 +27,9 @@ pub struct Entry {
     pub prompt: Arc<str>,
     /// Its models by name, cheapest first: the first that can be had is used. Empty means the default model.
     pub models: Vec<Arc<str>>,
-    /// The MCP servers whose tools it has.
+    /// The MCP servers whose tools it has; see [`Named::ALL`] and [`Named::READ_ONLY`] for those that are not named.
     pub servers: Vec<Named>,
-    /// The tools that it has beside those.
+    /// The tools that it has beside those, in the same way.
     pub tools: Vec<Named>,
     /// How many turns a run of it may take; [`MAX_TURNS`](Self::MAX_TURNS) by default.
     pub max_turns: u64,
@@ -69,6 +69,16 @@ pub struct Named {
 }
 
 impl Named {
+    /// In place of a name: everything that there is.
+    pub const ALL: &'static str = "*";
+    /// In place of a name: every tool that is hinted read-only, or those of every server.
+    pub const READ_ONLY: &'static str = "*:read_only";
+
+    /// Whether it stands for whatever there is, which is never missing.
+    pub(super) fn is_pattern(&self) -> bool {
+        matches!(&*self.name, Self::ALL | Self::READ_ONLY)
+    }
+
     /// As it is written in a config: a `?` at the end says that the agent can do without.
     pub fn new(name: &str) -> Self {
         match name.strip_suffix('?') {
@@ -117,14 +127,16 @@ impl Entry {
         self
     }
 
-    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without.
+    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without; `*` is all there are, and
+    /// `*:read_only` is what is hinted read-only of all.
     #[must_use]
     pub fn servers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.servers = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
         self
     }
 
-    /// The tools that it has. A `?` at the end of a name says that it can do without.
+    /// The tools that it has. A `?` at the end of a name says that it can do without; `*` is all there are, and `*:read_only`
+    /// those that are hinted read-only.
     #[must_use]
     pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.tools = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
@@ -182,8 +194,12 @@ impl Entry {
 
     /// All that it names, with whether it is needed. Models are not among it: one of them is enough.
     pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Need)> + '_ {
-        let servers = self.servers.iter().map(|wanted| (AgentPart::Server(wanted.name.clone()), wanted.need));
-        let tools = self.tools.iter().map(|wanted| (AgentPart::Tool(wanted.name.clone()), wanted.need));
+        let named = |list: &'_ [Named]| {
+            list.iter().filter(|wanted| !wanted.is_pattern()).cloned().collect::<Vec<_>>()
+        };
+        let servers =
+            named(&self.servers).into_iter().map(|wanted| (AgentPart::Server(wanted.name), wanted.need));
+        let tools = named(&self.tools).into_iter().map(|wanted| (AgentPart::Tool(wanted.name), wanted.need));
         servers.chain(tools).chain(self.code.map(|need| (AgentPart::Code, need)))
     }
 }

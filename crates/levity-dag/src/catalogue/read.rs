@@ -290,6 +290,13 @@ impl Field<'_> {
             if wanted.name.is_empty() {
                 return Err(self.wrong("names nothing; write a name before the `?`"));
             }
+            if wanted.name.contains('*') && !wanted.is_pattern() {
+                let name = short(&wanted.name);
+                let (all, reading) = (Named::ALL, Named::READ_ONLY);
+                return Err(self.wrong(format!(
+                    "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` for all that only read"
+                )));
+            }
             if all.iter().any(|other| other.name == wanted.name) {
                 return Err(self.wrong(format!("names `{}` twice; keep one", short(&wanted.name))));
             }

@@ -6,6 +6,7 @@ pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
         [0x89, b'P', b'N', b'G', ..] => png(head),
         [b'G', b'I', b'F', ..] => Some((le16(head, 6)?, le16(head, 8)?)),
         [0xff, 0xd8, ..] => jpeg(head),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => webp(head),
         _ => None,
     }
 }
@@ -21,6 +22,26 @@ fn le16(head: &[u8], at: usize) -> Option<u32> {
 
 fn be16(head: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)))
+}
+
+/// The first chunk is a lossy picture, a lossless one, or says what both may have: each has the size in its own form.
+fn webp(head: &[u8]) -> Option<(u32, u32)> {
+    let byte = |at: usize| head.get(at).copied().map(u32::from);
+    match head.get(12..16)? {
+        b"VP8 " if head.get(23..26)? == [0x9d, 0x01, 0x2a] => {
+            // The upper two bits say how the picture is to be scaled.
+            Some((le16(head, 26)? & 0x3fff, le16(head, 28)? & 0x3fff))
+        }
+        b"VP8L" if byte(20)? == 0x2f => {
+            let bits = u32::from_le_bytes(head.get(21..25)?.try_into().ok()?);
+            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        b"VP8X" => {
+            let le24 = |at: usize| Some(byte(at)? | byte(at + 1)? << 8 | byte(at + 2)? << 16);
+            Some((le24(24)? + 1, le24(27)? + 1))
+        }
+        _ => None,
+    }
 }
 
 /// Goes from marker to marker until the one that begins the frame.

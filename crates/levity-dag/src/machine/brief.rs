@@ -28,6 +28,7 @@ impl GraphMachine {
             replan: (planning.replan > 0).then(|| self.replan(planning)),
             complaints: planning.complaints.clone(),
             previous: planning.previous.clone(),
+            kept: (planning.pieces > 0).then(|| Value::Object(planning.kept.clone())),
         }
     }
 

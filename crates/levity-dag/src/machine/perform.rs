@@ -21,6 +21,9 @@ use crate::task::Task;
 /// The key by which an executor is told how long a function or a tool may take, in seconds. It is taken out of the arguments.
 pub(crate) const TIMEOUT: &str = "$timeout";
 
+/// The key by which an executor is told which agent wrote the code that is to be run.
+pub(crate) const AUTHOR: &str = "author";
+
 /// How many steps a judge is told of.
 const MOST_JUDGED: usize = 50;
 
@@ -121,7 +124,7 @@ impl GraphMachine {
 
     fn effect(&mut self, step: &Step, place: Place, inputs: Map<String, Value>) -> Result<Effect, Failed> {
         if !step.variants().is_empty() {
-            return self.code_effect(step, place, step.variants(), &inputs);
+            return self.code_effect(step, place, (step.variants(), None), &inputs);
         }
         let rules = self.rules.clone();
         match rules.known.performer(&step.agent) {
@@ -160,7 +163,7 @@ impl GraphMachine {
         &mut self,
         step: &Step,
         place: Place,
-        variants: &[String],
+        (variants, author): (&[String], Option<Arc<str>>),
         inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
         let Some(program) = self.rules.code.clone() else {
@@ -172,7 +175,11 @@ impl GraphMachine {
         };
         let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
         let budget = share(budget_of(step), attempt)?;
-        Ok(Effect::Child(ChildRun::new(program, bounded(json!({"args": args}), step, budget))))
+        let mut input = json!({"args": args});
+        if let Some(author) = author.filter(|_| self.start.settings.own_tools) {
+            input[AUTHOR] = Value::from(&*author);
+        }
+        Ok(Effect::Child(ChildRun::new(program, bounded(input, step, budget))))
     }
 
     fn agent_effect(

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use levity_core::text::{fenced, head};
-use levity_core::{ChildRun, Effect, EffectId, Outcome, Step as Wants, ToolCall, ToolRun};
+use levity_core::{ChildRun, Effect, EffectId, Finish, Outcome, Step as Wants, ToolCall, ToolRun};
 use levity_tools::Schema;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::rescue::check_rescued;
-use super::{Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, unreached};
+use super::{Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, pieces, unreached};
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
@@ -139,10 +139,11 @@ impl GraphMachine {
     }
 
     pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut Wants) {
-        let text = match self.planner_gave(outcome) {
-            Ok(text) => text,
+        let (text, finish) = match self.planner_gave(outcome) {
+            Ok(gave) => gave,
             Err(why) => return self.no_plan(&format!("the planner failed: {why}"), wants),
         };
+        let Some(text) = self.put_together(text, finish.as_ref(), wants) else { return };
         let draft = match (&self.planning, &self.steps) {
             (Some(planning), Some(steps)) if planning.replan > 0 => {
                 match self.read_diff(steps, &planning.failed, &text) {
@@ -184,23 +185,71 @@ impl GraphMachine {
         if faults.is_empty() { Ok(draft) } else { Err(Faults { faults, more: 0 }) }
     }
 
-    fn planner_gave(&mut self, outcome: Outcome) -> Result<String, String> {
+    /// What the planner gave, and why it stopped there if it is a model.
+    fn planner_gave(&mut self, outcome: Outcome) -> Result<(String, Option<Finish>), String> {
         match outcome {
             Outcome::Child(ending) => {
                 self.add_up(ending.usage, &ending.stats);
                 match (&ending.status, ending.value) {
                     (status, _) if !status.is_answer() => Err(super::rounds::why_of(&ending.status)),
-                    (_, Some(value)) => Ok(value.to_string()),
-                    _ => Ok(ending.text),
+                    (_, Some(value)) => Ok((value.to_string(), None)),
+                    _ => Ok((ending.text, ending.finish)),
                 }
             }
             Outcome::Tool(result) if result.error.is_some() => Err(result.text().into_owned()),
             Outcome::Tool(result) => Ok(match result.value {
-                Some(value) => value.to_string(),
-                None => result.text().into_owned(),
+                Some(value) => (value.to_string(), None),
+                None => (result.text().into_owned(), None),
             }),
             other => Err(super::rounds::why_not(&other)),
         }
+    }
+
+    /// The whole of a plan that takes several replies; nothing while the rest of it is asked for.
+    fn put_together(&mut self, text: String, finish: Option<&Finish>, wants: &mut Wants) -> Option<String> {
+        let most = self.start.settings.pieces;
+        if most <= 1 || !matches!(self.rules.planner, Some(PlannedBy::Agent(_))) {
+            return Some(text);
+        }
+        let (near, planning) = (self.near.is_some(), self.planning.get_or_insert_default());
+        let Some(part) = pieces::cut(&text, finish) else {
+            if finish == Some(&Finish::Length) && planning.kept.is_empty() && !text.contains(['{', '[']) {
+                self.reject(
+                    &too_long(
+                        "the reply reached the limit on its length before the plan began: write \
+                     nothing but the plan, with few steps and short prompts",
+                    ),
+                    &text,
+                    wants,
+                );
+                return None;
+            }
+            let Some(rest) = pieces::whole(&text).filter(|_| planning.pieces > 0) else { return Some(text) };
+            let mut kept = std::mem::take(&mut planning.kept);
+            planning.pieces = 0;
+            pieces::join(&mut kept, rest);
+            return Some(Value::Object(kept).to_string());
+        };
+        let before = pieces::count(&planning.kept);
+        pieces::join(&mut planning.kept, part);
+        let count = pieces::count(&planning.kept);
+        planning.pieces += 1;
+        let size = Value::Object(planning.kept.clone()).to_string().len();
+        if count <= before || planning.pieces >= most || near || size > Plan::MAX_BYTES {
+            let why = match count <= before {
+                true => "the reply reached the limit on its length before one more step was whole: write shorter prompts, or \
+                         give the model a higher limit on its output"
+                    .to_owned(),
+                false => format!("the plan is not whole after {} replies: plan with fewer and shorter steps", planning.pieces),
+            };
+            (planning.kept, planning.pieces) = (Map::new(), 0);
+            self.reject(&too_long(why), &text, wants);
+            return None;
+        }
+        let planning = self.planning.take().unwrap_or_default();
+        Self::tell(wants, || Notice::PlanCut { kept: count });
+        self.ask_planner(planning, wants);
+        None
     }
 
     pub(super) fn read_diff(&self, steps: &Scheduler, failed: &[StepId], text: &str) -> Result<Read, Faults> {
@@ -378,6 +427,10 @@ impl GraphMachine {
         };
         failed.iter().map(why).collect::<Vec<_>>().join("; ")
     }
+}
+
+fn too_long(why: impl Into<String>) -> Faults {
+    Fault::new(FaultKind::Size, why).into()
 }
 
 /// What a planner's change comes to.

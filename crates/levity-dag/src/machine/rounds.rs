@@ -141,7 +141,8 @@ impl GraphMachine {
             let own: Vec<_> = own.collect();
             inputs.extend(own);
         }
-        match self.code_effect(step, place, variants, &inputs) {
+        let author = self.rules.known.performer(&step.agent).map(|(name, _)| name.clone());
+        match self.code_effect(step, place, (variants, author), &inputs) {
             Ok(effect) => {
                 self.running += 1;
                 self.want(effect, Doing::Code(place, output), wants);

@@ -23,6 +23,13 @@ mod made;
 mod planner;
 mod reference;
 
+#[test]
+fn settings_of_an_earlier_run_keep_plans_in_one_reply() {
+    let old = serde_json::json!({"parallel": 16, "replans": 3, "drafts": 3, "turns": 15, "approve": false});
+    let old: Settings = serde_json::from_value(old).unwrap();
+    assert_eq!((old.pieces, old.own_tools), (1, false));
+}
+
 fn rules(planner: bool) -> Arc<Rules> {
     let kinds =
         [("f", PerformerKind::Function), ("t", PerformerKind::Tool), ("Thinker", PerformerKind::Agent)];

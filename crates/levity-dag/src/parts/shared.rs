@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, Ask, Child, Decision, Executor, Permit, Program, Tool, ToolError, ToolSource, ToolSpec,
+    Approver, Ask, Child, Decision, EffectClass, Executor, Permit, Program, Tool, ToolError, ToolSource,
+    ToolSpec,
 };
 use serde_json::Value;
 
@@ -30,6 +31,39 @@ impl ToolSource for Shared<dyn ToolSource> {
     fn part(&self, tool: &str) -> Option<String> {
         self.0.part(tool)
     }
+}
+
+/// The tools of a source that are hinted read-only.
+pub(crate) struct ReadOnly(pub(crate) Arc<dyn ToolSource>);
+
+#[deny(clippy::missing_trait_methods)]
+impl ToolSource for ReadOnly {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools = self.0.tools();
+        tools.retain(|tool| only_reads(tool.spec()));
+        tools
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.0.problems()
+    }
+
+    fn part(&self, tool: &str) -> Option<String> {
+        self.0.part(tool)
+    }
+}
+
+/// Whether a tool changes nothing, as far as it says so itself.
+pub(crate) fn only_reads(spec: &ToolSpec) -> bool {
+    spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
 }
 
 #[async_trait]

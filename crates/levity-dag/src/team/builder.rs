@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use levity_runtime::Runtime;
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
 use super::{DISTILLER, Inner, PLANNER, QA, Team};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{self, Catalogue};
 use crate::error::{Error, Result};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
@@ -27,6 +27,8 @@ pub struct TeamBuilder {
     tools: RegistryBuilder,
     policy: Policy,
     code: Option<Arc<dyn Program>>,
+    /// The agents of the catalogue that run code, with the name of what runs it.
+    coders: BTreeMap<Arc<str>, String>,
     planner: Option<Arc<dyn Planner>>,
     approver: Option<Arc<dyn Approver>>,
     guards: Vec<Arc<dyn Guard>>,
@@ -216,6 +218,7 @@ impl TeamBuilder {
             agents,
             functions,
             tools,
+            coders: coders(self.coders, self.code.as_deref()),
             code: self.code,
             planner: self.planner,
             approver: self.approver,
@@ -238,9 +241,13 @@ impl TeamBuilder {
         for entry in catalogue.entries().filter(|entry| entry.enabled) {
             let agent = catalogue.build(&entry.name, &parts)?;
             let card = cards.remove(&entry.name);
-            let card =
+            let mut card =
                 card.unwrap_or_else(|| Performer::new(PerformerKind::Agent, entry.description.clone()));
-            self.agents.push((short(&entry.name), card, agent));
+            card.description = catalogue::described(entry, &parts);
+            let name = short(&entry.name);
+            let program = parts.program(&[]).filter(|_| entry.code.is_some());
+            self.coders.extend(program.map(|program| (name.clone(), program.spec().name.clone())));
+            self.agents.push((name, card, agent));
         }
         self.code = self.code.take().or_else(|| parts.program(&[]));
         self.approver = self.approver.take().or(parts.approver);
@@ -268,6 +275,12 @@ fn short(name: &Arc<str>) -> Arc<str> {
     let special =
         [PLANNER, DISTILLER, QA].into_iter().find(|special| name.strip_suffix("Agent") == Some(*special));
     special.map_or_else(|| name.clone(), Into::into)
+}
+
+/// The agents whose own program is the one that runs code for the team.
+fn coders(all: BTreeMap<Arc<str>, String>, code: Option<&dyn Program>) -> BTreeSet<Arc<str>> {
+    let same = |name: &String| code.is_some_and(|code| code.spec().name == *name);
+    all.into_iter().filter(|(_, program)| same(program)).map(|(agent, _)| agent).collect()
 }
 
 fn taken(name: &str) -> Error {

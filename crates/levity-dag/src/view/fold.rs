@@ -118,6 +118,13 @@ impl View {
                 let first = faults.first().map_or("", String::as_str);
                 self.note(at, None, &format!("the plan cannot be run: {first}"));
             }
+            Notice::PlanCut { kept } => {
+                self.note(
+                    at,
+                    None,
+                    &format!("the plan was cut off after {kept} parts; the rest is asked for"),
+                );
+            }
             Notice::Planned { plan, edges } => {
                 self.planned(at, plan, edges);
                 self.note(at, None, &format!("a plan of {} steps", plan.steps.len()));

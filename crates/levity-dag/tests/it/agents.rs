@@ -84,14 +84,7 @@ async fn what_is_there_is_taken_and_what_is_not_is_told() {
     let missing = agents.missing(&parts);
     assert!(missing.iter().all(|missing| !missing.needed));
     let told: Vec<_> = missing.iter().filter(|m| &*m.agent == "Coder").map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "`Coder` does without the MCP server `sandbox`",
-            "`Coder` does without the MCP server `rag`",
-            "`Coder` does without something that runs Python",
-        ]
-    );
+    assert_eq!(told, ["`Coder` does without something that runs Python",]);
 }
 
 #[test]
@@ -270,10 +263,10 @@ async fn the_coder_gets_what_runs_python_with_its_tools() {
     let agents = Catalogue::defaults();
     agents.build("Coder", &parts).unwrap().run("?").await.unwrap();
     let tools = model.requests()[0].tools.clone();
-    assert_eq!(names(&model, 0), ["run_python", "find"]);
-    assert_eq!(tools[0].description, "Runs Python with find.");
+    assert_eq!(names(&model, 0), ["run_python", "other", "find"]);
+    assert_eq!(tools[0].description, "Runs Python with other, find.");
     assert!(!system(&model, 0).contains("Python cannot be run"));
-    assert!(system(&model, 0).contains("Call only the tools that you are offered"), "{}", system(&model, 0));
+    assert!(!system(&model, 0).contains("# What is not here"), "it lacks nothing: {}", system(&model, 0));
     agents.build("Thinker", &parts).unwrap().run("?").await.unwrap();
     assert!(names(&model, 1).is_empty(), "only those who may");
 }
@@ -312,4 +305,98 @@ async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
     assert_eq!(names(&model, 0), ["run_python"]);
     let system = system(&model, 0);
     assert!(!system.contains("cannot be run") && !system.contains("You have no tools"), "{system}");
+}
+
+/// A tool that says of itself that it only reads.
+fn reader(name: &str) -> impl Tool + 'static {
+    tool(name).with_hints(levity_core::Hints::new().read_only())
+}
+
+#[tokio::test]
+async fn tools_and_servers_reach_the_default_agents_by_role() {
+    let agents = Catalogue::defaults();
+    let parts = |model: &ScriptedModel| {
+        Parts::new(model.clone())
+            .tool(reader("read_file"))
+            .tool(reader("list_files"))
+            .tool(reader("now"))
+            .tool(reader("web_fetch"))
+            .tool(tool("write_file"))
+            .tool(tool("run_command"))
+            .tool(tool("shout"))
+            .server("notes", Server("notes", tool("add_note")))
+            .server(
+                "search",
+                Server("search", tool("look_up").with_hints(levity_core::Hints::new().read_only())),
+            )
+    };
+    let all = [
+        "list_files",
+        "now",
+        "read_file",
+        "run_command",
+        "shout",
+        "web_fetch",
+        "write_file",
+        "add_note",
+        "look_up",
+    ];
+    let expected: [(&str, &[&str]); 10] = [
+        ("Planner", &[]),
+        ("Browser", &["web_fetch", "look_up"]),
+        ("Coder", &all),
+        ("Retriever", &["read_file", "list_files", "web_fetch", "now", "look_up"]),
+        ("Summarizer", &[]),
+        ("Distiller", &["read_file", "list_files"]),
+        ("Thinker", &[]),
+        ("Formatter", &[]),
+        ("Clarification", &["ask_user"]),
+        ("QA", &["read_file", "list_files"]),
+    ];
+    for (name, expected) in expected {
+        let model = ScriptedModel::new().reply("{}");
+        agents.build(name, &parts(&model)).unwrap().run("?").await.unwrap();
+        assert_eq!(names(&model, 0), expected, "{name}");
+    }
+    assert_eq!(agents.unused(&parts(&ScriptedModel::new())), []);
+}
+
+#[test]
+fn parts_that_reach_no_agent_are_listed() {
+    let code = Code(ToolSpec::new("run_python", "Runs Python."));
+    let parts = Parts::new(ScriptedModel::new())
+        .tool(reader("read_file"))
+        .tool(tool("write_file"))
+        .server("notes", Server("notes", tool("add_note")))
+        .code(code);
+    let unused = |agents: &Catalogue| -> Vec<String> {
+        agents.unused(&parts).iter().map(ToString::to_string).collect()
+    };
+    let reads = Catalogue::empty().with(Entry::new("A", "a").tools(["*:read_only"]).servers(["*:read_only"]));
+    assert_eq!(
+        unused(&reads),
+        ["the tool `write_file`", "the MCP server `notes`", "something that runs Python"]
+    );
+    let mut off = Entry::new("B", "b").tools(["*"]).servers(["*"]).code(Need::IfThere);
+    assert!(unused(&reads.clone().with(off.clone())).is_empty());
+    off.enabled = false;
+    assert_eq!(unused(&reads.with(off)).len(), 3, "an agent that is switched off has nothing");
+    assert_eq!(unused(&Catalogue::empty().with(Entry::new("A", "a"))).len(), 4);
+}
+
+#[tokio::test]
+async fn planner_is_told_which_tools_each_agent_has() {
+    let model = ScriptedModel::new()
+        .reply(r#"{"steps": [{"id": "a", "agent": "Thinker", "writes": ["x"]}]}"#)
+        .reply("{\"x\": 1}");
+    let parts = Parts::new(model.clone()).tool(tool("write_file")).tool(reader("read_file"));
+    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    team.run("Do it").await.unwrap();
+    let asked = model.requests()[0].history.messages()[0].text().into_owned();
+    let line = |agent: &str| {
+        asked.lines().find(|line| line.starts_with(&format!("- `{agent}`"))).unwrap().to_owned()
+    };
+    assert!(line("Coder").ends_with("Tools: read_file, write_file."), "{}", line("Coder"));
+    assert!(line("QA").ends_with("Tools: read_file."), "{}", line("QA"));
+    assert!(!line("Thinker").contains("Tools"), "{}", line("Thinker"));
 }

@@ -153,6 +153,15 @@ fn those_who_can_do_steps_are_told() {
 #[test]
 fn mistakes_are_named_with_their_place() {
     let at = "`agent_config.yaml`, line";
+    for name in ["read_*", "*:write", "**"] {
+        refused(
+            &format!("X:\n  prompt: x\n  tools: [\"{name}\"]\n"),
+            &format!(
+                "{at} 3: agent `X`: `tools` has `{name}`; write a whole name, `*` for all there are, or `*:read_only` for all that \
+                 only read"
+            ),
+        );
+    }
     refused(
         "- a",
         &format!("{at} 1: the config is a list, not a map; write `Name:` and its settings below it"),

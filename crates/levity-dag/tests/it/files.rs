@@ -179,9 +179,19 @@ fn other_files_are_told_by_their_first_bytes() {
         .concat();
     let gif = [b"GIF89a".as_slice(), &32_u16.to_le_bytes(), &16_u16.to_le_bytes()].concat();
     let jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\0\x64\0\xc8\x03";
-    for (name, bytes, size) in
-        [("a", &*png, (640, 480)), ("b.txt", &*gif, (32, 16)), ("c.csv", jpeg, (200, 100))]
-    {
+    let webp = |chunk: &[u8]| [b"RIFF\x40\0\0\0WEBP", chunk].concat();
+    // The upper two bits of each number scale the picture, and are no part of its size.
+    let lossy = webp(b"VP8 \x18\0\0\0\x30\x01\0\x9d\x01\x2a\x80\x42\xe0\x81");
+    let lossless = webp(b"VP8L\x10\0\0\0\x2f\xff\xc1\x31\0");
+    let extended = webp(b"VP8X\x0a\0\0\0\x10\0\0\0\xff\xff\x01\x37\x04\0");
+    for (name, bytes, size) in [
+        ("a", &*png, (640, 480)),
+        ("b.txt", &*gif, (32, 16)),
+        ("c.csv", jpeg, (200, 100)),
+        ("d.webp", &*lossy, (640, 480)),
+        ("e.webp", &*lossless, (512, 200)),
+        ("f", &*extended, (131_072, 1_080)),
+    ] {
         let profile = folder.profile(name, bytes);
         assert_eq!(profile.kind, FileKind::Image);
         assert!(
@@ -201,8 +211,19 @@ fn other_files_are_told_by_their_first_bytes() {
     check("h.txt", b"\x1f\x8b\x08\0", FileKind::Archive, Some("gzip"));
     check("i", b"", FileKind::Empty, None);
     // A header that is cut says nothing.
-    for bytes in [&png[..18], &jpeg[..9], b"\xff\xd8\xff\xe0\xff", b"GIF89a\x01"] {
-        assert_eq!(folder.profile("cut", bytes).structure, None);
+    for bytes in [
+        &png[..18],
+        &jpeg[..9],
+        b"\xff\xd8\xff\xe0\xff",
+        b"GIF89a\x01",
+        &lossy[..29],
+        &lossless[..24],
+        &extended[..29],
+        &webp(b"VP8 \x18\0\0\0\x30\x01\0\0\0\0\x80\x02\xe0\x01"),
+        &webp(b"VP8L\x10\0\0\0\0\xff\xc1\x31\0"),
+        &webp(b"ANIM\x18\0\0\0\x30\x01\0\x9d\x01\x2a\x80\x02\xe0\x01"),
+    ] {
+        assert_eq!(folder.profile("cut", bytes).structure, None, "{bytes:?}");
     }
     assert_eq!(folder.profile("words", "BZh is how it begins, 7z too").kind, FileKind::Text);
 }

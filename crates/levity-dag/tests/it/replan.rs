@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity_core::{Decision, EventKind, ToolError};
+use levity_core::{Decision, EventKind, Finish, ToolError};
 use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_test::ScriptedModel;
+use levity_test::{ScriptedModel, Turn};
 use serde_json::{Value, json};
 
 use crate::support::{Log, collect, simple, within};
@@ -247,4 +247,82 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
     assert!(told.contains("step `fetch` writes `n`, which is there from the start"), "{told}");
     let (finished, _) = run(&[fetch, fetch, fetch]).await;
     assert_eq!((finished.steps().len(), finished.value("total")), (2, Some(&json!(3))));
+}
+
+/// Has a plan made by a model whose replies are cut off where it is said, and carries it out.
+async fn made_of(
+    replies: &[(&str, Finish)],
+) -> (levity_dag::Result<levity_dag::Finished>, ScriptedModel, Vec<Notice>) {
+    let script = |model: ScriptedModel, (text, finish): &(&str, Finish)| {
+        model.turn(Turn::new().text(*text).finish(finish.clone()))
+    };
+    let model = replies.iter().fold(ScriptedModel::new(), script);
+    let planner = Agent::builder(model.clone()).build().unwrap();
+    let team = simple(&Log::default()).agent("Planner", "plans", planner).build().unwrap();
+    let told = Arc::default();
+    let finished = within(team.run("Add up").on_event(collect(&told))).await;
+    let told = told.lock().unwrap().clone();
+    (finished, model, told)
+}
+
+const FIRST: &str =
+    r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, {"id": "b", "ag"#;
+const SECOND: &str = r#"{"steps": [{"id": "b", "agent": "give", "inputs": {"give": 2}, "writes": ["b"]}, {"id": "c", "agent": "sum", "reads": ["a""#;
+const THIRD: &str = r#"{"steps": [{"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}"#;
+
+#[tokio::test]
+async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
+    let (finished, model, told) =
+        made_of(&[(FIRST, Finish::Length), (SECOND, Finish::Length), (THIRD, Finish::Stop)]).await;
+    let finished = finished.unwrap();
+    assert_eq!((finished.steps().len(), finished.value("c")), (3, Some(&json!(3))));
+    model.assert_finished();
+    let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
+    assert!(!asked(0).contains("was cut off"), "{}", asked(0));
+    for (at, kept) in [(1, r#"{"steps":[{"id":"a","#), (2, r#"{"id":"b","agent":"give","#)] {
+        assert!(asked(at).contains("was cut off") && asked(at).contains(kept), "{}", asked(at));
+        assert!(asked(at).contains("Answer with the rest of the plan alone"), "{}", asked(at));
+        assert!(!asked(at).contains("What is wrong with it"), "{}", asked(at));
+    }
+    let cut = told.iter().filter(|notice| matches!(notice, Notice::PlanCut { .. })).count();
+    assert_eq!(cut, 2);
+    assert!(!told.iter().any(|notice| matches!(notice, Notice::Rejected { .. })), "no draft is used up");
+}
+
+#[tokio::test]
+async fn planner_that_writes_all_of_a_cut_plan_again_is_taken_at_its_word() {
+    let whole = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 5}, "writes": ["a"]}, {"id": "c", "agent": "sum", "reads": ["a"], "writes": ["c"]}]}"#;
+    // Also where the provider does not say that it was cut.
+    for finish in [Finish::Length, Finish::Stop] {
+        let (finished, ..) = made_of(&[(FIRST, finish), (whole, Finish::Stop)]).await;
+        let finished = finished.unwrap();
+        assert_eq!((finished.steps().len(), finished.value("c")), (2, Some(&json!(5))));
+    }
+}
+
+#[tokio::test]
+async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last() {
+    let stuck = r#"{"steps": [{"id": "a", "agent": "give", "prompt": "on and on and"#;
+    let prose = "First of all, let me think about what there is to";
+    let length = |text| (text, Finish::Length);
+    let (finished, model, told) = made_of(&[length(stuck), length(prose), length(stuck)]).await;
+    let error = finished.unwrap_err().to_string();
+    model.assert_finished();
+    assert!(error.contains("before one more step was whole"), "{error}");
+    let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
+    assert!(asked(1).contains("write shorter prompts"), "{}", asked(1));
+    assert!(asked(2).contains("before the plan began"), "{}", asked(2));
+    assert_eq!(told.iter().filter(|notice| matches!(notice, Notice::Rejected { .. })).count(), 3);
+}
+
+#[tokio::test]
+async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
+    let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]}, {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
+    let cut = r#"{"reason": "both broke", "add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "instead_of": "a"}, {"id": "d", "agent": "gi"#;
+    let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"], "instead_of": "b"}]}"#;
+    let (finished, model, _) =
+        made_of(&[(plan, Finish::Stop), (cut, Finish::Length), (rest, Finish::Stop)]).await;
+    let finished = finished.unwrap();
+    model.assert_finished();
+    assert_eq!((finished.value("a"), finished.value("b")), (Some(&json!(1)), Some(&json!(2))));
 }

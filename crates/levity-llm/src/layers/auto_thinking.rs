@@ -41,7 +41,9 @@ const WORDS: [&str; 26] = [
 /// last message of the user's. Thinking is then set to [`mode`](Self::mode) (`Auto`), and left to the model
 /// otherwise.
 ///
-/// A request that says itself how much to think is left alone, and so is a model that cannot think.
+/// A request that says itself how much to think is left alone, and so is a model that cannot think. Where the reply has room
+/// for fewer than [`room`](Self::room) tokens (4,096), as when little of a budget is left, nothing is switched on: thoughts
+/// would use up what the answer needs.
 ///
 /// ```
 /// use levity_core::{Abilities, Message, Model, ModelCard, Request, ThinkingMode};
@@ -63,6 +65,7 @@ pub struct AutoThinking<M> {
     inner: M,
     words: Vec<String>,
     longer_than: usize,
+    room: u64,
     mode: ThinkingMode,
     otherwise: Option<ThinkingMode>,
     rule: Option<Rule>,
@@ -74,11 +77,15 @@ impl<M: Model> AutoThinking<M> {
     /// How long a query must be to need thinking whatever its words: over 1,500 characters.
     pub const DEFAULT_LONGER_THAN: usize = 1_500;
 
+    /// How many tokens a reply must have room for, for thinking to be switched on: 4,096.
+    pub const DEFAULT_ROOM: u64 = 4_096;
+
     /// Wraps a model.
     pub fn new(model: M) -> Self {
         let words = WORDS.map(str::to_owned).to_vec();
         let (longer_than, mode) = (Self::DEFAULT_LONGER_THAN, ThinkingMode::Auto);
-        Self { inner: model, words, longer_than, mode, otherwise: None, rule: None }
+        let room = Self::DEFAULT_ROOM;
+        Self { inner: model, words, longer_than, room, mode, otherwise: None, rule: None }
     }
 
     /// Sets the words that ask for thinking: a word of the query must begin with one of them, in any case.
@@ -93,6 +100,13 @@ impl<M: Model> AutoThinking<M> {
     #[must_use]
     pub fn longer_than(mut self, characters: usize) -> Self {
         self.longer_than = characters;
+        self
+    }
+
+    /// Sets how many tokens a reply must have room for, for thinking to be switched on.
+    #[must_use]
+    pub fn room(mut self, tokens: u64) -> Self {
+        self.room = tokens;
         self
     }
 
@@ -125,7 +139,10 @@ impl<M: Model> AutoThinking<M> {
             Some(rule) => rule(&request),
             None => self.needed(&request).then_some(self.mode),
         };
-        if let Some(mode) = mode.or(self.otherwise) {
+        let has_room = request.options.max_tokens.is_none_or(|most| most >= self.room);
+        let fits =
+            |mode: &ThinkingMode| has_room || matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0));
+        if let Some(mode) = mode.or(self.otherwise).filter(fits) {
             Arc::make_mut(&mut request.options).thinking = Some(mode);
         }
         request

@@ -31,6 +31,7 @@ impl AgentBuilder {
 
     /// Adds the tools of a box: an `impl` block under `#[tool]`, or a list.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.spec.workspace_source = self.spec.workspace_source.or_else(|| tools.workspace());
         let tools = tools.into_tools();
         self.tool_count += tools.len();
         self.tools = self.tools.tools(tools);

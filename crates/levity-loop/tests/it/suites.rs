@@ -88,3 +88,42 @@ async fn the_executor_keeps_the_contract() {
         conformance::executor(|| Shared(agent.executor()), effects()).await;
     }
 }
+
+/// Tools that work in a folder.
+struct Desk(&'static str);
+
+impl levity_core::WorkspaceSource for Desk {
+    fn view_now(&self) -> levity_core::WorkspaceView {
+        levity_core::WorkspaceView::new(self.0, ["notes.txt"])
+    }
+}
+
+impl levity_core::Toolbox for Desk {
+    fn into_tools(self) -> Vec<Arc<dyn levity_core::Tool>> {
+        vec![Arc::new(tool())]
+    }
+
+    fn workspace(&self) -> Option<Arc<dyn levity_core::WorkspaceSource>> {
+        Some(Arc::new(Desk(self.0)))
+    }
+}
+
+#[tokio::test]
+async fn answer_context_has_the_workspace_of_the_file_tools() {
+    let root = async |agent: AgentBuilder| {
+        let answer = agent.build().unwrap().run("Tidy up").await.unwrap();
+        let workspace = answer.context().workspace;
+        (workspace.root, workspace.files.len())
+    };
+    let view = levity_core::WorkspaceView::new("told", ["a", "b"]);
+    let none = (String::new(), 0);
+    assert_eq!(root(Agent::builder(model()).tool(tool())).await, none);
+    assert_eq!(root(Agent::builder(model()).tools(Desk("desk"))).await, ("desk".to_owned(), 1));
+    // What is said wins over what the tools know, in any order.
+    assert_eq!(
+        root(Agent::builder(model()).tools(Desk("desk")).workspace(view.clone())).await,
+        ("told".to_owned(), 2)
+    );
+    let source = Agent::builder(model()).workspace_source(Desk("source")).tools(Desk("desk"));
+    assert_eq!(root(source).await, ("source".to_owned(), 1));
+}

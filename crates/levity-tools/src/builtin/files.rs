@@ -15,13 +15,14 @@ mod report;
 mod search;
 mod shown;
 mod steady;
+mod view;
 mod walk;
 mod write;
 
 use std::sync::Arc;
 
 pub use edit::EditFile;
-use levity_core::{Tool, Toolbox};
+use levity_core::{Tool, Toolbox, WorkspaceSource};
 use levity_sandbox::Workspace;
 pub use list::ListFiles;
 pub use read::ReadFile;
@@ -44,6 +45,8 @@ pub use write::WriteFile;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// An agent that is given them knows its workspace: its context value has the folder and the first 1,000 files.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FileTools {
@@ -76,5 +79,9 @@ impl Toolbox for FileTools {
             tools.push(Arc::new(EditFile::new(self.space)));
         }
         tools
+    }
+
+    fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
+        Some(Arc::new(view::Files(self.space.clone())))
     }
 }

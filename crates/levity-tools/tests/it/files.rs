@@ -145,3 +145,35 @@ async fn the_tools_keep_the_contract() {
     // Each call adds one more, so that the next one finds its text again.
     tool(|| EditFile::new(space.clone()), json!({"path": "a.txt", "old": "a b", "new": "x a b"})).await;
 }
+
+#[test]
+fn file_tools_list_the_workspace_for_a_context_value() {
+    use levity_core::Toolbox as _;
+    let temp = tempfile::tempdir().unwrap();
+    let view = |max: usize| {
+        let space = Workspace::open(temp.path()).unwrap();
+        let view = FileTools::new(space.clone()).workspace().unwrap().view_now();
+        assert_eq!(Path::new(&view.root), space.root());
+        assert!(view.files.len() <= max, "{:?}", view.files.len());
+        view.files
+    };
+    assert_eq!(view(0), [""; 0]);
+    for (name, text) in [
+        ("b.txt", ""),
+        (".env", "KEY=1"),
+        (".gitignore", "*.log\n"),
+        ("x.log", ""),
+        ("src/deep/a.rs", ""),
+        ("src/z.rs", ""),
+    ] {
+        let path = temp.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    assert_eq!(view(3), ["b.txt", "src/deep/a.rs", "src/z.rs"], "nothing that is hidden, ignored or denied");
+    // What lies nearest to the root is there whatever lies below.
+    let many = temp.path().join("a");
+    fs::create_dir_all(&many).unwrap();
+    (0..1_100).for_each(|at| fs::write(many.join(format!("{at}.txt")), "").unwrap());
+    assert!(view(1_000).contains(&"b.txt".to_owned()));
+}

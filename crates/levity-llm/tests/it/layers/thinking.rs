@@ -64,6 +64,29 @@ async fn what_is_said_explicitly_is_left_alone() {
 }
 
 #[tokio::test]
+async fn thinking_stays_off_where_the_reply_has_little_room() {
+    let inner = inner(true);
+    let within = |tokens: u64| {
+        let mut options = Options::new();
+        options.max_tokens = Some(tokens);
+        ask("Compare").with_options(options)
+    };
+    let model = inner.clone().auto_thinking();
+    assert_eq!(mode(&inner, &model, within(4_095)).await, None);
+    assert_eq!(mode(&inner, &model, within(4_096)).await, Some(ThinkingMode::Auto));
+    assert_eq!(
+        mode(&inner, &inner.clone().auto_thinking().room(64), within(64)).await,
+        Some(ThinkingMode::Auto)
+    );
+    let off = inner.clone().auto_thinking().rule(|_| Some(ThinkingMode::Off));
+    assert_eq!(
+        mode(&inner, &off, within(10)).await,
+        Some(ThinkingMode::Off),
+        "switching it off needs no room"
+    );
+}
+
+#[tokio::test]
 async fn every_rule_can_be_changed() {
     let inner = inner(true);
     let own = || AutoThinking::new(inner.clone());
