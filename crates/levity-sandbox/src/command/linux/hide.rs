@@ -45,15 +45,24 @@ const BOUNDS: Bounds = Bounds {
     path: libc::PATH_MAX as usize,
 };
 
-/// Returns what of the workspace must be hidden from a command, or protected.
+/// What a search of a workspace found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// What must be hidden from a command, or protected.
+    pub(super) covers: Vec<Cover>,
+    /// The folders whose entries were all looked at.
+    pub(super) searched: HashSet<Identity>,
+}
+
+/// Searches a workspace for what must be hidden from a command, or protected.
 ///
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
 /// the sandbox later is protected instead, and the rest is searched like any other folder.
-pub(super) fn covers(workspace: &Workspace) -> io::Result<Vec<Cover>> {
-    covers_within(workspace, BOUNDS)
+pub(super) fn search(workspace: &Workspace) -> io::Result<Found> {
+    search_within(workspace, BOUNDS)
 }
 
-fn covers_within(workspace: &Workspace, bounds: Bounds) -> io::Result<Vec<Cover>> {
+fn search_within(workspace: &Workspace, bounds: Bounds) -> io::Result<Found> {
     let _still = MOVES.read().unwrap_or_else(PoisonError::into_inner);
     let mut scan = Scan::new(workspace, bounds, HashSet::new())?;
     scan.run()?;
@@ -74,6 +83,7 @@ struct Scan<'a> {
     /// Folders that wait to be looked into, relative to the workspace.
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
+    searched: HashSet<Identity>,
     /// Denied files that have more than one name.
     linked: HashSet<Identity>,
     /// The same, as an earlier scan found them: all their names are covered.
@@ -108,6 +118,7 @@ impl<'a> Scan<'a> {
             covers: Vec::new(),
             waiting: vec![Vec::new()],
             waiting_bytes: 0,
+            searched: HashSet::new(),
             linked: HashSet::new(),
             covered_numbers: covered_links.iter().map(|it| it.ino).collect(),
             covered_links,
@@ -140,11 +151,13 @@ impl<'a> Scan<'a> {
     fn look_into(&mut self, folder: &[u8]) -> Result<(), Stop> {
         let fd = self.open(folder)?;
         // Who can list a folder and not search it learns names alone.
-        statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
+        let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.list(folder, &fd, buffer.spare_capacity_mut());
         self.buffer = buffer;
-        result
+        result?;
+        self.searched.insert(Identity::of(&stat));
+        Ok(())
     }
 
     fn open(&self, folder: &[u8]) -> Result<OwnedFd, Stop> {
@@ -288,23 +301,23 @@ impl<'a> Scan<'a> {
         join(root.strip_suffix(b"/").unwrap_or(root), path)
     }
 
-    /// All covers, in the order in which they can be mounted.
-    fn finish(self) -> Vec<Cover> {
-        if !self.workspace.denies_by_path() {
-            return self.covers;
+    /// What was found, with the covers in the order in which they can be mounted.
+    fn finish(self) -> Found {
+        let mut covers = Vec::new();
+        if self.workspace.denies_by_path() {
+            // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
+            // something denied in it can be moved.
+            let root = self.workspace.root().as_os_str().as_bytes().len();
+            let mut above = BTreeSet::new();
+            for cover in self.covers.iter().filter(|cover| cover.kind.hides()) {
+                let path = cover.path.as_bytes();
+                let ends = path.iter().enumerate().filter(|(at, byte)| *at > root && **byte == b'/');
+                above.extend(ends.map(|(end, _)| path[..end].to_vec()));
+            }
+            covers.extend(above.iter().filter_map(|path| pin(path)));
         }
-        // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
-        // something denied in it can be moved.
-        let root = self.workspace.root().as_os_str().as_bytes().len();
-        let mut above = BTreeSet::new();
-        for cover in self.covers.iter().filter(|cover| cover.kind.hides()) {
-            let path = cover.path.as_bytes();
-            let ends = path.iter().enumerate().filter(|(at, byte)| *at > root && **byte == b'/');
-            above.extend(ends.map(|(end, _)| path[..end].to_vec()));
-        }
-        let mut covers: Vec<_> = above.iter().filter_map(|path| pin(path)).collect();
         covers.extend(self.covers);
-        covers
+        Found { covers, searched: self.searched }
     }
 }
 
@@ -378,7 +391,7 @@ mod tests {
     }
 
     fn found(workspace: &Workspace, bounds: Bounds) -> Vec<(CoverKind, PathBuf)> {
-        let covers = covers_within(workspace, bounds).unwrap();
+        let covers = search_within(workspace, bounds).unwrap().covers;
         let mut found: Vec<_> = covers
             .iter()
             .map(|cover| {
@@ -472,7 +485,7 @@ mod tests {
             (Bounds { in_folder: 0, ..BOUNDS }, false),
             (Bounds { waiting: 0, ..BOUNDS }, false),
         ] {
-            assert_eq!(covers_within(&workspace, bounds).is_ok(), allowed);
+            assert_eq!(search_within(&workspace, bounds).is_ok(), allowed);
         }
     }
 }

@@ -114,9 +114,9 @@ impl System {
         }
         for _ in 0..TRIES {
             let scan = ScanMark::begin();
-            let covers = hide::covers(&self.workspace).map_err(|source| setup(Step::Hide.name(), source))?;
-            if let Some(mark) = scan.end(self.workspace.root(), &covers) {
-                return Ok((covers, Some(mark)));
+            let found = hide::search(&self.workspace).map_err(|source| setup(Step::Hide.name(), source))?;
+            if let Some(mark) = scan.end(self.workspace.root(), &found) {
+                return Ok((found.covers, Some(mark)));
             }
         }
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))

@@ -283,41 +283,60 @@ async fn every_name_of_a_denied_file_is_hidden() {
     assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
 }
 
+/// What a command moves while others start: a name, what is prepared, the folder that moves, and how it is read as `$d`.
+const MOVED: &[(&str, &str, &str, &str)] = &[
+    ("a folder", "true", "sub", "cat $d/id_rsa $d/deep/.env"),
+    ("a denied folder", "true", "keys", "cat $d/.ssh/config"),
+    (
+        "a shut folder",
+        "chmod 300 sub && mkdir p && mv sub p/u",
+        "p",
+        "chmod 700 $d/u; cat $d/u/id_rsa $d/u/deep/.env",
+    ),
+    ("a hard link", "true", "links", "cat $d/other"),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() {
-    let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
-    for name in ["a/1", "m/2", "z/3"] {
-        put(folder.path(), name, "open\n");
-    }
-    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
-    if !sandbox.report().hidden.holds {
-        return println!("not tried: {}", sandbox.report().hidden);
-    }
-    let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let code = "$| = 1; print 1; my $at = q(sub);
-        while () { for (qw(a/d m/d z/d sub)) { rename $at, $_ and $at = $_ } }";
-    let mover = sandbox.command(["perl", "-e", code]).on_output(move |_, _| _ = begun.send(())).run();
-    let readers = async {
-        if heard.recv().await.is_none() {
-            return println!("not tried: there is no Perl");
+    for (name, first, moved, read) in MOVED {
+        let folder = tempfile::tempdir().unwrap();
+        furnish(folder.path());
+        for name in ["a/1", "m/2", "z/3", "links/4"] {
+            put(folder.path(), name, "open\n");
         }
-        let line = "for i in 1 2 3 4 5 6 7 8; do cat sub/id_rsa */d/id_rsa */d/deep/.env; done";
-        let mut ran = 0;
-        for _ in 0..100 {
-            if let Ok(finished) = sandbox.shell(line).run().await {
-                ran += 1;
-                assert!(!finished.stdout.text.contains("hush"), "{finished:?}");
+        fs::hard_link(folder.path().join(".env"), folder.path().join("links/other")).unwrap();
+        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+        if !sandbox.report().hidden.holds {
+            return println!("not tried: {}", sandbox.report().hidden);
+        }
+        assert!(sandbox.shell(*first).run().await.unwrap().is_success());
+        let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let code = "$| = 1; print 1; my $at = $ARGV[0];
+            while () { for (qw(a/d m/d z/d), $ARGV[0]) { rename $at, $_ and $at = $_ } }";
+        let mover = sandbox.command(["perl", "-e", code, moved]);
+        let mover = mover.on_output(move |_, _| _ = begun.send(())).run();
+        let line = format!("for i in 1 2 3 4; do for d in {moved} */d; do {read}; done; done");
+        let readers = async {
+            if heard.recv().await.is_none() {
+                return println!("not tried: there is no Perl");
             }
+            let mut ran = 0;
+            for _ in 0..40 {
+                if let Ok(finished) = sandbox.shell(line.as_str()).run().await {
+                    ran += 1;
+                    assert!(!finished.stdout.text.contains("hush"), "`{name}`: {finished:?}");
+                }
+            }
+            println!("`{name}`: {ran} of 40 ran");
+        };
+        tokio::select! {
+            ended = mover => println!("not tried: {ended:?}"),
+            () = readers => {}
         }
-        println!("{ran} of 100 ran");
-    };
-    tokio::select! {
-        ended = mover => println!("not tried: {ended:?}"),
-        () = readers => {}
+        let finished = sandbox.shell(format!("{line}; cat plain.txt")).run().await.unwrap();
+        assert_eq!(finished.stdout.text, "open\n", "`{name}`");
+        unlock(folder.path());
     }
-    let finished = sandbox.shell("cat */d/id_rsa sub/id_rsa; cat plain.txt").run().await.unwrap();
-    assert_eq!(finished.stdout.text, "open\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
