@@ -7,6 +7,8 @@ mod error;
 mod finished;
 mod limits;
 mod private;
+#[cfg(unix)]
+mod remove;
 mod report;
 mod run;
 

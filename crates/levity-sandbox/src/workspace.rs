@@ -17,7 +17,7 @@ mod sys;
 mod write;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 pub use builder::WorkspaceBuilder;
 use change::Listeners;
@@ -60,6 +60,10 @@ pub use write::{WriteOptions, Written};
 /// absolute path that begins with [`root`](Self::root) is taken as relative to it.
 #[derive(Clone, Debug)]
 pub struct Workspace(Arc<Inner>);
+
+/// Held for reading by whoever searches a workspace, and for writing by whoever moves a folder: it would be passed over if it
+/// came from where the search has not been to where it has.
+pub(crate) static MOVES: RwLock<()> = RwLock::new(());
 
 #[derive(Debug)]
 struct Inner {
@@ -121,6 +125,12 @@ impl Workspace {
     /// Whether files with several hard links may be read.
     pub(crate) fn allows_hard_links(&self) -> bool {
         self.0.hard_links
+    }
+
+    /// Whether a rule looks at more than the last name of a path.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn denies_by_path(&self) -> bool {
+        self.0.deny.looks_at_paths()
     }
 
     /// Calls `listener` after each change that is made through this workspace or a clone of it, on the thread that
@@ -250,7 +260,9 @@ impl Workspace {
         if self.look(from, &old)?.kind == Kind::Dir && self.0.deny.looks_at_paths() {
             return Err(PathError::Denied(from.to_owned()));
         }
+        let alone = MOVES.write().unwrap_or_else(PoisonError::into_inner);
         sys::rename(&old.dir, &old.name, &new.dir, &new.name).map_err(|fail| failed(to, Want::Pass, fail))?;
+        drop(alone);
         self.0.listeners.tell(&old.path, ChangeKind::Removed);
         self.0.listeners.tell(&new.path, ChangeKind::Written);
         Ok(())

@@ -99,7 +99,8 @@ impl Gate {
 
     /// Lets clients prove that they have the token instead of sending it; see [`proof`](crate::proof).
     pub(crate) fn with_proofs(mut self) -> Result<Self> {
-        let unable = || Error::setting("gate", "needs a key, and the system has no randomness to make one of");
+        let unable =
+            || Error::setting("gate", "needs a key, and the system has no randomness to make one of");
         self.proofs = Some(Arc::new(Challenger::new().ok_or_else(unable)?));
         Ok(self)
     }
@@ -112,9 +113,14 @@ impl Gate {
         }
         let client = query.strip_prefix("client=").filter(|client| proof::is_nonce(client));
         let Some(client) = client else {
-            return Some(refuse(StatusCode::BAD_REQUEST, "bad_challenge", "send `client`, a nonce of 16 to 64 letters"));
+            return Some(refuse(
+                StatusCode::BAD_REQUEST,
+                "bad_challenge",
+                "send `client`, a nonce of 16 to 64 letters",
+            ));
         };
-        let (to, server) = (self.reached_at(headers, local), challenger.nonce(SystemWorld.now().as_millis())?);
+        let (to, server) =
+            (self.reached_at(headers, local), challenger.nonce(SystemWorld.now().as_millis())?);
         let proof = Exchange { to, client, server: &server }.server_proof(token);
         let mut answer = Json(json!({"server": server, "proof": proof})).into_response();
         guard(answer.headers_mut());

@@ -88,7 +88,8 @@ pub(crate) fn nonce() -> Option<String> {
 
 /// Whether a text can be a nonce of a client's.
 pub(crate) fn is_nonce(text: &str) -> bool {
-    (16..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    (16..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// Answers challenges, and checks the proofs of clients. It keeps nothing of clients that do not come back.
@@ -121,7 +122,10 @@ impl Challenger {
         };
         let Some(made) = self.made(server) else { return false };
         let fresh = now.abs_diff(made) <= LIFE;
-        fresh && is_nonce(client) && Exchange { to, client, server }.fits(token, "client", proof) && self.use_up(server, now)
+        fresh
+            && is_nonce(client)
+            && Exchange { to, client, server }.fits(token, "client", proof)
+            && self.use_up(server, now)
     }
 
     /// When a nonce of ours was made.
@@ -162,7 +166,8 @@ mod tests {
     #[test]
     fn proof_is_accepted_once_at_the_address_it_was_made_for() {
         let (challenger, token) = (Challenger::new().unwrap(), token());
-        let accepts = |header: &str, to: &str, now| challenger.accepts(&token, header, to.parse().unwrap(), now);
+        let accepts =
+            |header: &str, to: &str, now| challenger.accepts(&token, header, to.parse().unwrap(), now);
         let server = challenger.nonce(1000).unwrap();
         let good = header(&server, HOME, &token);
         assert!(!good.contains(token.reveal()));
@@ -205,9 +210,11 @@ mod tests {
         let to = HOME.parse().unwrap();
         let proof = Exchange { to, client: "client-nonce-0001", server: "s" }.server_proof(&token);
         assert!(Exchange { to, client: "client-nonce-0001", server: "s" }.is_of_server(&token, &proof));
-        for (client, server, token) in
-            [("client-nonce-0002", "s", &token), ("client-nonce-0001", "t", &token), ("client-nonce-0001", "s", &other)]
-        {
+        for (client, server, token) in [
+            ("client-nonce-0002", "s", &token),
+            ("client-nonce-0001", "t", &token),
+            ("client-nonce-0001", "s", &other),
+        ] {
             assert!(!Exchange { to, client, server }.is_of_server(token, &proof), "{client} {server}");
         }
     }

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
-use levity::core::{
-    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Role,
-};
+use levity::core::{Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Role};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
@@ -37,7 +35,10 @@ impl Program {
         command.current_dir(&self.folder).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let failed = |what: &str, error: &std::io::Error| {
-            ModelError::new(ModelErrorKind::BadRequest, format!("the commander `{}` {what}: {error}", self.command))
+            ModelError::new(
+                ModelErrorKind::BadRequest,
+                format!("the commander `{}` {what}: {error}", self.command),
+            )
         };
         let child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
         let mut group = Group::of(child);
@@ -121,13 +122,17 @@ struct Group {
     leader: Option<rustix::process::Pid>,
 }
 
-type Pipes =
-    (Option<tokio::process::ChildStdin>, Option<tokio::process::ChildStdout>, Option<tokio::process::ChildStderr>);
+type Pipes = (
+    Option<tokio::process::ChildStdin>,
+    Option<tokio::process::ChildStdout>,
+    Option<tokio::process::ChildStderr>,
+);
 
 impl Group {
     fn of(child: Child) -> Self {
         #[cfg(unix)]
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let leader =
+            child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         Self {
             child,
             #[cfg(unix)]

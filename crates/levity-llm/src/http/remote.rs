@@ -330,7 +330,10 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(provider: &str, id: &str, endpoint: &Endpoint) -> Self {
         let address = endpoint.shown().trim_end_matches('/').to_owned();
-        Self { model: format!("{provider}:{id}"), address: Some(address).filter(|address| !address.is_empty()) }
+        Self {
+            model: format!("{provider}:{id}"),
+            address: Some(address).filter(|address| !address.is_empty()),
+        }
     }
 
     /// An error of a request that never left.

@@ -258,20 +258,32 @@ pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
     check(c_long::from(result)).map(drop)
 }
 
+/// What a mount can be made to refuse: all writes; and set-user-ID programs, devices and programs besides.
+pub(super) const MOUNT_READ_ONLY: u64 = 1;
+pub(super) const MOUNT_QUIET: u64 = 0xF;
+
 /// Makes a mount and all mounts below it read-only.
 pub(super) fn freeze(path: &CStr) -> Sys<()> {
-    const READ_ONLY: u64 = 1;
+    set_mount(libc::AT_FDCWD, path, 0, MOUNT_READ_ONLY)
+}
+
+/// Sets attributes of a mount that was opened, and of all mounts below it.
+pub(super) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> Sys<()> {
+    set_mount(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH, attributes)
+}
+
+fn set_mount(at: c_int, path: &CStr, flags: c_int, set: u64) -> Sys<()> {
     const RECURSIVE: c_int = 0x8000;
     // What is set, and what is taken away.
-    let attributes = [READ_ONLY, 0, 0, 0];
+    let attributes = [set, 0, 0, 0];
     let size = size_of_val(&attributes);
     // SAFETY: the path ends with a zero, and the attributes are as long as is said.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            at,
             path.as_ptr(),
-            RECURSIVE,
+            RECURSIVE | flags,
             attributes.as_ptr(),
             size,
         )
@@ -308,6 +320,35 @@ pub(super) fn connects(port: u16) -> bool {
         address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
         let length = size_of_val(&address) as libc::socklen_t;
         libc::connect(fd.as_raw_fd(), (&raw const address).cast(), length) == 0
+    }
+}
+
+/// Whether a socket of the file system answers, asked by a new socket or by one end of a pair.
+pub(super) fn reaches_socket(path: &CStr) -> bool {
+    // SAFETY: zeros are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    let bytes = path.to_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return false;
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as c_char;
+    }
+    let length = size_of_val(&address) as libc::socklen_t;
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let mut ends = [-1; 4];
+    // SAFETY: the ends are valid for writes, the address is initialised and as long as is said, and what was opened is
+    // closed here.
+    unsafe {
+        ends[0] = libc::socket(libc::AF_UNIX, kind, 0);
+        libc::socketpair(libc::AF_UNIX, kind, 0, ends[1..].as_mut_ptr());
+        let connects = |fd: &c_int| *fd >= 0 && libc::connect(*fd, (&raw const address).cast(), length) == 0;
+        let reached = ends.iter().any(connects);
+        for fd in ends.into_iter().filter(|fd| *fd >= 0) {
+            libc::close(fd);
+        }
+        reached
     }
 }
 

@@ -47,14 +47,15 @@ impl System {
         Ok((Self { workspace: setup.workspace }, report))
     }
 
-    pub(super) fn run(&self, order: Order, control: Control) -> Result<Finished, CommandError> {
+    pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
+        let control = control.try_clone().map_err(|source| CommandError::Setup { step: "a pipe", source })?;
         let start = now();
         let end = start.checked_add(order.limits.time);
-        let mut child = self.start(&order)?;
+        let mut child = self.start(order)?;
         let (tell, news) = mpsc::channel();
         watch(&mut child, order.stdin.clone(), control, &tell);
         drop(tell);
-        let mut heard = Heard::new(&order);
+        let mut heard = Heard::new(order);
         let exit = loop {
             if let Ok(Some(status)) = child.try_wait() {
                 break exit_of(status);

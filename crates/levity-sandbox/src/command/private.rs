@@ -4,21 +4,52 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A folder for the commands of one sandbox, removed with it.
+/// A folder for the commands of one sandbox, removed with it. If its process is killed, the next sandbox of the user removes
+/// it.
 #[derive(Debug)]
 pub(super) struct Private {
     root: PathBuf,
+    #[cfg(unix)]
+    hold: owned::Hold,
 }
 
 impl Private {
     pub(super) fn new() -> io::Result<Self> {
-        let base = std::env::temp_dir().canonicalize()?;
-        let private = Self { root: fresh(&base)? };
+        Self::new_in(&std::env::temp_dir().canonicalize()?)
+    }
+
+    fn new_in(base: &Path) -> io::Result<Self> {
+        #[cfg(unix)]
+        owned::sweep(base);
+        let private = Self::fresh(base)?;
         for folder in [private.temp(), private.home(), private.empty()] {
             fs::create_dir(folder)?;
         }
         fs::write(private.canary(), "nobody reads this")?;
         Ok(private)
+    }
+
+    /// A new folder that only this user can enter.
+    #[cfg(unix)]
+    fn fresh(base: &Path) -> io::Result<Self> {
+        loop {
+            let root = create(base, owned::PREFIX)?;
+            match owned::Hold::take(&root)? {
+                owned::Taken::Held(hold) => return Ok(Self { root, hold }),
+                // Somebody took it for one that was left behind.
+                owned::Taken::Lost => {}
+                owned::Taken::NoLocks => {
+                    fs::remove_dir(&root)?;
+                    let root = create(base, "levity-unlocked-")?;
+                    return Ok(Self { hold: owned::Hold::without_lock(&root)?, root });
+                }
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn fresh(base: &Path) -> io::Result<Self> {
+        Ok(Self { root: create(base, "levity-sandbox-")? })
     }
 
     /// Where commands put temporary files.
@@ -40,25 +71,31 @@ impl Private {
     pub(super) fn canary(&self) -> PathBuf {
         self.root.join("canary")
     }
+
+    /// A socket that is out of reach of commands, to try that.
+    #[cfg(target_os = "linux")]
+    pub(super) fn socket(&self) -> PathBuf {
+        self.root.join("socket")
+    }
 }
 
 impl Drop for Private {
     fn drop(&mut self) {
-        if fs::remove_dir_all(&self.root).is_err() {
-            open_up(&self.root, 0);
-            let _ = fs::remove_dir_all(&self.root);
-        }
+        #[cfg(unix)]
+        self.hold.remove(&self.root);
+        #[cfg(not(unix))]
+        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
-/// A new folder that only this user can enter.
-fn fresh(base: &Path) -> io::Result<PathBuf> {
+/// Makes a folder with a name that nobody has.
+fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     loop {
         let name = RandomState::new().build_hasher().finish();
-        let path = base.join(format!("levity-{name:016x}"));
+        let path = base.join(format!("{prefix}{name:016x}"));
         match builder.create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -67,17 +104,213 @@ fn fresh(base: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Takes back the rights that a command took from itself, so that its folders can be removed.
-fn open_up(folder: &Path, depth: usize) {
-    #[cfg(unix)]
-    {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        let _ = fs::set_permissions(folder, mode);
+/// Whose a folder is. A live process holds a lock on its own, which the system takes away when the process dies.
+#[cfg(unix)]
+mod owned {
+    use std::fs;
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use std::path::Path;
+
+    use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
+    use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+    use crate::command::remove::clear;
+
+    /// Folders with this name are locked as long as they are used. No other folder is swept.
+    pub(super) const PREFIX: &str = "levity-sandbox-";
+
+    /// How many names of the folder for temporary files are looked at.
+    const MOST_NAMES: usize = 100_000;
+    /// How many entries are removed for others at a time; the next sandbox removes more.
+    const MOST_SWEPT: u64 = 100_000;
+
+    /// A lock on a folder.
+    #[derive(Debug)]
+    pub(super) struct Hold {
+        /// The folder, and two descriptors that are given back for its removal: there may be no others then.
+        open: Option<(OwnedFd, [OwnedFd; 2])>,
     }
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        if depth < 64 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_up(&entry.path(), depth + 1);
+
+    /// What became of a lock that was asked for.
+    pub(super) enum Taken {
+        Held(Hold),
+        /// Another process has the folder, or has removed it.
+        Lost,
+        /// The file system has no locks.
+        NoLocks,
+    }
+
+    impl Hold {
+        pub(super) fn take(root: &Path) -> io::Result<Taken> {
+            let fd = match open(root) {
+                Err(Errno::NOENT) => return Ok(Taken::Lost),
+                opened => opened?,
+            };
+            match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_at(&fd, root) => Ok(Taken::Held(Self::of(fd)?)),
+                Ok(()) | Err(Errno::WOULDBLOCK) => Ok(Taken::Lost),
+                Err(_) => Ok(Taken::NoLocks),
+            }
         }
+
+        pub(super) fn without_lock(root: &Path) -> io::Result<Self> {
+            Self::of(open(root)?)
+        }
+
+        fn of(fd: OwnedFd) -> io::Result<Self> {
+            let spare = [fcntl_dupfd_cloexec(&fd, 3)?, fcntl_dupfd_cloexec(&fd, 3)?];
+            Ok(Self { open: Some((fd, spare)) })
+        }
+
+        #[cfg(test)]
+        pub(super) fn let_go(&mut self) {
+            self.open = None;
+        }
+
+        /// Removes the folder. It needs little stack and no descriptors, so it may happen wherever a sandbox is dropped.
+        pub(super) fn remove(&mut self, root: &Path) {
+            let Some((fd, spare)) = self.open.take() else { return };
+            drop(spare);
+            if clear(fd, u64::MAX) {
+                let _ = fs::remove_dir(root);
+            }
+        }
+    }
+
+    fn open(root: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(CWD, root, flags, Mode::empty())
+    }
+
+    /// Whether the path still leads to the folder.
+    fn is_at(fd: &OwnedFd, root: &Path) -> bool {
+        let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        match (fstat(fd), statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW)) {
+            (Ok(held), Ok(there)) => same(&held, &there),
+            _ => false,
+        }
+    }
+
+    /// Removes the folders of this user that no process holds any more.
+    pub(super) fn sweep(base: &Path) {
+        let Ok(entries) = fs::read_dir(base) else { return };
+        for entry in entries.flatten().take(MOST_NAMES) {
+            if entry.file_name().to_str().is_some_and(is_ours) {
+                sweep_one(&entry.path());
+            }
+        }
+    }
+
+    fn is_ours(name: &str) -> bool {
+        let digits = name.strip_prefix(PREFIX).unwrap_or_default();
+        digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    fn sweep_one(root: &Path) {
+        let Ok(fd) = open(root) else { return };
+        let rights = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        let is_own = |stat: Stat| {
+            stat.st_uid == rustix::process::geteuid().as_raw()
+                && Mode::from_raw_mode(stat.st_mode) & rights == Mode::RWXU
+        };
+        if !fstat(&fd).is_ok_and(is_own) || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        if clear(fd, MOST_SWEPT) {
+            let _ = fs::remove_dir(root);
+        }
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn shut(path: &Path) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+
+    fn names(base: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(base).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Makes folders in folders, deeper than a path can say.
+    fn nest(folder: &Path, depth: usize) {
+        use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut here = openat(CWD, folder, flags, Mode::empty()).unwrap();
+        for _ in 0..depth {
+            mkdirat(&here, "nested", Mode::RWXU).unwrap();
+            here = openat(&here, "nested", flags, Mode::empty()).unwrap();
+        }
+    }
+
+    #[test]
+    fn drop_removes_deep_and_shut_folders_on_a_small_stack() {
+        let base = tempfile::tempdir().unwrap();
+        let outside = base.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "").unwrap();
+        let private = Private::new_in(base.path()).unwrap();
+        nest(&private.temp(), 2000);
+        let home = private.home();
+        fs::create_dir_all(home.join("a/b/c")).unwrap();
+        fs::write(home.join("a/b/c/file"), "").unwrap();
+        symlink(&outside, home.join("a/link")).unwrap();
+        symlink(&outside, home.join("a/b/c/link")).unwrap();
+        for path in ["a/b/c", "a/b", "a"] {
+            shut(&home.join(path));
+        }
+        shut(&private.temp());
+        let stack = 32 << 10;
+        std::thread::Builder::new().stack_size(stack).spawn(move || drop(private)).unwrap().join().unwrap();
+        assert_eq!(names(base.path()), ["outside"]);
+        assert_eq!(names(&outside), ["kept"]);
+    }
+
+    #[test]
+    fn new_sandbox_sweeps_only_folders_that_nobody_holds() {
+        let base = tempfile::tempdir().unwrap();
+        let live = Private::new_in(base.path()).unwrap();
+        let left = Private::new_in(base.path()).unwrap();
+        nest(&left.temp(), 300);
+        fs::create_dir(left.home().join("shut")).unwrap();
+        fs::write(left.home().join("shut/file"), "").unwrap();
+        shut(&left.home().join("shut"));
+        let left_root = left.root.clone();
+        let outside = base.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "").unwrap();
+        let link = base.path().join(format!("{}0123456789abcdef", owned::PREFIX));
+        symlink(&outside, &link).unwrap();
+        // Those that are not locked by their makers, or are open to others.
+        let others = [
+            "levity-0123456789abcdef",
+            "levity-sandbox-01234567",
+            "levity-sandbox-0123456789abcdeg",
+            "levity-unlocked-0123456789abcdef",
+        ];
+        for name in others {
+            fs::create_dir(base.path().join(name)).unwrap();
+        }
+        let public = base.path().join(format!("{}fedcba9876543210", owned::PREFIX));
+        fs::create_dir(&public).unwrap();
+        fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
+        // A process that dies lets go of its locks and removes nothing.
+        let mut left = std::mem::ManuallyDrop::new(left);
+        left.hold.let_go();
+        let new = Private::new_in(base.path()).unwrap();
+        assert!(!left_root.exists());
+        assert!(live.canary().exists() && new.canary().exists() && public.exists());
+        assert_eq!(names(&outside), ["kept"]);
+        assert!(link.is_symlink() && others.iter().all(|name| base.path().join(name).exists()));
     }
 }

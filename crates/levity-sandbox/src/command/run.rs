@@ -98,7 +98,7 @@ impl Command {
         // Whoever watches the command kills it when this end is closed, also because this process died.
         let (control, _alive) = io::pipe().map_err(setup)?;
         let runtime = Handle::try_current().map_err(|_| CommandError::NoRuntime)?;
-        let work = move || sandbox.0.system.run(order, control);
+        let work = move || sandbox.0.system.run(&order, &control);
         match runtime.spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {

@@ -80,7 +80,9 @@ pub(super) fn refused(address: &Address, status: StatusCode) -> Error {
         }
         status => (
             ErrorKind::Absent,
-            format!("what answers at {address} is no bridge host, or an older one ({status}); name where it is with `--url`"),
+            format!(
+                "what answers at {address} is no bridge host, or an older one ({status}); name where it is with `--url`"
+            ),
         ),
     };
     Error::new(kind, words)
@@ -88,7 +90,8 @@ pub(super) fn refused(address: &Address, status: StatusCode) -> Error {
 
 /// The error for something that does not speak as a host does.
 pub(super) fn stranger(address: &Address) -> Error {
-    let words = format!("something else than a bridge host answers at {address}; name where it is with `--url`");
+    let words =
+        format!("something else than a bridge host answers at {address}; name where it is with `--url`");
     Error::new(ErrorKind::Absent, words)
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use http::header::AUTHORIZATION;
 use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::{broadcast, mpsc, oneshot};

@@ -77,8 +77,8 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     let mut rules = calls(&ALWAYS);
     sockets(&mut rules, means, network)?;
     namespaces(&mut rules)?;
-    // Limits of other processes, and characters typed into a terminal.
-    when(&mut rules, libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0)?;
+    others(&mut rules, means.is_apart())?;
+    // Characters typed into a terminal.
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     if means.landlock < 3 {
@@ -102,9 +102,19 @@ fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: 
     Some(())
 }
 
+/// A rule that matches when two arguments compare so, in 32 bits.
+fn when_both(rules: &mut Rules, call: c_long, conditions: [(u8, SeccompCmpOp, u64); 2]) -> Option<()> {
+    let condition =
+        |(argument, op, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok();
+    let conditions = conditions.into_iter().map(condition).collect::<Option<Vec<_>>>()?;
+    rules.entry(call).or_default().push(SeccompRule::new(conditions).ok()?);
+    Some(())
+}
+
 /// Which families of sockets there are. Those of files reach services of the host, such as Docker's, whatever
-/// the network: pairs of them can be made, and lead nowhere.
+/// the network.
 fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
+    pairs(rules)?;
     if network == Network::None && !means.own_network {
         rules.insert(libc::SYS_socket, Vec::new());
         return Some(());
@@ -112,6 +122,9 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     let mut families = vec![libc::AF_INET, libc::AF_INET6];
     if network == Network::Any {
         families.push(libc::AF_NETLINK);
+        // Routes are told by the first protocol. Others tell of sockets, devices and processes of the host.
+        let routes = (2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64);
+        when_both(rules, libc::SYS_socket, [(0, SeccompCmpOp::Eq, libc::AF_NETLINK as u64), routes])?;
     }
     let not =
         |family: i32| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64).ok();
@@ -121,6 +134,18 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     const PACKET: i32 = 10;
     for kind in [libc::SOCK_RAW, PACKET] {
         when(rules, libc::SYS_socket, 1, SeccompCmpOp::MaskedEq(0xF), kind as u64)?;
+    }
+    Some(())
+}
+
+/// Pairs of sockets may be made where each end stays what it is: an end of a pair of streams is connected for good. An end
+/// for datagrams can be connected to, or send to, any socket that has a name, on the host too. A raw one is the same.
+fn pairs(rules: &mut Rules) -> Option<()> {
+    when(rules, libc::SYS_socketpair, 0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?;
+    // The types are numbers, of which these two are the lower four bits that are allowed.
+    const ALLOWED: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+    for kind in (0..16).filter(|kind| !ALLOWED.contains(kind)) {
+        when(rules, libc::SYS_socketpair, 1, SeccompCmpOp::MaskedEq(0xF), kind as u64)?;
     }
     Some(())
 }
@@ -165,28 +190,42 @@ fn signals(rules: &mut Rules) -> Option<()> {
     for request in [FIOSETOWN, SIOCSPGRP] {
         when(rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request)?;
     }
-    slower(rules, host as u32)?;
     rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     rules.insert(libc::SYS_rt_tgsigqueueinfo, Vec::new());
     Some(())
 }
 
-/// Whoever makes the watcher wait outruns it.
-fn slower(rules: &mut Rules, host: u32) -> Option<()> {
-    let calls = [
+/// Calls that change another process: its priority, its limits, where it runs and where its memory is. Whoever makes the
+/// watcher wait outruns it, and without a namespace all that the user has is in reach.
+///
+/// In a namespace of its own a command has all processes to itself but the first, which is the watcher. Elsewhere a program
+/// may change itself, which is number 0, and no process by its number.
+fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
+    const WATCHER_IN_NAMESPACE: u64 = 1;
+    let target = if is_apart { (SeccompCmpOp::Eq, WATCHER_IN_NAMESPACE) } else { (SeccompCmpOp::Ne, 0) };
+    for call in [
         libc::SYS_sched_setscheduler,
         libc::SYS_sched_setparam,
         libc::SYS_sched_setattr,
         libc::SYS_sched_setaffinity,
-    ];
-    for target in [host, WATCHER].map(u64::from) {
-        for call in calls {
-            when(rules, call, 0, SeccompCmpOp::Eq, target)?;
-        }
-        when(rules, libc::SYS_setpriority, 1, SeccompCmpOp::Eq, target)?;
+    ] {
+        when(rules, call, 0, target.0.clone(), target.1)?;
     }
-    // Of a group, or of all that the user has.
-    when(rules, libc::SYS_setpriority, 0, SeccompCmpOp::Ne, 0)
+    for call in
+        [libc::SYS_prlimit64, libc::SYS_migrate_pages, libc::SYS_move_pages, libc::SYS_get_robust_list]
+    {
+        when(rules, call, 0, SeccompCmpOp::Ne, 0)?;
+    }
+    // These say first whether they mean a process, a group, or all that a user has.
+    for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
+        let user = process + 2;
+        let kind = if is_apart { (SeccompCmpOp::Eq, user) } else { (SeccompCmpOp::Ne, process) };
+        when(rules, call, 0, kind.0, kind.1)?;
+        when(rules, call, 1, target.0.clone(), target.1)?;
+    }
+    // Which processes may share a core.
+    const PR_SCHED_CORE: u64 = 62;
+    when(rules, libc::SYS_prctl, 0, SeccompCmpOp::Eq, PR_SCHED_CORE)
 }
 
 /// What programs have another way for, if it seems not to be there.
@@ -208,7 +247,7 @@ const MISSING: [c_long; 7] = [
 const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
 /// What no command needs, and some would use to get out, or to get at others.
-const ALWAYS: [c_long; 46] = [
+const ALWAYS: [c_long; 47] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -233,6 +272,8 @@ const ALWAYS: [c_long; 46] = [
     libc::SYS_fspick,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    // `open_tree_attr`, which has this number on all machines.
+    467,
     libc::SYS_mount_setattr,
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,

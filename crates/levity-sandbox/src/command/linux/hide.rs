@@ -1,94 +1,491 @@
-use std::collections::VecDeque;
+//! Finds the denied files of a workspace, and everything that cannot be searched for them.
+//!
+//! The rule: a command sees a folder only if every entry of it was looked at. A folder that cannot be listed and
+//! entered, whose entries have paths that are too long to be mounted on, or that holds too many denied files, is hidden
+//! as a whole. Where that is the workspace itself, no command runs.
+
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::sync::PoisonError;
 
-use super::job::Cover;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat, openat2, statat,
+};
+use rustix::io::Errno;
+
+use super::job::{Cover, CoverKind, Identity};
 use crate::Workspace;
+use crate::workspace::MOVES;
 
-/// How many entries of a workspace are looked at for something to hide. With more, no command runs: whoever makes many
-/// files would make the next command see what is hidden from this one.
-const MOST: usize = 1_000_000;
+/// How much is looked at and covered. With more, no command runs: whoever makes many files would make the next command
+/// see what is hidden from this one.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Entries of the workspace.
+    entries: usize,
+    /// Covers in all. Linux allows 100,000 mounts in a namespace by default.
+    covers: usize,
+    /// Denied entries of one folder; with more, the folder is hidden.
+    in_folder: usize,
+    /// Bytes of the paths that wait to be looked into.
+    waiting: usize,
+    /// Bytes of a path, with the zero at its end.
+    path: usize,
+}
 
-/// What of the workspace must be hidden from a command.
+const BOUNDS: Bounds = Bounds {
+    entries: 1_000_000,
+    covers: 16_384,
+    in_folder: 1024,
+    waiting: 64 << 20,
+    path: libc::PATH_MAX as usize,
+};
+
+/// What a search of a workspace found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// What must be hidden from a command, or protected.
+    pub(super) covers: Vec<Cover>,
+    /// The folders whose entries were all looked at.
+    pub(super) searched: HashSet<Identity>,
+}
+
+/// Searches a workspace for what must be hidden from a command, or protected.
 ///
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
-/// the sandbox later is protected instead.
-pub(super) fn covers(workspace: &Workspace) -> io::Result<Vec<Cover>> {
-    covers_among(workspace, MOST)
+/// the sandbox later is protected instead, and the rest is searched like any other folder.
+pub(super) fn search(workspace: &Workspace) -> io::Result<Found> {
+    search_within(workspace, BOUNDS)
 }
 
-fn covers_among(workspace: &Workspace, most: usize) -> io::Result<Vec<Cover>> {
-    let mut covers = Vec::new();
-    let mut folders = VecDeque::from([(workspace.root().to_owned(), String::new())]);
-    let mut seen = 0;
-    while let Some((folder, name)) = folders.pop_front() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for entry in entries.flatten() {
-            seen += 1;
-            if seen > most {
-                return Err(io::Error::other(
-                    "the workspace has too many files to look for those that it denies",
-                ));
-            }
-            let Ok(kind) = entry.file_type() else { continue };
-            let path = entry.path();
-            let file_name = entry.file_name();
-            let relative = join(&name, &file_name.to_string_lossy());
-            if workspace.denies(&relative) {
-                if file_name == ".git" {
-                    protect(&path, &mut covers);
-                } else {
-                    covers.extend(hide(&path, kind.is_dir()));
+fn search_within(workspace: &Workspace, bounds: Bounds) -> io::Result<Found> {
+    let _still = MOVES.read().unwrap_or_else(PoisonError::into_inner);
+    let mut scan = Scan::new(workspace, bounds, HashSet::new())?;
+    scan.run()?;
+    if !scan.linked.is_empty() {
+        // Other names of a denied file may have been passed before it was found.
+        scan = Scan::new(workspace, bounds, scan.linked)?;
+        scan.run()?;
+    }
+    Ok(scan.finish())
+}
+
+struct Scan<'a> {
+    workspace: &'a Workspace,
+    bounds: Bounds,
+    root: OwnedFd,
+    seen: usize,
+    covers: Vec<Cover>,
+    /// Folders that wait to be looked into, relative to the workspace.
+    waiting: Vec<Vec<u8>>,
+    waiting_bytes: usize,
+    searched: HashSet<Identity>,
+    /// Denied files that have more than one name.
+    linked: HashSet<Identity>,
+    /// The same, as an earlier scan found them: all their names are covered.
+    covered_links: HashSet<Identity>,
+    /// The numbers of those, which a folder tells without a look at the file.
+    covered_numbers: HashSet<u64>,
+    buffer: Vec<u8>,
+}
+
+/// Why a folder is not looked into.
+enum Stop {
+    /// It cannot be, so it is hidden.
+    Hide,
+    /// It is not there any more.
+    Gone,
+    /// No command may run.
+    Refuse(io::Error),
+}
+
+impl<'a> Scan<'a> {
+    fn new(
+        workspace: &'a Workspace,
+        bounds: Bounds,
+        covered_links: HashSet<Identity>,
+    ) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            workspace,
+            bounds,
+            root: openat(CWD, workspace.root(), flags, Mode::empty())?,
+            seen: 0,
+            covers: Vec::new(),
+            waiting: vec![Vec::new()],
+            waiting_bytes: 0,
+            searched: HashSet::new(),
+            linked: HashSet::new(),
+            covered_numbers: covered_links.iter().map(|it| it.ino).collect(),
+            covered_links,
+            buffer: Vec::with_capacity(32 << 10),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        while let Some(folder) = self.waiting.pop() {
+            self.waiting_bytes -= folder.len();
+            let (covers, waiting, bytes) = (self.covers.len(), self.waiting.len(), self.waiting_bytes);
+            match self.look_into(&folder) {
+                Ok(()) | Err(Stop::Gone) => {}
+                Err(Stop::Refuse(error)) => return Err(error),
+                Err(Stop::Hide) => {
+                    // What was found in it is hidden with it.
+                    self.covers.truncate(covers);
+                    self.waiting.truncate(waiting);
+                    self.waiting_bytes = bytes;
+                    self.hide_whole(&folder)?;
                 }
-            } else if kind.is_dir() {
-                folders.push_back((path, relative));
+            }
+            if self.covers.len() > self.bounds.covers {
+                return Err(refused("the workspace has too many denied files to hide them one by one"));
             }
         }
+        Ok(())
     }
-    Ok(covers)
+
+    fn look_into(&mut self, folder: &[u8]) -> Result<(), Stop> {
+        let fd = self.open(folder)?;
+        // Who can list a folder and not search it learns names alone.
+        let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.list(folder, &fd, buffer.spare_capacity_mut());
+        self.buffer = buffer;
+        result?;
+        self.searched.insert(Identity::of(&stat));
+        Ok(())
+    }
+
+    fn open(&self, folder: &[u8]) -> Result<OwnedFd, Stop> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = if folder.is_empty() { &b"."[..] } else { folder };
+        match openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            // A filter that does not know the call says PERM.
+            Err(Errno::NOSYS | Errno::PERM) => openat(&self.root, path, flags, Mode::empty()),
+            result => result,
+        }
+        .map_err(stop)
+    }
+
+    fn list(&mut self, folder: &[u8], fd: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Stop> {
+        let text = String::from_utf8_lossy(folder).into_owned();
+        let mut denied = 0;
+        let mut entries = RawDir::new(fd, buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(stop)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            self.seen += 1;
+            if self.seen > self.bounds.entries {
+                return Err(Stop::Refuse(refused(
+                    "the workspace has too many files to look for those that it denies",
+                )));
+            }
+            let path = join(folder, name);
+            if self.is_too_long(&path) {
+                return Err(Stop::Hide);
+            }
+            let is_denied = self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
+            let is_linked = self.covered_numbers.contains(&entry.ino());
+            if is_denied || is_linked {
+                denied += usize::from(self.deny(fd, name, &path, is_denied)?);
+                if denied > self.bounds.in_folder {
+                    return Err(Stop::Hide);
+                }
+            } else if is_folder(fd, name, entry.file_type())? {
+                self.wait(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, folder: Vec<u8>) -> Result<(), Stop> {
+        self.waiting_bytes += folder.len();
+        if self.waiting_bytes > self.bounds.waiting {
+            return Err(Stop::Refuse(refused("the workspace has too many folders with long names")));
+        }
+        self.waiting.push(folder);
+        Ok(())
+    }
+
+    /// Covers an entry that is denied, or seems to be another name of one that is. Whether it did.
+    fn deny(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8], is_denied: bool) -> Result<bool, Stop> {
+        let Some(stat) = look(fd, name)? else { return Ok(false) };
+        let identity = Identity::of(&stat);
+        match FileType::from_raw_mode(stat.st_mode) {
+            // What a symbolic link leads to is hidden where it is, or out of reach.
+            FileType::Symlink => return Ok(false),
+            FileType::Directory if !is_denied => {
+                self.wait(path.to_owned())?;
+                return Ok(false);
+            }
+            kind if is_denied && name == b".git" => {
+                self.protect(fd, path, &stat)?;
+                if kind == FileType::Directory {
+                    self.wait(path.to_owned())?;
+                }
+                return Ok(false);
+            }
+            FileType::Directory => self.cover(CoverKind::Folder, path, identity),
+            _ if !is_denied && !self.covered_links.contains(&identity) => return Ok(false),
+            _ => {
+                if stat.st_nlink > 1 {
+                    self.linked.insert(identity);
+                }
+                self.cover(CoverKind::File, path, identity);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hides a folder with all that is in it.
+    fn hide_whole(&mut self, folder: &[u8]) -> io::Result<()> {
+        if folder.is_empty() {
+            return Err(refused(
+                "the workspace's folder cannot be listed and entered, or holds too many denied files",
+            ));
+        }
+        match statat(&self.root, folder, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                self.cover(CoverKind::Unknown, folder, Identity::of(&stat));
+                Ok(())
+            }
+            // Another thing has its name now, or nothing has.
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Keeps what Git executes, or is told to execute, as it is.
+    fn protect(&mut self, fd: &OwnedFd, git: &[u8], stat: &Stat) -> Result<(), Stop> {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            // A file that says where the folder is.
+            self.cover(CoverKind::Fixed, git, Identity::of(stat));
+            return Ok(());
+        }
+        self.cover(CoverKind::Pinned, git, Identity::of(stat));
+        for name in [&b"hooks"[..], b"config"] {
+            let path = join(git, name);
+            if self.is_too_long(&path) {
+                return Err(Stop::Hide);
+            }
+            let part = match statat(fd, join(b".git", name).as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(part) if FileType::from_raw_mode(part.st_mode) != FileType::Symlink => part,
+                // A folder that cannot be entered is hidden when it is looked into.
+                _ => continue,
+            };
+            self.cover(CoverKind::Fixed, &path, Identity::of(&part));
+        }
+        Ok(())
+    }
+
+    fn cover(&mut self, kind: CoverKind, path: &[u8], identity: Identity) {
+        // A name has no zero byte in it.
+        if let Ok(path) = CString::new(self.absolute(path)) {
+            self.covers.push(Cover { kind, path, identity });
+        }
+    }
+
+    fn is_too_long(&self, path: &[u8]) -> bool {
+        self.workspace.root().as_os_str().len() + 1 + path.len() >= self.bounds.path
+    }
+
+    fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        let root = self.workspace.root().as_os_str().as_bytes();
+        join(root.strip_suffix(b"/").unwrap_or(root), path)
+    }
+
+    /// What was found, with the covers in the order in which they can be mounted.
+    fn finish(self) -> Found {
+        let mut covers = Vec::new();
+        if self.workspace.denies_by_path() {
+            // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
+            // something denied in it can be moved.
+            let root = self.workspace.root().as_os_str().as_bytes().len();
+            let mut above = BTreeSet::new();
+            for cover in self.covers.iter().filter(|cover| cover.kind.hides()) {
+                let path = cover.path.as_bytes();
+                let ends = path.iter().enumerate().filter(|(at, byte)| *at > root && **byte == b'/');
+                above.extend(ends.map(|(end, _)| path[..end].to_vec()));
+            }
+            covers.extend(above.iter().filter_map(|path| pin(path)));
+        }
+        covers.extend(self.covers);
+        Found { covers, searched: self.searched }
+    }
 }
 
-fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+fn pin(path: &[u8]) -> Option<Cover> {
+    let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let path = CString::new(path).ok()?;
+    Some(Cover { kind: CoverKind::Pinned, path, identity: Identity::of(&stat) })
 }
 
-fn hide(path: &Path, is_folder: bool) -> Option<Cover> {
-    // What a symbolic link leads to is hidden where it is, or out of reach.
-    if path.is_symlink() {
-        return None;
+/// What a failure says of the folder that was to be looked into.
+fn stop(error: Errno) -> Stop {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Stop::Gone,
+        // These say nothing of it.
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR => Stop::Refuse(error.into()),
+        _ => Stop::Hide,
     }
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    Some(if is_folder { Cover::Folder(path) } else { Cover::File(path) })
 }
 
-fn protect(git: &Path, covers: &mut Vec<Cover>) {
-    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
-    let exists = |path: &PathBuf| path.symlink_metadata().is_ok_and(|it| !it.is_symlink());
-    let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).ok();
-    if !is_dir(git) {
-        // A file that says where the folder is.
-        covers.extend(Some(git.to_owned()).filter(exists).and_then(c_path).map(Cover::Fixed));
-        return;
+fn look(fd: impl AsFd, name: &[u8]) -> Result<Option<Stat>, Stop> {
+    match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) => match stop(error) {
+            Stop::Gone => Ok(None),
+            stop => Err(stop),
+        },
     }
-    covers.extend(c_path(git.to_owned()).map(Cover::Pinned));
-    let parts = [git.join("hooks"), git.join("config")].into_iter().filter(exists);
-    covers.extend(parts.filter_map(c_path).map(Cover::Fixed));
+}
+
+fn is_folder(fd: &OwnedFd, name: &[u8], kind: FileType) -> Result<bool, Stop> {
+    let kind = match kind {
+        FileType::Unknown => look(fd, name)?.map(|stat| FileType::from_raw_mode(stat.st_mode)),
+        kind => Some(kind),
+    };
+    Ok(kind == Some(FileType::Directory))
+}
+
+fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    match (folder, name) {
+        (b"", _) => name.to_vec(),
+        (_, b"") => folder.to_vec(),
+        _ => [folder, b"/", name].concat(),
+    }
+}
+
+fn refused(reason: &'static str) -> io::Error {
+    io::Error::other(reason)
+}
+
+/// Opens what a cover is for, if it is still what was found.
+pub(super) fn open_found(cover: &Cover) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(CWD, &*cover.path, flags, Mode::empty()).ok()?;
+    fstat(&fd).is_ok_and(|stat| Identity::of(&stat) == cover.identity).then_some(fd)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::{Path, PathBuf};
+
     use super::*;
 
-    #[test]
-    fn nothing_is_hidden_by_halves() {
+    fn put(root: &Path, names: &[&str]) {
+        for name in names {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+    }
+
+    fn found(workspace: &Workspace, bounds: Bounds) -> Vec<(CoverKind, PathBuf)> {
+        let covers = search_within(workspace, bounds).unwrap().covers;
+        let mut found: Vec<_> = covers
+            .iter()
+            .map(|cover| {
+                let path = Path::new(std::ffi::OsStr::from_bytes(cover.path.as_bytes()));
+                (cover.kind, path.strip_prefix(workspace.root()).unwrap().to_owned())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    #[track_caller]
+    fn check(names: &[&str], bounds: Bounds, expected: &[(CoverKind, &str)]) {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a", "b", ".env"] {
-            fs::write(folder.path().join(name), "").unwrap();
+        put(folder.path(), names);
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let expected: Vec<_> =
+            expected.iter().map(|(kind, path)| (*kind, Path::new(path).to_owned())).collect();
+        assert_eq!(found(&workspace, bounds), expected);
+    }
+
+    #[test]
+    fn scan_covers_denied_names_wherever_they_are() {
+        use CoverKind::{File, Fixed, Folder, Pinned};
+        check(&["a", "b/c"], BOUNDS, &[]);
+        check(&["b/.ENV", "b/id_rsa\nx"], BOUNDS, &[(File, "b/.ENV")]);
+        check(&["b/.env.\nx", "x\n.pem"], BOUNDS, &[(File, "b/.env.\nx"), (File, "x\n.pem")]);
+        check(&["b/.ssh/.env"], BOUNDS, &[(Folder, "b/.ssh")]);
+        let git = ["b/.git/config", "b/.git/hooks/x", "b/.git/deep/.env"];
+        let expected = [
+            (File, "b/.git/deep/.env"),
+            (Fixed, "b/.git/config"),
+            (Fixed, "b/.git/hooks"),
+            (Pinned, "b/.git"),
+        ];
+        check(&git, BOUNDS, &expected);
+    }
+
+    #[test]
+    fn scan_hides_folder_with_too_many_denied_files() {
+        let bounds = Bounds { in_folder: 2, ..BOUNDS };
+        check(&["k/1.pem", "k/2.pem", "k/3.pem", "k/sub/4.pem"], bounds, &[(CoverKind::Unknown, "k")]);
+    }
+
+    #[test]
+    fn scan_hides_folder_whose_entries_have_too_long_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/b/ccccccc", "a/.env"]);
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let path = workspace.root().as_os_str().len() + "/a/b/cccc".len();
+        let expected =
+            vec![(CoverKind::File, PathBuf::from("a/.env")), (CoverKind::Unknown, PathBuf::from("a/b"))];
+        assert_eq!(found(&workspace, Bounds { path, ..BOUNDS }), expected);
+    }
+
+    #[test]
+    fn scan_covers_every_name_of_a_denied_file() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/.env", "a/other", "z/other"]);
+        for name in ["0", "a/notes", "z/notes"] {
+            fs::hard_link(folder.path().join("a/.env"), folder.path().join(name)).unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        assert_eq!(covers_among(&workspace, 3).unwrap().len(), 1);
-        assert!(covers_among(&workspace, 2).is_err());
+        let expected =
+            ["0", "a/.env", "a/notes", "z/notes"].map(|name| (CoverKind::File, PathBuf::from(name)));
+        assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_pins_folders_where_a_rule_looks_at_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/b/plan.txt", "a/b/other.txt"]);
+        let workspace = Workspace::builder(folder.path()).deny("a/b/plan.*").build().unwrap();
+        let expected = [
+            (CoverKind::File, PathBuf::from("a/b/plan.txt")),
+            (CoverKind::Pinned, PathBuf::from("a")),
+            (CoverKind::Pinned, PathBuf::from("a/b")),
+        ];
+        assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_refuses_what_it_cannot_finish() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a", "b", ".env", "d/.env"]);
+        let workspace = Workspace::open(folder.path()).unwrap();
+        for (bounds, allowed) in [
+            (Bounds { entries: 5, ..BOUNDS }, true),
+            (Bounds { entries: 4, ..BOUNDS }, false),
+            (Bounds { covers: 1, ..BOUNDS }, false),
+            (Bounds { in_folder: 0, ..BOUNDS }, false),
+            (Bounds { waiting: 0, ..BOUNDS }, false),
+        ] {
+            assert_eq!(search_within(&workspace, bounds).is_ok(), allowed);
+        }
     }
 }

@@ -3,17 +3,17 @@
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
-    mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
+    move_mount, open_tree,
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
-use super::job::{Apart, Cover, Job, Probe, Record, Step, found};
+use super::job::{Apart, Cover, CoverKind, Identity, Job, Probe, Record, Step, found};
 use super::watch;
 use crate::command::launch::{self, Sys};
 
@@ -138,23 +138,42 @@ fn freeze(places: &[CString]) -> Sys<()> {
 const QUIET: MountFlags =
     MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC).union(MountFlags::RDONLY);
 
+/// Mounts something on what was found, or fails: it must not be visible.
 fn cover(job: &Job, cover: &Cover) -> Sys<()> {
-    let done = match cover {
-        // A device on a mount without devices cannot be opened; where that fails, it can, and is empty.
-        Cover::File(path) => mount_bind(c"/dev/null", &**path).inspect(|()| {
-            let _ = mount_remount(&**path, MountFlags::BIND | QUIET, c"");
-        }),
-        Cover::Folder(path) => mount_bind(&*job.empty, &**path)
-            .and_then(|()| mount_remount(&**path, MountFlags::BIND | QUIET, c"")),
-        Cover::Fixed(path) => mount_bind_recursive(&**path, &**path)
-            .and_then(|()| mount_remount(&**path, MountFlags::BIND | MountFlags::RDONLY, c"")),
-        Cover::Pinned(path) => mount_bind_recursive(&**path, &**path),
+    let target = open_found(cover)?;
+    let alone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let itself = alone | OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::AT_RECURSIVE;
+    let tree = match cover.kind {
+        CoverKind::File => {
+            let tree = open_tree(CWD, c"/dev/null", alone)?;
+            // A device on a mount without devices cannot be opened; where that fails, it can, and is empty.
+            let _ = launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET);
+            tree
+        }
+        CoverKind::Folder | CoverKind::Unknown => {
+            let tree = open_tree(CWD, &*job.empty, alone)?;
+            launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET)?;
+            tree
+        }
+        CoverKind::Fixed => {
+            let tree = open_tree(&target, c"", itself)?;
+            launch::restrict_mount(tree.as_fd(), launch::MOUNT_READ_ONLY)?;
+            tree
+        }
+        CoverKind::Pinned => open_tree(&target, c"", itself)?,
     };
-    match done {
-        // It went away since it was found, or is out of reach of the command as well.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => Ok(()),
-        done => done,
-    }
+    let by_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, c"", target, c"", by_descriptor)
+}
+
+/// Opens what is to be covered; `STALE` when it is not what was found.
+fn open_found(cover: &Cover) -> Sys<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let target = match openat(CWD, &*cover.path, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Err(Errno::STALE),
+        opened => opened?,
+    };
+    if Identity::of(&fstat(&target)?) == cover.identity { Ok(target) } else { Err(Errno::STALE) }
 }
 
 /// A `/proc` for the own process namespace, in which processes that cannot be looked into are not seen: the
@@ -201,6 +220,9 @@ fn limits(job: &Job) -> Sys<()> {
     limit(Resource::Nofile, 4096)?;
     limit(Resource::Memlock, 8 << 20)?;
     limit(Resource::Msgqueue, 0)?;
+    // Whoever may come before others comes before the watcher.
+    limit(Resource::Nice, 0)?;
+    limit(Resource::Rtprio, 0)?;
     if job.yields && rustix::process::getpriority_process(None)? < NICE {
         rustix::process::setpriority_process(None, NICE)?;
     }
@@ -277,6 +299,7 @@ fn attempts(job: &Job, probe: &Probe) -> u32 {
         (!opens(&probe.canary, OFlags::RDONLY), found::READS_HELD),
         (!opens(&probe.canary, OFlags::WRONLY), found::WRITES_HELD),
         (probe.port > 0 && !launch::connects(probe.port), found::NETWORK_HELD),
+        (!launch::reaches_socket(&probe.socket), found::SOCKETS_HELD),
         (signals_held, found::SIGNALS_HELD),
         (!launch::can_map(job.memory.saturating_add(1 << 20)), found::MEMORY_HELD),
         (has_limit(Resource::Fsize, job.file_size), found::FILE_SIZE_HELD),

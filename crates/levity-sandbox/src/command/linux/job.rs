@@ -2,6 +2,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::c_int;
+use rustix::fs::Stat;
 use seccompiler::sock_filter;
 
 use super::census::Census;
@@ -104,23 +105,59 @@ impl Job {
     }
 }
 
-/// Something that is hidden or protected in the workspace.
+/// Something of the workspace that is hidden or protected by a mount on it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cover {
-    /// A file that cannot be opened any more.
-    File(CString),
-    /// A folder that seems empty.
-    Folder(CString),
+pub(super) struct Cover {
+    pub(super) kind: CoverKind,
+    pub(super) path: CString,
+    /// What was found at the path. If it is something else when it is to be covered, nothing runs.
+    pub(super) identity: Identity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CoverKind {
+    /// A denied file, which cannot be opened any more.
+    File,
+    /// A denied folder, which seems empty.
+    Folder,
+    /// A folder that could not be looked into, which seems empty.
+    Unknown,
     /// A file or folder that can only be read.
-    Fixed(CString),
+    Fixed,
     /// A folder that cannot be moved away, to put another in its place.
-    Pinned(CString),
+    Pinned,
+}
+
+impl CoverKind {
+    pub(super) fn hides(self) -> bool {
+        matches!(self, Self::File | Self::Folder | Self::Unknown)
+    }
+}
+
+/// Which file or folder something is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) ino: u64,
+}
+
+impl Identity {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the types differ between machines"
+    )]
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, ino: stat.st_ino as u64 }
+    }
 }
 
 /// What a probe tries.
 pub(super) struct Probe {
     /// A file that must be out of reach.
     pub(super) canary: CString,
+    /// A socket of the host in the file system, which must be out of reach.
+    pub(super) socket: CString,
     /// A port of the host, or 0.
     pub(super) port: u16,
     /// The host.
@@ -191,6 +228,8 @@ pub(super) mod found {
     pub(in super::super) const WORKS: u32 = 1 << 14;
     /// The processes can be counted.
     pub(in super::super) const COUNTED: u32 = 1 << 15;
+    /// A socket of the file system could not be reached.
+    pub(in super::super) const SOCKETS_HELD: u32 = 1 << 16;
 }
 
 /// What can fail on the way to a command.

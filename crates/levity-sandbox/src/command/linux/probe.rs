@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
 
 use super::host::{never_block, pipe};
 use super::job::{Apart, Means, Probe, Record, Step, found};
@@ -105,9 +106,13 @@ fn try_out(system: &System, setup: &Setup, private: &Private) -> io::Result<Trie
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
     let port = listener.as_ref().and_then(|it| it.local_addr().ok()).map_or(0, |address| address.port());
     let canary = CString::new(private.canary().as_os_str().as_bytes())?;
+    // Where its path is too long for an address, nobody can reach it.
+    let _ = std::fs::remove_file(private.socket());
+    let _service = UnixDatagram::bind(private.socket()).ok();
+    let socket = CString::new(private.socket().as_os_str().as_bytes())?;
     let (watched, held) = pipe()?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let records = system.probe(Probe { canary, port, pid, held }, &setup.limits)?;
+    let records = system.probe(Probe { canary, socket, port, pid, held }, &setup.limits)?;
     let mut bits = 0;
     for record in &records {
         match record {
@@ -196,16 +201,15 @@ fn network(setup: &Setup, means: &Means, tried: Tried) -> Guard {
     if means.seccomp {
         by.push(How::Seccomp);
     }
-    if setup.network == Network::Any {
-        return Guard::held(by).noted("open, as was asked for");
-    }
-    if !tried.has(found::NETWORK_HELD) {
+    let is_open = setup.network == Network::Any;
+    if !is_open && !tried.has(found::NETWORK_HELD) {
         return Guard::open(by, "the network can be reached");
     }
-    if !means.seccomp {
+    // Whatever of the network is asked for: these lead to the host itself.
+    if !means.seccomp || !tried.has(found::SOCKETS_HELD) {
         return Guard::open(by, "services of the host can be reached through sockets in the file system");
     }
-    Guard::held(by)
+    if is_open { Guard::held(by).noted("open, as was asked for") } else { Guard::held(by) }
 }
 
 fn processes(means: &Means, tried: Tried) -> Guard {

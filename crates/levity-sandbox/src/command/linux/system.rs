@@ -12,8 +12,9 @@ use seccompiler::sock_filter;
 
 use super::census::Census;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
-use super::job::{Apart, Job, Means, Probe, Record, Step};
+use super::job::{Apart, Cover, CoverKind, Identity, Job, Means, Probe, Record, Step};
 use super::places::Places;
+use super::running::{CommandMark, ScanMark};
 use super::watch::{THREADS, limit, time};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
@@ -26,6 +27,12 @@ use crate::command::limits::Limits;
 use crate::command::private::Private;
 use crate::command::report::Report;
 use crate::command::run::{Control, Order};
+
+/// How often denied files are looked for when they are moved meanwhile.
+const TRIES: usize = 16;
+
+const MOVED: &str =
+    "denied files are moved while they are looked for; run it again when other commands have ended";
 
 /// What is the same for all commands of a sandbox.
 #[derive(Debug)]
@@ -68,43 +75,70 @@ impl System {
     }
 
     /// Runs a command to its end.
-    pub(in crate::command) fn run(&self, order: Order, control: Control) -> Result<Finished, CommandError> {
+    pub(in crate::command) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
         #[expect(
             clippy::disallowed_methods,
             reason = "how long a process took is known from a real clock only"
         )]
         let start = Instant::now();
-        if is_closed(&control) {
+        if is_closed(control) {
             // Nobody waits for it any more, so it does not begin.
             return Err(CommandError::Lost);
         }
         let (output, listener) = (order.limits.output, order.listener.clone());
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
-        let (job, wires) = self.prepare(order, control, output)?;
         let mut ear = Ear::new(listener);
-        let records = perform(job, wires, &mut ear)?;
-        let (records, out, err) = records;
+        let mut tries = 1;
+        let (records, out, err) = loop {
+            let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
+            let (covers, _mark) = self.covers()?;
+            let (job, wires) = self.prepare(order, control, covers, output)?;
+            let (records, out, err) = perform(job, wires, &mut ear)?;
+            // What was found has another place by now; nothing was run.
+            let moved = Record::Failed(Step::Hide, Errno::STALE.raw_os_error());
+            if !records.contains(&moved) || tries == TRIES {
+                break (records, out, err);
+            }
+            tries += 1;
+        };
         let exit = outcome(&records, &program, &dir)?;
         ear.pass_on_panic();
         Ok(Finished { exit, stdout: out, stderr: err, time: start.elapsed() })
     }
 
-    fn prepare(&self, order: Order, control: Control, output: usize) -> Result<(Job, Wires), CommandError> {
+    /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
+    fn covers(&self) -> Result<(Vec<Cover>, Option<CommandMark>), CommandError> {
+        if !self.means.hidden {
+            return Ok((Vec::new(), None));
+        }
+        for _ in 0..TRIES {
+            let scan = ScanMark::begin();
+            let found = hide::search(&self.workspace).map_err(|source| setup(Step::Hide.name(), source))?;
+            if let Some(mark) = scan.end(self.workspace.root(), &found) {
+                return Ok((found.covers, Some(mark)));
+            }
+        }
+        Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
+    }
+
+    fn prepare(
+        &self,
+        order: &Order,
+        control: Control,
+        covers: Vec<Cover>,
+        output: usize,
+    ) -> Result<(Job, Wires), CommandError> {
         let dir = self.directory(&order.dir)?;
-        let programs = programs(&order)?;
+        let programs = programs(order)?;
         let argv = order.argv.iter().map(|arg| c_string(arg, "an argument")).collect::<Result<_, _>>()?;
         let lines = order.environment.lines();
         let envp = lines.map(|line| c_string(&line, "the environment")).collect::<Result<_, _>>()?;
         let (argv, envp) = (Strings::new(argv), Strings::new(envp));
-        let pipes = Pipes::new(order.stdin, output).map_err(|source| setup("a pipe", source))?;
+        let pipes = Pipes::new(order.stdin.clone(), output).map_err(|source| setup("a pipe", source))?;
         let mut job = self.job(control, pipes.child).map_err(|source| setup("a descriptor", source))?;
-        if self.means.hidden {
-            let covers = hide::covers(&self.workspace);
-            job.covers = covers.map_err(|source| setup(Step::Hide.name(), source))?;
-        }
         job.limit(&order.limits);
-        (job.dir, job.programs, job.argv, job.envp) = (dir, programs, argv, envp);
+        (job.covers, job.dir, job.programs, job.argv, job.envp) = (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
     }
 
@@ -155,7 +189,9 @@ impl System {
         job.limit(limits);
         job.time_ms = 5000;
         // To hide something is tried on what no workspace has.
-        job.covers = vec![super::job::Cover::Folder(self.empty.clone())];
+        let stat = rustix::fs::stat(&*self.empty)?;
+        let (kind, path) = (CoverKind::Folder, self.empty.clone());
+        job.covers = vec![Cover { kind, path, identity: Identity::of(&stat) }];
         let (records, ..) = perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
         Ok(records)
     }
@@ -266,6 +302,7 @@ fn outcome(records: &[Record], program: &str, dir: &str) -> Result<Exit, Command
                 CommandError::NotExecutable(program.to_owned())
             }
             (Step::Directory, _) => CommandError::Directory(dir.to_owned()),
+            (Step::Hide, Errno::STALE) => setup(Step::Hide.name(), io::Error::other(MOVED)),
             (step, errno) => setup(step.name(), errno.into()),
         });
     }

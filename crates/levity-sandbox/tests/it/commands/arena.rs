@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ pub(crate) struct Arena {
     tcp: TcpListener,
     udp: UdpSocket,
     unix: UnixListener,
+    datagrams: [UnixDatagram; 2],
 }
 
 impl Arena {
@@ -41,6 +43,15 @@ impl Arena {
         udp.set_nonblocking(true).unwrap();
         unix.set_nonblocking(true).unwrap();
         let mark = format!("levity-mark-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        // One in the file system, and one that is a name alone.
+        let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
+        let datagrams = [
+            UnixDatagram::bind(outside.join("datagram")).unwrap(),
+            UnixDatagram::bind_addr(&abstract_name).unwrap(),
+        ];
+        for socket in &datagrams {
+            socket.set_nonblocking(true).unwrap();
+        }
         let builder = Sandbox::builder(Workspace::open(&work).unwrap())
             .time(Duration::from_secs(20))
             .env("MARK", &mark)
@@ -51,7 +62,7 @@ impl Arena {
             .env("UDP", udp.local_addr().unwrap().port().to_string());
         let sandbox = settings(super::lower(builder, rung)).build().unwrap();
         let before = snapshot(&outside);
-        Self { folder, sandbox, mark, before, tcp, udp, unix }
+        Self { folder, sandbox, mark, before, tcp, udp, unix, datagrams }
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -74,6 +85,9 @@ impl Arena {
         if self.tcp.accept().is_ok() || self.unix.accept().is_ok() || self.udp.recv(&mut [0; 64]).is_ok() {
             return Some("a service of the host was reached".to_owned());
         }
+        if self.datagrams.iter().any(|socket| socket.recv(&mut [0; 64]).is_ok()) {
+            return Some("a socket of the host was reached".to_owned());
+        }
         None
     }
 
@@ -85,6 +99,11 @@ impl Arena {
     /// Waits until none is left, as nobody says when a process that is killed has gone.
     pub(crate) fn assert_empty(&self) {
         assert_gone(&self.mark);
+    }
+
+    /// The sandbox alone.
+    pub(crate) fn into_sandbox(self) -> Sandbox {
+        self.sandbox.clone()
     }
 
     pub(crate) fn mark(&self) -> &str {

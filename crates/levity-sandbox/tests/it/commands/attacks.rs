@@ -169,13 +169,96 @@ const PERL: &[(&str, Needs, &str)] = &[
         Needs::Network,
         "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && connect(S,\"\\1\\0\\0levity\") && print 'ESCAPED'",
     ),
+    ("a pair connected to a socket", Needs::Network, "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0)"),
+    ("a pair that sends to a socket", Needs::Network, "PAIR(SOCK_DGRAM); send(A,'x',0,$file)"),
+    ("the other end of a pair", Needs::Network, "PAIR(SOCK_DGRAM); close A; connect(B,$file); send(B,'x',0)"),
+    ("a pair connected to a name", Needs::Network, "PAIR(SOCK_DGRAM); connect(A,$name); send(A,'x',0)"),
+    ("a pair that sends to a name", Needs::Network, "PAIR(SOCK_DGRAM); send(A,'x',0,$name)"),
+    ("a pair with flags", Needs::Network, "PAIR(SOCK_DGRAM|02000000|04000); send(A,'x',0,$file)"),
+    ("a raw pair", Needs::Network, "PAIR(SOCK_RAW); send(A,'x',0,$file); send(A,'x',0,$name)"),
+    (
+        "a pair of an unknown type",
+        Needs::Network,
+        "for my $t (0,3,4,6..15) { socketpair(C,D,1,$t,0) && print 'ESCAPED' }",
+    ),
+    (
+        "a pair of another family",
+        Needs::Network,
+        "for my $f (0,2..45) { socketpair(C,D,$f,$_,0) && print 'ESCAPED' for 1,2,5 }",
+    ),
+    ("a stream pair connected", Needs::Network, "PAIR(SOCK_STREAM); connect(A,$service) && print 'ESCAPED'"),
+    (
+        "a stream pair left alone",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); close B; connect(A,$service) && print 'ESCAPED'",
+    ),
+    (
+        "a stream pair shut down",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); shutdown(A,2); shutdown(B,2); connect(A,$service) && print 'ESCAPED'",
+    ),
+    (
+        "a stream pair dissolved",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); connect(A,pack('S x14',0)); connect(A,$service) && print 'ESCAPED'",
+    ),
+    (
+        "a stream pair that sends",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); send(A,'x',0,$file); send(A,'x',0,$name)",
+    ),
+    (
+        "a stream pair that listens",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); bind(A,sockaddr_un('here')); listen(A,1) && print 'ESCAPED'",
+    ),
+    (
+        "a packet pair that sends",
+        Needs::Network,
+        "PAIR(SOCK_SEQPACKET); send(A,'x',0,$file); send(A,'x',0,$name)",
+    ),
+    (
+        "a packet pair connected",
+        Needs::Network,
+        "PAIR(SOCK_SEQPACKET); close B; connect(A,$service) && print 'ESCAPED'; connect(A,$file) && print 'ESCAPED'",
+    ),
+    (
+        "datagrams to a socket",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); socket(S,PF_UNIX,SOCK_DGRAM,0) && print 'ESCAPED'; send(S,'x',0,$file)",
+    ),
+    (
+        "packets to a socket",
+        Needs::Network,
+        "use Socket; socket(S,PF_UNIX,SOCK_SEQPACKET,0) && print 'ESCAPED'",
+    ),
+    (
+        "any other family",
+        Needs::Network,
+        "for my $f (0,1,3..9,11..46) { socket(S,$f,$_,0) && print 'ESCAPED' for 1..5 }",
+    ),
+    (
+        "any netlink protocol",
+        Needs::Network,
+        "for my $p (0..31) { socket(S,16,$_,$p) && print 'ESCAPED' for 2,3 }",
+    ),
+    (
+        "an inherited descriptor",
+        Needs::Nothing,
+        "use POSIX; defined(POSIX::dup($_)) && print 'ESCAPED' for 3..999",
+    ),
 ];
+
+/// Two ends of a pair, and the addresses of sockets of the host.
+const PAIR: &str =
+    "use Socket; my $file = sockaddr_un(\"$ENV{OUT}/datagram\"); my $name = \"\\1\\0\\0$ENV{MARK}\";
+    my $service = sockaddr_un(\"$ENV{OUT}/socket\"); socketpair(A,B,PF_UNIX,KIND,0)";
 
 /// System calls that no command may make. They are named by their numbers, which differ between machines.
 const CALLS: &[(&str, i64, &str)] = &[
-    ("ptrace", libc::SYS_ptrace, "16, $ENV{HOST}, 0, 0"),
-    ("process_vm_readv", libc::SYS_process_vm_readv, "$ENV{HOST}, 0, 0, 0, 0, 0"),
-    ("process_vm_writev", libc::SYS_process_vm_writev, "$ENV{HOST}, 0, 0, 0, 0, 0"),
+    ("ptrace", libc::SYS_ptrace, "16, 0+$ENV{HOST}, 0, 0"),
+    ("process_vm_readv", libc::SYS_process_vm_readv, "0+$ENV{HOST}, 0, 0, 0, 0, 0"),
+    ("process_vm_writev", libc::SYS_process_vm_writev, "0+$ENV{HOST}, 0, 0, 0, 0, 0"),
     ("kcmp", libc::SYS_kcmp, "$$, $$, 0, 0, 1"),
     ("keyctl", libc::SYS_keyctl, "0, -3, 1"),
     ("add_key", libc::SYS_add_key, "my $a = 'user', my $b = 'levity', my $c = 'x', 1, -2"),
@@ -188,6 +271,51 @@ const CALLS: &[(&str, i64, &str)] = &[
     ("memfd_create", libc::SYS_memfd_create, "my $a = 'x', 0"),
     ("shmget", libc::SYS_shmget, "0, 4096, 0x200 | 0600"),
     ("syslog", libc::SYS_syslog, "10, 0, 0"),
+    ("open_tree_attr", 467, "-100, my $a = '/', 1, 0, 0"),
+    ("seize the watcher", libc::SYS_ptrace, "0x4206, 0+$ENV{WATCHER}, 0, 0"),
+    ("read the watcher by its number", libc::SYS_process_vm_readv, "0+$ENV{WATCHER}, 0, 0, 0, 0, 0"),
+    (
+        "count what the watcher does",
+        libc::SYS_perf_event_open,
+        "my $a = \"\\0\" x 128, 0+$ENV{WATCHER}, -1, -1, 0",
+    ),
+    ("take a descriptor", libc::SYS_pidfd_getfd, "SYS_PIDFD_OPEN, 0, 0"),
+    ("give advice", libc::SYS_process_madvise, "SYS_PIDFD_OPEN, 0, 0, 21, 0"),
+    ("release memory", libc::SYS_process_mrelease, "SYS_PIDFD_OPEN, 0"),
+    ("slow down the watcher", libc::SYS_setpriority, "0, 0+$ENV{WATCHER}, 19"),
+    ("slow down the host", libc::SYS_setpriority, "0, 0+$ENV{HOST}, 19"),
+    ("slow down the host's group", libc::SYS_setpriority, "1, 0+$ENV{HOST}, 19"),
+    ("slow down the user", libc::SYS_setpriority, "2, 0, 19"),
+    ("slow down the user by number", libc::SYS_setpriority, "2, $<, 19"),
+    ("starve the watcher of the disk", libc::SYS_ioprio_set, "1, 0+$ENV{WATCHER}, 0x6000"),
+    ("starve the host of the disk", libc::SYS_ioprio_set, "1, 0+$ENV{HOST}, 0x6000"),
+    ("starve the user of the disk", libc::SYS_ioprio_set, "3, $<, 0x6000"),
+    ("make the watcher idle", libc::SYS_sched_setscheduler, "0+$ENV{WATCHER}, 5, my $a = pack('l', 0)"),
+    ("make the host idle", libc::SYS_sched_setscheduler, "0+$ENV{HOST}, 5, my $a = pack('l', 0)"),
+    ("set the watcher's parameters", libc::SYS_sched_setparam, "0+$ENV{WATCHER}, my $a = pack('l', 0)"),
+    (
+        "set the watcher's attributes",
+        libc::SYS_sched_setattr,
+        "0+$ENV{WATCHER}, my $a = pack('L L Q l L Q3', 48, 5, 0, 0, 0, 0, 0, 0), 0",
+    ),
+    (
+        "bind the watcher to a processor",
+        libc::SYS_sched_setaffinity,
+        "0+$ENV{WATCHER}, 8, my $a = pack('Q', 1)",
+    ),
+    ("bind the host to a processor", libc::SYS_sched_setaffinity, "0+$ENV{HOST}, 8, my $a = pack('Q', 1)"),
+    ("read the watcher's limits", libc::SYS_prlimit64, "0+$ENV{WATCHER}, 7, 0, my $a = \"\\0\" x 16"),
+    ("set the watcher's limits", libc::SYS_prlimit64, "0+$ENV{WATCHER}, 7, my $a = pack('QQ', 0, 0), 0"),
+    ("migrate the watcher's pages", libc::SYS_migrate_pages, "0+$ENV{WATCHER}, 0, 0, 0"),
+    ("migrate the host's pages", libc::SYS_migrate_pages, "0+$ENV{HOST}, 0, 0, 0"),
+    ("move the watcher's pages", libc::SYS_move_pages, "0+$ENV{WATCHER}, 0, 0, 0, 0, 0"),
+    (
+        "find the watcher's locks",
+        libc::SYS_get_robust_list,
+        "0+$ENV{WATCHER}, my $a = \"\\0\" x 8, my $b = \"\\0\" x 8",
+    ),
+    ("share a core with the watcher", libc::SYS_prctl, "62, 2, 0+$ENV{WATCHER}, 0, 0"),
+    ("get a core's cookie", libc::SYS_prctl, "62, 1, 0, 0, 0"),
 ];
 
 async fn attack(arena: &Arena, name: &str, line: &str) {
@@ -201,6 +329,10 @@ async fn attack(arena: &Arena, name: &str, line: &str) {
 }
 
 fn perl(code: &str) -> String {
+    let code = match code.strip_prefix("PAIR(").and_then(|rest| rest.split_once(')')) {
+        Some((kind, rest)) => format!("{}{rest}", PAIR.replace("KIND", kind)),
+        None => code.to_owned(),
+    };
     format!("perl -e '{}'", code.replace('\'', "'\\''"))
 }
 
@@ -211,12 +343,14 @@ async fn all(rung: &[&'static str]) {
     let lines = LINES.iter().map(|(name, needs, line)| (*name, *needs, (*line).to_owned()));
     let scripts = PERL.iter().map(|(name, needs, code)| (*name, *needs, perl(code)));
     let calls = CALLS.iter().map(|(name, number, args)| {
+        let pidfd = format!("syscall({}, 0+$ENV{{WATCHER}}, 0)", libc::SYS_pidfd_open);
+        let args = args.replace("SYS_PIDFD_OPEN", &pidfd);
         let code = format!("exit(syscall({number}, {args}) == -1 ? 0 : 1)");
-        (*name, Needs::Seccomp, format!("{} || echo ESCAPED", perl(&code)))
+        (*name, Needs::Seccomp, format!("WATCHER=$PPID {} || echo ESCAPED", perl(&code)))
     });
     let mut tried = 0;
     for (name, needs, line) in lines.chain(scripts).chain(calls) {
-        if !holds(report, needs) || (line.starts_with("perl") && !has_perl) {
+        if !holds(report, needs) || (line.contains("perl -e") && !has_perl) {
             println!("without {rung:?}, `{name}` is not tried: {needs:?} does not hold, or there is no Perl");
             continue;
         }
@@ -249,7 +383,7 @@ on_rungs! {
 
 #[test]
 fn there_are_many_attacks() {
-    assert!(LINES.len() + PERL.len() + CALLS.len() >= 80);
+    assert!(LINES.len() + PERL.len() + CALLS.len() >= 135);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -263,5 +397,153 @@ async fn calls_of_another_abi_are_fatal() {
     let finished = arena.shell("exec perl -e 'syscall(0x40000000 + 39); print qq(ESCAPED)'").await.unwrap();
     if finished.exit != Exit::Code(127) {
         assert_eq!(finished.exit, Exit::Signal(libc::SIGSYS), "{finished:?}");
+    }
+}
+
+/// What a command at `guarded` might do to another process of the same user, which is `$VICTIM`.
+const HARM: &[(&str, &str)] = &[
+    ("renice", "renice -n 19 -p $VICTIM"),
+    ("renice the group", "renice -n 19 -g $VICTIM"),
+    ("renice the user", "renice -n 19 -u $(id -u)"),
+    ("ionice", "ionice -c 3 -p $VICTIM"),
+    ("ionice the group", "ionice -c 3 -P $VICTIM"),
+    ("ionice the user", "ionice -c 3 -u $(id -u)"),
+    ("chrt batch", "chrt -b -p 0 $VICTIM"),
+    ("chrt idle", "chrt -i -p 0 $VICTIM"),
+    ("taskset", "taskset -p 1 $VICTIM"),
+    ("prlimit", "prlimit --pid $VICTIM --nofile=5:5"),
+    ("prlimit of memory", "prlimit --pid $VICTIM --as=1:1"),
+    ("choom", "choom -p $VICTIM -n 1000"),
+    ("kill", "kill -9 $VICTIM"),
+    ("stop", "kill -STOP $VICTIM"),
+    ("stop the group", "kill -STOP -$VICTIM"),
+];
+
+/// A process of the same user, in a group of its own.
+struct Victim(std::process::Child);
+
+impl Victim {
+    fn new() -> Self {
+        let mut victim = std::process::Command::new("sleep");
+        std::os::unix::process::CommandExt::process_group(&mut victim, 0);
+        let null = std::process::Stdio::null;
+        Self(victim.arg("1000").stdin(null()).stdout(null()).stderr(null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Condition {
+    state: String,
+    scheduling: Vec<String>,
+    limits: String,
+    affinity: String,
+}
+
+/// How a process is off.
+fn condition(pid: u32) -> Condition {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let stat = read("stat");
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default().to_owned();
+    let affinity =
+        read("status").lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or("").to_owned();
+    let stopped = ["T", "Z", "X", ""].contains(&field(3).as_str());
+    let state = if stopped { "stopped or gone" } else { "alive" };
+    Condition {
+        state: state.to_owned(),
+        // Priority, nice value, policy.
+        scheduling: [18, 19, 41].map(field).to_vec(),
+        limits: read("limits") + &read("oom_score_adj"),
+        affinity,
+    }
+}
+
+#[tokio::test]
+async fn commands_leave_other_processes_of_the_user_as_they_are() {
+    for rung in RUNGS {
+        let victim = Victim::new();
+        let pid = victim.0.id();
+        // It must have become the program before its condition is worth comparing.
+        while std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {
+            std::thread::yield_now();
+        }
+        let before = condition(pid);
+        let arena = Arena::new(rung, |builder| builder.env("VICTIM", pid.to_string()));
+        let report = arena.sandbox.report();
+        for (name, line) in HARM {
+            let needs = match line.split(' ').next() {
+                Some("kill") => Needs::Others,
+                // It writes to a file of the process.
+                Some("choom") => Needs::Files,
+                _ => Needs::Seccomp,
+            };
+            if !holds(report, needs) {
+                println!("without {rung:?}, `{name}` is not tried: {}", report.others);
+                continue;
+            }
+            let finished = arena.shell(line).await.unwrap();
+            assert_eq!(condition(pid), before, "without {rung:?}, `{name}`: {finished:?}");
+        }
+    }
+}
+
+/// What programs do to themselves, and with each other.
+const ALLOWED: &[(&str, &str)] = &[
+    ("nice", "nice -n 5 true"),
+    ("ionice", "ionice -c 3 true"),
+    ("chrt", "chrt -b 0 true"),
+    ("taskset", "taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') true"),
+    ("ulimit", "ulimit -n 100"),
+    ("prlimit", "prlimit --nofile=100:100 true"),
+    ("kill a child", "sleep 1000 & kill $! && ! wait $!"),
+    (
+        "stream pairs",
+        "perl -MSocket -e 'socketpair(A,B,1,1,0) && syswrite(A,q(x)) && sysread(B,$_,1) or die'",
+    ),
+    (
+        "packet pairs",
+        "perl -MSocket -e 'socketpair(A,B,1,5,0) && syswrite(A,q(x)) && sysread(B,$_,1) or die'",
+    ),
+];
+
+#[tokio::test]
+async fn programs_may_change_themselves() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        for (name, line) in ALLOWED {
+            let program = line.split(' ').next().unwrap();
+            if !arena.shell(&format!("command -v {program}")).await.unwrap().is_success() {
+                println!("`{name}` is not tried: there is no `{program}`");
+                continue;
+            }
+            let finished = arena.shell(line).await.unwrap();
+            assert!(finished.is_success(), "without {rung:?}, `{name}`: {finished:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_network_tells_of_routes_alone() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder.network(levity_sandbox::Network::Any));
+        let report = arena.sandbox.report();
+        assert_eq!(report.network.holds, holds(report, Needs::Seccomp), "{report}");
+        if !holds(report, Needs::Seccomp) {
+            continue;
+        }
+        for code in [
+            "for my $p (1..31) { socket(S,16,$_,$p) && print 'ESCAPED' for 2,3 }",
+            "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0); send(A,'x',0,$file); send(A,'x',0,$name)",
+            "for my $f (1,3..9,11..15,17..46) { socket(S,$f,$_,0) && print 'ESCAPED' for 1..5 }",
+        ] {
+            attack(&arena, code, &perl(code)).await;
+        }
     }
 }

@@ -117,3 +117,246 @@ async fn a_read_only_workspace_is_only_read() {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
+
+/// Tricks of two commands: the first prepares what the second reads. `$W` is the workspace.
+const TRICKS: &[(&str, &str, &str)] = &[
+    ("shut", "chmod 000 sub", "chmod 700 sub; cat sub/id_rsa"),
+    ("enter only", "chmod 100 sub", "cat sub/id_rsa; chmod 700 sub; cat sub/id_rsa"),
+    ("enter and write only", "chmod 300 sub", "cat sub/id_rsa sub/deep/.env"),
+    ("list only", "chmod 400 sub", "chmod 700 sub; cat sub/id_rsa"),
+    ("list and write only", "chmod 600 sub/deep", "chmod 700 sub/deep; cat sub/deep/.env"),
+    ("write only", "chmod 200 sub", "chmod 700 sub; cat sub/id_rsa"),
+    ("others may, the owner may not", "chmod 077 sub", "chmod 777 sub; cat sub/id_rsa"),
+    ("special bits", "chmod 7000 sub", "chmod 700 sub; cat sub/id_rsa"),
+    ("shut twice", "chmod 000 sub/deep sub", "chmod 700 sub sub/deep; cat sub/deep/.env"),
+    ("shut below", "mkdir a; mv sub a; chmod 000 a", "chmod 700 a; cat a/sub/id_rsa"),
+    ("shut denied folder", "chmod 000 keys", "chmod 700 keys; cat keys/.ssh/config"),
+    ("shut and renamed", "chmod 000 sub; mv sub b", "chmod 700 b; cat b/id_rsa"),
+    ("shut workspace", "chmod 300 .", "cat sub/id_rsa .env; chmod 700 .; cat sub/id_rsa .env"),
+    ("renamed", "mv sub other", "cat other/id_rsa other/deep/.env"),
+    ("renamed with a denied folder", "mv keys other", "cat other/.ssh/config"),
+    ("replaced", "mv sub b; mkdir sub; echo x > sub/id_rsa", "cat b/id_rsa b/deep/.env"),
+    ("replaced by a link", "mv sub b; ln -s b sub", "cat sub/id_rsa b/id_rsa"),
+    ("moved into a new repository", "mkdir -p n/.git && mv sub n/.git/sub", "cat n/.git/sub/id_rsa"),
+    ("moved into a repository", "mkdir .git && mv sub .git/", "cat .git/sub/id_rsa .git/sub/deep/.env"),
+    ("moved into hooks", "mkdir -p .git/hooks && mv sub .git/hooks/", "cat .git/hooks/sub/id_rsa"),
+    (
+        "a repository shut",
+        "mkdir .git && mv sub .git/ && chmod 0 .git",
+        "chmod 700 .git; cat .git/sub/id_rsa",
+    ),
+    ("a folder made a repository", "mv sub .git", "cat .git/id_rsa .git/deep/.env"),
+    ("a name of two lines", "mv sub \"$(printf 'a\\nb')\"", "cat a?b/id_rsa a?b/deep/.env"),
+    ("a name that is no text", "mv sub \"$(printf 'a\\377b')\"", "cat a*b/id_rsa a*b/deep/.env"),
+    ("a long name that is no text", "perl -e 'rename q(sub), qq(\\xff) x 250'", "cat */id_rsa */deep/.env"),
+    ("a name with marks", "mv sub '[a]*?{b}\\'", "cat */id_rsa */deep/.env"),
+    ("a name with a space at its end", "mv sub 'a '", "cat a*/id_rsa a*/deep/.env"),
+    ("capitals", "mv sub/deep sub/DEEP", "cat sub/DEEP/.env"),
+    (
+        "loops of links",
+        "ln -s . l; ln -s m m; ln -s ../sub sub/s",
+        "cat l/l/sub/id_rsa sub/s/s/id_rsa m/id_rsa",
+    ),
+    ("a link to it", "ln -s sub/id_rsa l; ln -s $W/sub k", "cat l k/id_rsa"),
+    ("a hard link", "ln sub/id_rsa hard; ln .env sub/hard", "cat hard sub/hard"),
+    ("a crowd", "cd sub; seq 3000 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
+    ("a crowd of denied files", "cd sub; seq -f %g.pem 1500 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
+    ("a crowd of folders", "cd sub; seq 3000 | xargs mkdir", "cat sub/id_rsa sub/deep/.env"),
+    (
+        "moved to the temporary folder",
+        "mv sub keys .env $TMPDIR",
+        "cat $TMPDIR/sub/id_rsa $TMPDIR/keys/.ssh/config",
+    ),
+    ("moved home", "mv sub keys $HOME", "cat $HOME/sub/id_rsa $HOME/keys/.ssh/config"),
+    ("copied", "cp -r . $TMPDIR/c; cp -rl sub l", "cat $TMPDIR/c/.env $TMPDIR/c/sub/id_rsa l/id_rsa"),
+    ("packed", "tar cf t . ; cp sub/id_rsa u; dd if=.env of=v", "grep -ah hush t u v"),
+    (
+        "300 levels deep",
+        "p=$(printf 'd/%.0s' $(seq 300)); mkdir -p $p && mv sub $p",
+        "cat $(printf 'd/%.0s' $(seq 300))sub/id_rsa",
+    ),
+    ("paths of 3.8 KB", "DIG(19)", "FETCH(19)"),
+    ("paths of 4 KB", "DIG(20)", "FETCH(20)"),
+    ("paths of 4.2 KB", "DIG(21)", "FETCH(21)"),
+    ("paths of 12 KB", "DIG(60)", "FETCH(60)"),
+    ("paths of 200 KB", "DIG(1000)", "FETCH(1000)"),
+];
+
+/// Moves `sub` below folders with names of 200 bytes, as deep as is said; or reads what is there.
+fn expand(line: &str) -> String {
+    let depth = |prefix| line.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')'));
+    let down = |depth, make| format!("for (1..{depth}) {{ {make} chdir(q(x) x 200) or die }}");
+    if let Some(depth) = depth("DIG(") {
+        // A folder cannot be moved by a path that is too long, so it goes down step by step.
+        let step = "mkdir(q(x) x 200); rename(q(sub), (q(x) x 200).q(/sub)) or die;";
+        return format!("perl -e '{}'", down(depth, step));
+    }
+    if let Some(depth) = depth("FETCH(") {
+        return format!("perl -e '{} exec qw(cat sub/id_rsa sub/deep/.env)'", down(depth, ""));
+    }
+    line.to_owned()
+}
+
+fn furnish(root: &Path) {
+    for name in [".env", "sub/id_rsa", "sub/deep/.env", "keys/.ssh/config"] {
+        put(root, name, "hush\n");
+    }
+    put(root, "plain.txt", "open\n");
+}
+
+/// Gives the owner all rights again, so that the folder can be removed.
+fn unlock(root: &Path) {
+    let _ = std::process::Command::new("chmod").args(["-R", "u+rwX"]).arg(root).status();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn isolated_command_reads_no_denied_file_that_another_prepared() {
+    for rung in [&[][..], &["root"], &["seccomp"]] {
+        for (name, first, second) in TRICKS {
+            let folder = tempfile::tempdir().unwrap();
+            furnish(folder.path());
+            let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("W", folder.path());
+            let sandbox = lower(builder, rung).build().unwrap();
+            if !sandbox.report().hidden.holds {
+                println!("without {rung:?} not tried: {}", sandbox.report().hidden);
+                break;
+            }
+            let first = sandbox.shell(expand(first)).run().await.unwrap();
+            // One that does not run reads nothing either.
+            let second = sandbox.shell(expand(second)).run().await;
+            for text in second.iter().flat_map(|it| [&it.stdout.text, &it.stderr.text]) {
+                assert!(!text.contains("hush"), "without {rung:?}, `{name}`: {first:?} {second:?}");
+            }
+            unlock(folder.path());
+            let after = sandbox.command(["cat", "plain.txt"]).run().await.unwrap();
+            assert_eq!(after.stdout.text, "open\n", "without {rung:?}, `{name}`: {after:?}");
+        }
+    }
+}
+
+#[test]
+fn there_are_many_tricks() {
+    assert!(TRICKS.len() >= 40);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_denied_by_path_stay_denied_when_folders_move() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "docs/sub/plan.txt", "hush\n");
+    put(folder.path(), "docs/sub/open.txt", "open\n");
+    put(folder.path(), "secrets/x.pem", "hush\n");
+    let workspace =
+        Workspace::builder(folder.path()).deny("docs/sub/plan.txt").allow("certs/*.pem").build().unwrap();
+    let sandbox = lower(Sandbox::builder(workspace), &[]).build().unwrap();
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    for (first, second) in [
+        ("mv docs other", "cat other/sub/plan.txt"),
+        ("mv docs/sub docs/other", "cat docs/other/plan.txt"),
+        ("mv docs/sub .", "cat sub/plan.txt"),
+        ("mv docs/sub/plan.txt p", "cat p"),
+        ("mv secrets certs", "cat certs/x.pem"),
+        ("mkdir certs; mv secrets/x.pem certs", "cat certs/x.pem"),
+    ] {
+        sandbox.shell(first).run().await.unwrap();
+        let finished = sandbox.shell(second).run().await.unwrap();
+        assert!(!finished.stdout.text.contains("hush"), "`{first}`, `{second}`: {finished:?}");
+    }
+    let finished = sandbox.shell("cat docs/sub/open.txt && mv docs/sub/open.txt docs/o").run().await.unwrap();
+    assert!(finished.is_success() && finished.stdout.text == "open\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_name_of_a_denied_file_is_hidden() {
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "sub/.env", "hush\n");
+    put(folder.path(), "sub/plain", "open\n");
+    for name in ["0", "sub/notes", "zzz"] {
+        fs::hard_link(folder.path().join("sub/.env"), folder.path().join(name)).unwrap();
+    }
+    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    let finished = sandbox.shell("cat 0 sub/.env sub/notes zzz; cat sub/plain").run().await.unwrap();
+    assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
+}
+
+/// What a command moves while others start: a name, what is prepared, the folder that moves, and how it is read as `$d`.
+const MOVED: &[(&str, &str, &str, &str)] = &[
+    ("a folder", "true", "sub", "cat $d/id_rsa $d/deep/.env"),
+    ("a denied folder", "true", "keys", "cat $d/.ssh/config"),
+    (
+        "a shut folder",
+        "chmod 300 sub && mkdir p && mv sub p/u",
+        "p",
+        "chmod 700 $d/u; cat $d/u/id_rsa $d/u/deep/.env",
+    ),
+    ("a hard link", "true", "links", "cat $d/other"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() {
+    for (name, first, moved, read) in MOVED {
+        let folder = tempfile::tempdir().unwrap();
+        furnish(folder.path());
+        for name in ["a/1", "m/2", "z/3", "links/4"] {
+            put(folder.path(), name, "open\n");
+        }
+        fs::hard_link(folder.path().join(".env"), folder.path().join("links/other")).unwrap();
+        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+        if !sandbox.report().hidden.holds {
+            return println!("not tried: {}", sandbox.report().hidden);
+        }
+        assert!(sandbox.shell(*first).run().await.unwrap().is_success());
+        let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let code = "$| = 1; print 1; my $at = $ARGV[0];
+            while () { for (qw(a/d m/d z/d), $ARGV[0]) { rename $at, $_ and $at = $_ } }";
+        let mover = sandbox.command(["perl", "-e", code, moved]);
+        let mover = mover.on_output(move |_, _| _ = begun.send(())).run();
+        let line = format!("for i in 1 2 3 4; do for d in {moved} */d; do {read}; done; done");
+        let readers = async {
+            if heard.recv().await.is_none() {
+                return println!("not tried: there is no Perl");
+            }
+            let mut ran = 0;
+            for _ in 0..40 {
+                if let Ok(finished) = sandbox.shell(line.as_str()).run().await {
+                    ran += 1;
+                    assert!(!finished.stdout.text.contains("hush"), "`{name}`: {finished:?}");
+                }
+            }
+            println!("`{name}`: {ran} of 40 ran");
+        };
+        tokio::select! {
+            ended = mover => println!("not tried: {ended:?}"),
+            () = readers => {}
+        }
+        let finished = sandbox.shell(format!("{line}; cat plain.txt")).run().await.unwrap();
+        assert_eq!(finished.stdout.text, "open\n", "`{name}`");
+        unlock(folder.path());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_file_removed_by_the_host_does_not_stop_other_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path());
+    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let waiting = sandbox.shell("echo begun; sleep 1000").on_output(move |_, _| _ = begun.send(())).run();
+    let work = async {
+        heard.recv().await.unwrap();
+        fs::remove_file(folder.path().join(".env")).unwrap();
+        fs::remove_dir_all(folder.path().join("keys")).unwrap();
+        put(folder.path(), "new", "hush\n");
+        fs::rename(folder.path().join("new"), folder.path().join("sub/id_rsa")).unwrap();
+        let finished = sandbox.shell("cat plain.txt sub/id_rsa").run().await.unwrap();
+        assert_eq!(finished.stdout.text, "open\n");
+    };
+    tokio::select! {
+        ended = waiting => panic!("it ended: {ended:?}"),
+        () = work => {}
+    }
+}

@@ -114,3 +114,80 @@ async fn many_commands_run_side_by_side() {
     }
     arena.assert_empty();
 }
+
+/// The private folders in a folder for temporary files.
+fn private_folders(temp: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(temp).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.to_string_lossy().contains("levity-sandbox-")).collect()
+}
+
+/// Not a test: a host that builds a sandbox, lets a command fill its private folder, and then ends or waits to be killed.
+#[tokio::test]
+async fn host_with_a_private_folder() {
+    let Ok(end) = std::env::var("LEVITY_END") else { return };
+    let arena = Arena::new(&[], |builder| builder);
+    let depth = if end == "drop" { 15_000 } else { 500 };
+    let line = "perl -e 'chdir $ENV{TMPDIR}; mkdir q(d) and chdir q(d) or die for 1..$ENV{DEPTH}';
+        mkdir -p ~/a/b && echo x > ~/a/b/c && chmod 0 ~/a/b ~/a";
+    let finished = arena.sandbox.shell(line).env("DEPTH", depth.to_string()).run().await.unwrap();
+    println!("READY {finished:?}");
+    if end == "wait" {
+        std::future::pending::<()>().await;
+    }
+    let sandbox = arena.into_sandbox();
+    // No descriptor is free when it ends, and little stack.
+    let mut all = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        all.push(file);
+    }
+    let stack = 64 << 10;
+    std::thread::Builder::new().stack_size(stack).spawn(move || drop(sandbox)).unwrap().join().unwrap();
+    drop(all);
+    println!("DROPPED");
+}
+
+fn host_with(end: &str, temp: &std::path::Path) -> Command {
+    // Far fewer descriptors than there are folders.
+    let mut host = Command::new("sh");
+    host.args(["-c", "ulimit -n 200; exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "commands::life::host_with_a_private_folder", "--nocapture", "--test-threads=1"])
+        .env("LEVITY_END", end)
+        .env("TMPDIR", temp)
+        .stdout(Stdio::piped());
+    host
+}
+
+#[test]
+fn deep_private_folder_is_removed_with_the_sandbox() {
+    let temp = tempfile::tempdir().unwrap();
+    let output = host_with("drop", temp.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("DROPPED"), "{output:?}");
+    assert_eq!(private_folders(temp.path()), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[test]
+fn private_folder_of_a_killed_host_is_swept_and_that_of_a_live_one_is_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut hosts =
+        [host_with("wait", temp.path()).spawn().unwrap(), host_with("wait", temp.path()).spawn().unwrap()];
+    for host in &mut hosts {
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(host.stdout.as_mut().unwrap()));
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")));
+    }
+    assert_eq!(private_folders(temp.path()).len(), 2);
+    hosts[0].kill().unwrap();
+    hosts[0].wait().unwrap();
+    assert_eq!(private_folders(temp.path()).len(), 2);
+    let output = host_with("sweep", temp.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let left = private_folders(temp.path());
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].join("canary").exists());
+    hosts[1].kill().unwrap();
+    hosts[1].wait().unwrap();
+    let output = host_with("sweep", temp.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(private_folders(temp.path()).len(), 0);
+}

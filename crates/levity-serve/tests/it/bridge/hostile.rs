@@ -86,7 +86,10 @@ async fn process_that_has_taken_the_port_learns_nothing_of_the_token() {
         "220 mail.example ESMTP\r\n\r\n",
     ] {
         let (error, heard) = told_to(answer).await;
-        assert!(!heard.contains(TOKEN) && !heard.to_lowercase().contains("authorization"), "{answer}: {heard}");
+        assert!(
+            !heard.contains(TOKEN) && !heard.to_lowercase().contains("authorization"),
+            "{answer}: {heard}"
+        );
         assert!(!error.to_string().contains(TOKEN), "{answer}: {error}");
     }
 }

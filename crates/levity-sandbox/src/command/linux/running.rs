@@ -1,0 +1,140 @@
+//! Which files the commands that run now were kept from.
+//!
+//! A command that runs can move a folder while another looks for denied files, from where it has not looked yet to where it
+//! has. So a search must find all that was hidden from a command that ran meanwhile, by every name: none of them can
+//! remove one, as it is covered.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::fstat;
+
+use super::hide::{Found, open_found};
+use super::job::{CoverKind, Identity};
+
+/// How many denied files are held open, to know whether they are still there. More are taken to be there.
+const MOST_OPEN: usize = 128;
+
+static RUNNING: Mutex<Running> = Mutex::new(Running { scans: 0, next: 0, commands: Vec::new() });
+
+struct Running {
+    scans: usize,
+    next: u64,
+    commands: Vec<Known>,
+}
+
+/// What a command is kept from.
+struct Known {
+    number: u64,
+    /// It has ended, while a scan went on that it may have disturbed.
+    ended: bool,
+    root: PathBuf,
+    files: Vec<File>,
+}
+
+/// A file or folder that is hidden or protected.
+struct File {
+    identity: Identity,
+    /// By how many names it was found.
+    names: u64,
+    /// It is a folder that could not be searched.
+    is_unknown: bool,
+    /// It is held open, to know whether it is still there.
+    open: Option<Arc<OwnedFd>>,
+}
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A scan for denied files that goes on.
+pub(super) struct ScanMark;
+
+impl ScanMark {
+    pub(super) fn begin() -> Self {
+        running().scans += 1;
+        Self
+    }
+
+    /// Notes what a command is kept from, for as long as the result is held; `None` when the search missed something.
+    pub(super) fn end(self, root: &Path, found: &Found) -> Option<CommandMark> {
+        let mut names: HashMap<Identity, u64> = HashMap::new();
+        let kept = || found.covers.iter().filter(|cover| cover.kind != CoverKind::Pinned);
+        for cover in kept() {
+            *names.entry(cover.identity).or_default() += 1;
+        }
+        let mut running = running();
+        let mut known = running.commands.iter().filter(|known| known.root == root).flat_map(|it| &it.files);
+        if known.any(|file| file.is_missing(&names, &found.searched)) {
+            return None;
+        }
+        let mut open = HashMap::new();
+        for file in running.commands.iter().flat_map(|known| &known.files) {
+            open.extend(file.open.clone().map(|fd| (file.identity, fd)));
+        }
+        let mut files = Vec::new();
+        for cover in kept() {
+            // The first of its names speaks for all.
+            let Some(names) = names.remove(&cover.identity) else { continue };
+            let identity = cover.identity;
+            if !open.contains_key(&identity) && open.len() < MOST_OPEN {
+                open.extend(open_found(cover).map(|fd| (identity, Arc::new(fd))));
+            }
+            let is_unknown = cover.kind == CoverKind::Unknown;
+            files.push(File { identity, names, is_unknown, open: open.get(&identity).cloned() });
+        }
+        running.next += 1;
+        let number = running.next;
+        running.commands.push(Known { number, ended: false, root: root.to_owned(), files });
+        Some(CommandMark(number))
+    }
+}
+
+impl File {
+    /// Whether a search did not find it by all its names, although it still has them.
+    fn is_missing(&self, found: &HashMap<Identity, u64>, searched: &HashSet<Identity>) -> bool {
+        // A folder that was shut may be open now, and is searched then.
+        if self.is_unknown && searched.contains(&self.identity) {
+            return false;
+        }
+        let found = found.get(&self.identity).copied().unwrap_or(0);
+        found < self.names && self.open.as_ref().is_none_or(|file| names_of(file) > found)
+    }
+}
+
+impl Drop for ScanMark {
+    fn drop(&mut self) {
+        let mut running = running();
+        running.scans -= 1;
+        running.forget();
+    }
+}
+
+/// A command that runs.
+pub(super) struct CommandMark(u64);
+
+impl Drop for CommandMark {
+    fn drop(&mut self) {
+        let mut running = running();
+        for known in running.commands.iter_mut().filter(|known| known.number == self.0) {
+            known.ended = true;
+        }
+        running.forget();
+    }
+}
+
+impl Running {
+    fn forget(&mut self) {
+        if self.scans == 0 {
+            self.commands.retain(|known| !known.ended);
+        }
+    }
+}
+
+/// How many names a file has that is held open. A folder has several as long as it is there.
+#[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "the type differs between machines")]
+fn names_of(file: &OwnedFd) -> u64 {
+    fstat(file).map_or(u64::MAX, |stat| stat.st_nlink as u64)
+}

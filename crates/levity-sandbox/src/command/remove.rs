@@ -1,0 +1,155 @@
+//! Removes folders that a command filled, however deep and shut they are.
+//!
+//! There is no recursion: what is in a folder is lifted to the top before it is looked into, so the stack stays small, and
+//! at most two descriptors are open besides that of the top. Links are never followed.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::CStr;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+/// Removes all that is in a folder, or `most` entries of it. Whether nothing is left.
+pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
+    let Ok(mut entries) = Dir::new(top) else { return false };
+    let name = RandomState::new().build_hasher().finish();
+    let mut removal = Removal { name, lifted: 0, changes: 0, most };
+    loop {
+        let before = removal.changes;
+        let Some(left) = removal.pass(&mut entries, Removal::folder) else { return false };
+        if !left {
+            return true;
+        }
+        if removal.changes == before || removal.is_enough() {
+            return false;
+        }
+        entries.rewind();
+    }
+}
+
+struct Removal {
+    /// What folders are called at the top: this, and a number.
+    name: u64,
+    lifted: u64,
+    /// How much was removed or lifted.
+    changes: u64,
+    most: u64,
+}
+
+impl Removal {
+    fn is_enough(&self) -> bool {
+        self.changes >= self.most
+    }
+
+    /// Goes through a folder once: removes files, and has `folder` see to folders. Whether there was anything in it.
+    fn pass(
+        &mut self,
+        entries: &mut Dir,
+        mut folder: impl FnMut(&mut Self, BorrowedFd<'_>, &CStr),
+    ) -> Option<bool> {
+        let mut any = false;
+        while let Some(entry) = entries.read() {
+            let entry = entry.ok()?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            any = true;
+            if self.is_enough() {
+                break;
+            }
+            let fd = entries.fd().ok()?;
+            if is_folder(fd, name, entry.file_type()) {
+                folder(self, fd, name);
+            } else if unlinkat(fd, name, AtFlags::empty()).is_ok() {
+                self.changes += 1;
+            }
+        }
+        Some(any)
+    }
+
+    /// Removes a folder of the top; what folders it has are lifted.
+    fn folder(&mut self, top: BorrowedFd<'_>, name: &CStr) {
+        if self.remove_empty(top, name) {
+            return;
+        }
+        if let Ok(fd) = open(top, name)
+            && let Ok(mut entries) = Dir::new(fd)
+        {
+            loop {
+                let before = self.changes;
+                let left = self.pass(&mut entries, |removal, folder, name| {
+                    if !removal.remove_empty(folder, name) {
+                        removal.lift(folder, name, top);
+                    }
+                });
+                if left != Some(true) || self.changes == before || self.is_enough() {
+                    break;
+                }
+                entries.rewind();
+            }
+        }
+        self.remove_empty(top, name);
+    }
+
+    fn remove_empty(&mut self, folder: BorrowedFd<'_>, name: &CStr) -> bool {
+        let removed = unlinkat(folder, name, AtFlags::REMOVEDIR).is_ok();
+        self.changes += u64::from(removed);
+        removed
+    }
+
+    /// Moves a folder to the top.
+    fn lift(&mut self, folder: BorrowedFd<'_>, name: &CStr, top: BorrowedFd<'_>) {
+        self.lifted += 1;
+        let to = format!("{:016x}-{}", self.name, self.lifted);
+        let mut moved = renameat(folder, name, top, to.as_str());
+        if moved.is_err() {
+            // Who moves a folder elsewhere changes it, and it may be shut.
+            open_up(folder, name);
+            moved = renameat(folder, name, top, to.as_str());
+        }
+        self.changes += u64::from(moved.is_ok());
+    }
+}
+
+/// Opens a folder for listing, and makes sure that its entries can be removed.
+fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS | Errno::PERM) => {
+            open_up(parent, name);
+            openat(parent, name, flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
+    let _ = fchmod(&fd, Mode::RWXU);
+    Ok(fd)
+}
+
+/// Gives the owner of a folder all rights to it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn open_up(parent: BorrowedFd<'_>, name: &CStr) {
+    use std::os::fd::AsRawFd as _;
+
+    // What may not be opened can be held, and changed by the name that the system has for that. A link is neither.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(fd) = openat(parent, name, flags, Mode::empty()) {
+        let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()), Mode::RWXU);
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn open_up(parent: BorrowedFd<'_>, name: &CStr) {
+    let _ = rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW);
+}
+
+fn is_folder(fd: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
+    let kind = match kind {
+        FileType::Unknown => statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        kind => kind,
+    };
+    kind == FileType::Directory
+}
