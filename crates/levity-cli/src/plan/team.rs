@@ -1,6 +1,7 @@
 //! The team that carries plans out.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ impl PlanArgs {
             Some(script) => Arc::new(script) as Arc<dyn Model>,
             None => self.model.open(|text| note(text.trim_end()), || demo::model(pause))?,
         };
-        let parts = Parts::new(model).models(by_name).runtime(runtime.clone());
+        let parts = Parts::new(model).models(by_name(self.agents.clone())).runtime(runtime.clone());
         let parts = self.tools.add_to_parts(parts, false, note)?;
         let offered = self.mcp.start(note).await?;
         let parts = offered.add_to_parts(parts);
@@ -67,8 +68,16 @@ impl PlanArgs {
     }
 }
 
-/// Models that agents name.
-fn by_name(name: &str) -> Result<Arc<dyn Model>, String> {
-    let models = Models::from_env().map_err(|error| chain(&error))?;
-    models.model(name).map(crate::agent::retried).map_err(|error| chain(&error))
+/// Models that agents name. The folder of the agents may be a stranger's, so that no key goes to an address in it.
+fn by_name(
+    agents: Option<PathBuf>,
+) -> impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static {
+    move |name| {
+        let models = Models::from_env().map_err(|error| chain(&error))?;
+        let model = match &agents {
+            Some(folder) => models.model_named_in(folder.join("agent_config.yaml"), name),
+            None => models.model(name),
+        };
+        model.map(crate::agent::retried).map_err(|error| chain(&error))
+    }
 }
