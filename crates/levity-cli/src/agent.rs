@@ -100,7 +100,7 @@ impl Voice {
 /// Which model is asked.
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// The model, as `provider:model`; by default, what the environment offers.
+    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the environment offers.
     #[arg(long, value_name = "SPEC", conflicts_with = "script")]
     model: Option<String>,
     /// A JSON file of replies that a scripted model gives; without it and without a model, a short
@@ -226,11 +226,14 @@ impl ModelArgs {
     ) -> Result<Arc<dyn Model>, String> {
         let models = Models::from_env().map_err(|error| chain(&error))?;
         if let Some(name) = &self.model {
-            return models.model(name).map(retried).map_err(|error| chain(&error));
+            let model = models.model(name).map(retried).map_err(|error| chain(&error))?;
+            warn(models.address_from_file(name).as_deref());
+            return Ok(model);
         }
         match models.choose() {
             Ok(chosen) => {
                 tell(&chosen.to_string());
+                warn(chosen.address_from_file());
                 Ok(retried(chosen.into_model()))
             }
             Err(ModelsError::Nothing { .. }) => {
@@ -264,6 +267,13 @@ impl ModelArgs {
             .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
         let model = ScriptedModel::from_json(&text);
         model.map(Some).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+    }
+}
+
+/// Says where the model is if a file decides that, however quiet the command is: that server sees the conversation.
+pub(crate) fn warn(address: Option<&str>) {
+    if let Some(address) = address {
+        note(&format!("the model is {address}"));
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use levity::core::text::bare_url;
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
 use levity::llm::Models;
 use serde_json::{Map, Value, json};
@@ -21,7 +22,7 @@ pub(crate) struct Complete {
     /// What to ask, in words.
     #[arg(conflicts_with = "request", required_unless_present = "request")]
     prompt: Option<String>,
-    /// The model, as `provider:model`; by default, what the environment offers.
+    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the environment offers.
     #[arg(long, value_name = "SPEC")]
     model: Option<String>,
     /// Where the model's server is.
@@ -69,15 +70,19 @@ impl Complete {
         };
         let name = match &self.base_url {
             Some(url) if !url.starts_with("http://") && !url.starts_with("https://") => {
+                let url = bare_url(url);
                 return Err(format!("`{url}` is no address; it begins with `http://` or `https://`"));
             }
             Some(_) if name.contains("@http://") || name.contains("@https://") => {
+                let name = name.split("@http").next().unwrap_or_default();
                 return Err(format!("`{name}` has an address already; leave `--base-url` or that one out"));
             }
             Some(url) => format!("{name}@{url}"),
             None => name.clone(),
         };
-        models.model(&name).map_err(|error| chain(&error))
+        let model = models.model(&name).map_err(|error| chain(&error))?;
+        crate::agent::warn(models.address_from_file(&name).as_deref());
+        Ok(model)
     }
 
     fn request(&self) -> Result<Request, String> {

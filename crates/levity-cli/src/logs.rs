@@ -23,7 +23,7 @@ const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Where logs are kept.
 #[derive(Args)]
 pub(crate) struct LogArgs {
-    /// Keep logs in this folder: `general.log` and `reasoning.log`, in a folder for each conversation or run.
+    /// Keep logs in this folder: `general.log`, and `reasoning.log` where a model thinks, in a folder for each conversation or run.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 }

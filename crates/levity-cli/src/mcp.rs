@@ -28,7 +28,7 @@ pub(crate) struct Mcp {
 
 #[derive(Subcommand)]
 enum What {
-    /// List the servers of a config, and what is wrong with it. None is started.
+    /// List the servers of a config, the variables that each would get, and what is wrong with it. None is started.
     List(List),
     /// Start servers and list their tools.
     Tools(Tools),
@@ -41,7 +41,7 @@ enum What {
 /// Where the servers are from.
 #[derive(Args)]
 struct From {
-    /// The file that names the servers; without it, what `LEVITY_MCP_SERVERS` says.
+    /// The file that names the servers; without it, what `LEVITY_MCP_SERVERS` says: a config, or the absolute path of one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -160,12 +160,18 @@ impl List {
         let config = self.from.read()?;
         for server in config.servers() {
             let (name, transport, place) = (server.name(), server.transport(), server.place());
+            let (enabled, variables) = (server.is_enabled(), server.variables());
             if self.json {
-                let enabled = server.is_enabled();
-                say_json(&json!({"name": name, "transport": transport, "place": place, "enabled": enabled}));
+                say_json(&json!({
+                    "name": name, "transport": transport, "place": place, "enabled": enabled, "variables": variables,
+                }));
             } else {
-                let disabled = if server.is_enabled() { "" } else { "  (disabled)" };
-                say(&line(&format!("{name}  {transport}  {place}{disabled}")));
+                let disabled = if enabled { "" } else { "  (disabled)" };
+                let gets = match &*variables.join(", ") {
+                    "" => String::new(),
+                    names => format!("  gets {names}"),
+                };
+                say(&line(&format!("{name}  {transport}  {place}{disabled}{gets}")));
             }
         }
         Ok(if config.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

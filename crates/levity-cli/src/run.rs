@@ -24,7 +24,7 @@ pub(crate) struct Run {
     /// The run's id; a random one by default.
     #[arg(long, value_name = "ID", requires = "journal")]
     id: Option<String>,
-    /// Go on with this conversation, or begin it.
+    /// Go on with this conversation of `--memory`, or begin it.
     #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]
     conversation: Option<String>,
     #[command(flatten)]

@@ -72,8 +72,10 @@ impl Parts {
         }
     }
 
-    /// How models are found by name: `levity_llm::model`, or a table of your own. The error says why there is none. Of
+    /// How models are found by name: `levity_llm::Models::model_named_in`, or a table of your own. The error says why there is none. Of
     /// several, the first that knows a name is used.
+    ///
+    /// The names are from the catalogue's files, which may be a stranger's. `model_named_in` gives no key to an address in a name.
     pub fn models(
         mut self,
         find: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,

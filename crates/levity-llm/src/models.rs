@@ -278,6 +278,7 @@ pub struct Chosen {
     model: Arc<dyn Model>,
     name: String,
     why: String,
+    remark: Option<String>,
 }
 
 impl Chosen {
@@ -289,6 +290,11 @@ impl Chosen {
     /// Why it was chosen.
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// Where the model is, if a file decides that; as [`Models::address_from_file`].
+    pub fn address_from_file(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     /// The model itself.

@@ -1,9 +1,10 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levity_core::text::bare_url;
 use tokio::io::DuplexStream;
 
 pub use self::all::Config;
@@ -16,7 +17,6 @@ mod file;
 mod good;
 mod keys;
 mod limits;
-mod near;
 mod node;
 mod plain;
 mod problem;
@@ -53,6 +53,8 @@ pub struct ServerConfig {
     pub(crate) deny: Vec<String>,
     pub(crate) prefix: Option<String>,
     pub(crate) trust: Trust,
+    /// The variables whose values a file had put in.
+    pub(crate) variables: BTreeSet<String>,
 }
 
 /// How a server is reached.
@@ -172,6 +174,7 @@ impl ServerConfig {
             deny: Vec::new(),
             prefix: None,
             trust: Trust::default(),
+            variables: BTreeSet::new(),
         }
     }
 
@@ -194,9 +197,30 @@ impl ServerConfig {
     pub fn place(&self) -> String {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.command.clone(),
-            Transport::Http(http) | Transport::Sse(http) => bare(&http.url),
+            Transport::Http(http) | Transport::Sse(http) => bare_url(&http.url),
             Transport::InProcess(_) => "this process".to_owned(),
         }
+    }
+
+    /// Which of the host's variables it gets, by their names: those that a file puts into its settings, and those that its
+    /// program inherits beside the [basics](Inherit::Basics). `*` stands for all of them.
+    ///
+    /// ```
+    /// # use levity_mcp::Config;
+    /// let text = r#"{"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}"#;
+    /// let config = Config::parse(text, |_| Some("hush".to_owned()));
+    /// assert_eq!(config.servers()[0].variables(), ["TOKEN"]);
+    /// ```
+    pub fn variables(&self) -> Vec<&str> {
+        let mut names: BTreeSet<&str> = self.variables.iter().map(String::as_str).collect();
+        if let Transport::Stdio(stdio) = &self.transport {
+            match &stdio.inherit {
+                Inherit::Basics => {}
+                Inherit::Named(more) => names.extend(more.iter().map(String::as_str)),
+                Inherit::All => names.extend(["*"]),
+            }
+        }
+        names.into_iter().collect()
     }
 
     /// Keeps it from being started.
@@ -353,22 +377,6 @@ impl ServerConfig {
     }
 }
 
-/// An address without what stands before `@`, and behind `?` or `#`, and without parts of its path that look like a key.
-fn bare(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let mut parts = rest.split('/');
-    let host = parts.next().unwrap_or_default();
-    let hidden = host.rfind('@').map_or(0, |at| at + 1);
-    let path = parts.map(|part| if looks_secret(part) { "/***".to_owned() } else { format!("/{part}") });
-    format!("{scheme}://{}{}", &host[hidden..], path.collect::<String>())
-}
-
-/// Whether a part of a path is long and has digits in it, as ids and keys do and words do not.
-fn looks_secret(part: &str) -> bool {
-    part.len() >= 16 && part.contains(|c: char| c.is_ascii_digit())
-}
-
 // Values of variables and headers are often secrets.
 impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -381,7 +389,7 @@ impl fmt::Debug for Stdio {
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = bare(&self.url);
+        let url = bare_url(&self.url);
         let headers: Vec<_> = self.headers.keys().collect();
         f.debug_struct("Http").field("url", &url).field("headers", &headers).finish()
     }

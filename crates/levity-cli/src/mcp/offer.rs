@@ -18,7 +18,8 @@ use crate::terminal::chain;
 /// Which servers an agent has.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// Offer the tools of the MCP servers that this file names; without it, of those that `LEVITY_MCP_SERVERS` names.
+    /// Offer the tools of the MCP servers that this file names; without it, of those that `LEVITY_MCP_SERVERS` names. The file
+    /// says which programs are started and which variables they get: `levity mcp list --config FILE` shows both.
     #[arg(long, value_name = "FILE")]
     mcp: Option<PathBuf>,
     /// How many seconds the agent waits for servers before it begins; tools of later ones come when they are there.

@@ -1,6 +1,7 @@
 //! The team that carries plans out.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ impl PlanArgs {
         let asks = |policy: Policy, tool: &String| {
             policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
         };
+        let named = by_name(self.agents.clone());
         let mut parts = Parts::new(model.clone())
-            .models(move |name| by_name(name).map(|model| layers.around(model)))
+            .models(move |name| named(name).map(|model| layers.around(model)))
             .policy(self.ask.iter().fold(Policy::new(), asks))
             .runtime(runtime.clone());
         if let Some(turns) = self.max_turns {
@@ -96,8 +98,16 @@ fn is_own(part: &AgentPart) -> bool {
     matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
-/// Models that agents name.
-fn by_name(name: &str) -> Result<Arc<dyn Model>, String> {
-    let models = Models::from_env().map_err(|error| chain(&error))?;
-    models.model(name).map(crate::agent::retried).map_err(|error| chain(&error))
+/// Models that agents name. The folder of the agents may be a stranger's, so that no key goes to an address in it.
+fn by_name(
+    agents: Option<PathBuf>,
+) -> impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static {
+    move |name| {
+        let models = Models::from_env().map_err(|error| chain(&error))?;
+        let model = match &agents {
+            Some(folder) => models.model_named_in(folder.join("agent_config.yaml"), name),
+            None => models.model(name),
+        };
+        model.map(crate::agent::retried).map_err(|error| chain(&error))
+    }
 }

@@ -20,10 +20,12 @@ mod options;
 mod plan;
 #[cfg(target_os = "linux")]
 mod plan_terminal;
+mod promises;
 mod serve;
 mod serve_mcp;
 mod swarm;
 mod tools;
+mod untrusted;
 
 /// The command, where no model is configured.
 fn command(args: &[&str]) -> Command {

@@ -122,7 +122,7 @@ fn servers_are_listed_with_what_is_wrong() {
         serde_json::from_str(text(&config.mcp(&["list", "--json"])).lines().nth(1).unwrap()).unwrap();
     assert_eq!(
         json,
-        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false})
+        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false, "variables": []})
     );
     check(&config.mcp(&["call", "bad", "say"]), 2, "the settings of server `bad` are wrong");
     check(&config.mcp(&["call", "none", "say"]), 2, "there is no server `none`; there are `files`, `search`");
@@ -142,7 +142,8 @@ fn a_config_comes_from_the_environment_too() {
     check(&list(Some(r#"[{"name": "a", "command": "b"}]"#)), 0, "a  stdio  b\n");
     let config = Config::speaker("env");
     check(&list(Some(config.path())), 0, "speaker  stdio");
-    check(&list(Some("nowhere.json")), 1, "`nowhere.json` cannot be read");
+    check(&list(Some("/nowhere.json")), 1, "`/nowhere.json` cannot be read");
+    check(&list(Some("nowhere.json")), 1, "to its absolute path");
     let empty = Config::new("empty", &json!({}));
     check(&empty.mcp(&["list"]), 2, "empty.json` names no servers");
     let health = command(&["mcp", "health", "a", "--config", "nowhere.json"]).output().unwrap();

@@ -204,6 +204,7 @@ impl Models {
     #[cfg(feature = "gemini")]
     fn tokens(&self, place: &Place<'_>) -> Result<crate::AccessTokens, Error> {
         const TOKEN: &str = "GOOGLE_ACCESS_TOKEN";
+        const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
         if let Some(foreign) = &place.foreign {
             let token = self.key_beside(foreign, &[TOKEN]);
             return match token {
@@ -211,11 +212,9 @@ impl Models {
                 None => Err(place.refused_credentials(foreign)),
             };
         }
-        if let Some((token, _)) = self.variables.get(TOKEN) {
-            return Ok(crate::AccessTokens::fixed(token.clone()));
-        }
-        match self.variables.get("GOOGLE_APPLICATION_CREDENTIALS") {
-            Some((path, _)) => Ok(crate::AccessTokens::from_file(path.expose())?),
+        match self.variables.first(&[TOKEN, CREDENTIALS]) {
+            Some(found) if found.name == TOKEN => Ok(crate::AccessTokens::fixed(found.value.clone())),
+            Some(found) => Ok(crate::AccessTokens::from_file(found.value.expose())?),
             None => Ok(crate::AccessTokens::from_env()?),
         }
     }

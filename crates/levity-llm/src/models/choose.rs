@@ -34,7 +34,8 @@ impl Models {
             let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
             let place = origin.file().map_or_else(String::new, |_| format!(" {origin}"));
             let why = format!("`LEVITY_MODEL`{place} names it");
-            return Ok(Chosen { model, why: self.remarked(&name, foreign, why), name });
+            let remark = self.remark(&name, foreign);
+            return Ok(Chosen { model, name, why: with_remark(why, remark.as_ref()), remark });
         }
         let mut offers = self.offers().into_iter();
         let mut away = None;
@@ -44,8 +45,9 @@ impl Models {
             match self.resolve(&name, foreign.as_ref(), 0) {
                 Ok(model) => {
                     let others: Vec<_> = offers.map(|offer| offer.provider).collect();
-                    let why = self.remarked(&name, foreign, offer.why);
-                    return Ok(Chosen { model, name, why: reason(why, &others) });
+                    let remark = self.remark(&name, foreign);
+                    let why = reason(with_remark(offer.why, remark.as_ref()), &others);
+                    return Ok(Chosen { model, name, why, remark });
                 }
                 // Another provider in its place would hide what the file does.
                 Err(error @ Error::ForeignAddress { .. }) => return Err(error),
@@ -55,11 +57,30 @@ impl Models {
         Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted() }))
     }
 
-    /// A reason, and the address of the server where a file names it.
-    fn remarked(&self, name: &str, foreign: Option<Arc<Foreign>>, why: String) -> String {
-        let parsed = Name::parse(name.trim()).ok();
-        let place = parsed.and_then(|parsed| self.place(&Name { foreign, ..parsed }).ok()?.remark());
-        place.map_or_else(|| why.clone(), |place| format!("{why}, {place}"))
+    /// Says where the model of this name is, if a file decides that: a `.env`, or a list that it names. `None` if it is the
+    /// provider's own address, or one that you set.
+    ///
+    /// Show it to whoever starts the program: the server at this address sees the conversation.
+    ///
+    /// ```
+    /// # use levity_llm::Models;
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = folder.path().join(".env");
+    /// std::fs::write(&file, "OLLAMA_HOST=http://elsewhere.example:11434")?;
+    /// let models = Models::new().with_env_file(&file)?;
+    /// assert!(models.address_from_file("ollama:qwen3").unwrap().starts_with("at `http://elsewhere.example:11434`"));
+    /// assert_eq!(models.address_from_file("ollama:qwen3@http://127.0.0.1:11434"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn address_from_file(&self, name: &str) -> Option<String> {
+        self.remark(name, None)
+    }
+
+    fn remark(&self, name: &str, foreign: Option<Arc<Foreign>>) -> Option<String> {
+        let name = name.trim();
+        let profile = self.list.profiles.get(name).and_then(|profile| profile.foreign.as_ref());
+        let place = || self.place(&Name { foreign, ..Name::parse(name).ok()? }).ok()?.remark();
+        profile.map(|list| list.remark()).or_else(place)
     }
 
     /// What is set, in the order in which it is taken.
@@ -132,6 +153,10 @@ impl Models {
             }
         }
     }
+}
+
+fn with_remark(why: String, remark: Option<&String>) -> String {
+    remark.map_or_else(|| why.clone(), |remark| format!("{why}, {remark}"))
 }
 
 fn reason(why: String, others: &[String]) -> String {

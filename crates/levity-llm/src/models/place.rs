@@ -45,6 +45,11 @@ impl Foreign {
         Self { keys, what, way: way.to_owned() }
     }
 
+    /// What a user should know of a profile: that a file has it.
+    pub(super) fn remark(&self) -> String {
+        format!("a profile of {}", self.what)
+    }
+
     /// A file that names models, such as the config of an agent.
     pub(super) fn file(path: &Path) -> Self {
         let way = "leave the address out, or make it a server of a list that `LEVITY_MODELS` names, if you trust it";

@@ -68,10 +68,10 @@ impl Variables {
         self.0.iter().find_map(|(origin, values)| Some((values.get(name)?, origin)))
     }
 
-    /// The first of these that is set.
+    /// The first of these that is set. One that the user sets counts before one that a file sets by another name.
     pub(super) fn first<'n>(&self, names: &[&'n str]) -> Option<Found<'_, 'n>> {
-        names.iter().find_map(|name| {
-            let (value, origin) = self.get(name)?;
+        self.0.iter().find_map(|(origin, values)| {
+            let (name, value) = names.iter().find_map(|name| Some((*name, values.get(*name)?)))?;
             Some(Found { name, value, origin })
         })
     }

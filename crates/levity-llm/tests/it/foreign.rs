@@ -109,6 +109,25 @@ const CASES: &[Case] = &[
     case(Named("gemini:m"), "GOOGLE_API_KEY=theirs\nGEMINI_BASE_URL={evil}", Own("theirs")),
     case(Named("ollama:m"), "OLLAMA_API_KEY=theirs\nOLLAMA_HOST={evil}", Own("Bearer theirs")),
     case(Embeds("openai:m"), "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}", Own("Bearer theirs")),
+    // Nothing in the file stands for a variable of the user's.
+    case(
+        Named("openai:m"),
+        "OPENAI_API_KEY=${OPENAI_API_KEY}\nOPENAI_BASE_URL={evil}",
+        Own("Bearer ${OPENAI_API_KEY}"),
+    ),
+    case(
+        Named("openai:m"),
+        "OPENAI_API_KEY=\"$(printenv GITHUB_TOKEN)\"\nOPENAI_BASE_URL={evil}",
+        Own("Bearer $(printenv GITHUB_TOKEN)"),
+    ),
+    case(Named("openai:m"), "openai_base_url={evil}\nOPENAI-BASE-URL={evil}", Provider),
+    // Another name for the same key does not replace the user's.
+    case(Named("gemini:m@{home}"), "GOOGLE_API_KEY=theirs", Home("victim-gemini-3")),
+    case(
+        Named("vertex:m@{home}"),
+        "GOOGLE_APPLICATION_CREDENTIALS={folder}/x",
+        Home("Bearer victim-google-9"),
+    ),
     // What the user sets counts before the file.
     case(Named("compatible:m@{home}"), "COMPATIBLE_API_KEY=theirs", Home("Bearer victim-compatible-4")),
     case(Named("openai:m@{home}"), "OPENAI_BASE_URL={evil}", Home("Bearer victim-openai-1")),
@@ -378,6 +397,25 @@ fn chosen_model_says_which_file_chose_it_and_where_it_is() {
     let said = chosen("LEVITY_MODEL=compatible:m@http://elsewhere.example/v1?key=hush");
     assert!(said.starts_with("compatible:m@http://elsewhere.example/v1, since"), "{said}");
     assert!(said.contains(&format!("`LEVITY_MODEL` in {env} names it")) && !said.contains("hush"), "{said}");
+}
+
+#[test]
+fn variable_of_the_user_counts_before_the_files_own_name_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(".env");
+    fs::write(&file, "GEMINI_API_KEY=theirs").unwrap();
+    let chosen = Models::new().with_variable("GOOGLE_API_KEY", "mine").with_env_file(&file).unwrap().choose();
+    assert!(chosen.unwrap().why().starts_with("`GOOGLE_API_KEY` is set"));
+}
+
+#[test]
+fn profile_of_a_folder_is_named_as_such_when_it_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
+    fs::write(&env, format!("LEVITY_MODELS={}\nLEVITY_MODEL=fast", list.display())).unwrap();
+    fs::write(&list, r#"{"profiles": {"fast": {"model": "ollama:m@http://elsewhere.example"}}}"#).unwrap();
+    let chosen = Models::new().with_env_file(&env).unwrap().choose().unwrap();
+    assert!(chosen.why().contains("a profile of the list `"), "{chosen}");
 }
 
 #[test]

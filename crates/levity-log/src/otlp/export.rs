@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use levity_core::text::bare_url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value as Json;
@@ -46,10 +47,7 @@ impl Place {
 
     /// The address without a name, a password or what stands behind a question mark.
     pub(super) fn shown(&self) -> String {
-        let Ok(mut url) = Url::parse(&self.address) else { return "?".to_owned() };
-        let _ = (url.set_username(""), url.set_password(None));
-        url.set_query(None);
-        url.to_string()
+        bare_url(&self.address)
     }
 }
 

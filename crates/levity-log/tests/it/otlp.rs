@@ -211,6 +211,26 @@ fn metrics(collector: &Collector) {
 }
 
 #[test]
+fn key_in_the_address_of_a_collector_is_shown_nowhere() {
+    for address in [
+        "http://127.0.0.1:1?key=hush",
+        "http://someone:hush@127.0.0.1:1/x",
+        "http://127.0.0.1:1/#hush",
+        "http://someone:hu/sh@127.0.0.1",
+        "ftp://someone:hush@127.0.0.1",
+    ] {
+        let builder = Otlp::builder(address);
+        let shown = format!("{builder:?}");
+        let opened = match builder.open() {
+            Ok(otlp) => format!("{otlp:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        assert!(!shown.contains("hush") && !opened.contains("hush"), "{shown} {opened}");
+        assert!(!shown.contains("sh@"), "{shown}");
+    }
+}
+
+#[test]
 fn no_secret_is_sent() {
     let collector = Collector::new(|_| 200);
     let secrets = Secrets::new().known("c4nary-word");

@@ -28,7 +28,10 @@ impl Http {
         &self,
         request: Request<Vec<u8>>,
     ) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
-        let response = self.0.execute(reqwest::Request::try_from(request)?).await?;
+        // An address may hold a key, and an error would name it.
+        let bare = reqwest::Error::without_url;
+        let response =
+            self.0.execute(reqwest::Request::try_from(request).map_err(bare)?).await.map_err(bare)?;
         let mut answer = Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
@@ -36,7 +39,7 @@ impl Http {
         let mut body = Vec::new();
         let mut pieces = response.bytes_stream();
         while let Some(piece) = pieces.next().await {
-            let piece = piece?;
+            let piece = piece.map_err(bare)?;
             if body.len() + piece.len() > MAX_ANSWER {
                 return Err("the answer is larger than 1 MiB".into());
             }

@@ -96,8 +96,11 @@ impl Config {
     /// What the environment says, with variables put in from there.
     ///
     /// `LEVITY_MCP_SERVERS` holds the config itself, when it begins with `{` or `[`, or else the path of a file. Without it,
-    /// `MCP_SERVERS_CONFIG` is the path of a file. Where `MCP_ENABLED` is `true`, that is `mcp_servers.json` unless said, and where it is
-    /// `false`, there are no servers by this way. `MCP_TOOL_PREFIX` is the prefix of servers that have none of their own.
+    /// `MCP_SERVERS_CONFIG` is the path of a file, unless `MCP_ENABLED` is `false`. `MCP_TOOL_PREFIX` is the prefix of servers that
+    /// have none of their own.
+    ///
+    /// Paths must be absolute. A relative path would let every folder in which the program is started say which programs it
+    /// starts and where variables are sent; it is a problem, and no server is there.
     pub fn from_env() -> Self {
         let vars = |name: &str| std::env::var(name).ok();
         Self::from_vars(vars)
@@ -108,8 +111,8 @@ impl Config {
         let set = |name: &str| vars(name).filter(|value| !value.trim().is_empty());
         let mut config = match (set("LEVITY_MCP_SERVERS"), file(&set)) {
             (Some(text), _) if text.trim_start().starts_with(['{', '[']) => Self::parse(&text, &vars),
-            (Some(path), _) => Self::load(path.trim(), &vars),
-            (None, Some(path)) => Self::load(path, &vars),
+            (Some(path), _) => Self::load_named("LEVITY_MCP_SERVERS", path.trim().as_ref(), &vars),
+            (None, Some((variable, path))) => Self::load_named(variable, &path, &vars),
             (None, None) => Self::default(),
         };
         if let Some(prefix) = set("MCP_TOOL_PREFIX") {
@@ -117,6 +120,21 @@ impl Config {
                 server.prefix.get_or_insert_with(|| prefix.clone());
             });
         }
+        config
+    }
+
+    /// Reads a file that a variable names, unless another file would be meant in every folder.
+    fn load_named(variable: &str, path: &Path, vars: impl Fn(&str) -> Option<String>) -> Self {
+        if path.is_absolute() {
+            return Self::load(path, vars);
+        }
+        let mut config = Self::default();
+        let message = format!(
+            "`{variable}` means `{}` in whatever folder this is, which could start programs and be sent variables; set \
+             `LEVITY_MCP_SERVERS` to its absolute path, or name the file to the program (`--mcp FILE`, `--config FILE`)",
+            path.display()
+        );
+        config.note(Problem::new("", message));
         config
     }
 
@@ -178,14 +196,14 @@ fn syntax(error: &serde_json::Error) -> Problem {
     Problem { line, ..Problem::new("", format!("it is no JSON: {message}")) }
 }
 
-/// The file that the environment names, where it does.
-fn file(set: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+/// The file that the environment names, where it does, and the variable that names it.
+fn file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, PathBuf)> {
     let on =
         set("MCP_ENABLED").map(|word| matches!(&*word.trim().to_lowercase(), "1" | "true" | "yes" | "on"));
     match (on, set("MCP_SERVERS_CONFIG")) {
         (Some(false), _) | (None, None) => None,
-        (_, Some(path)) => Some(path.into()),
-        (Some(true), None) => Some("mcp_servers.json".into()),
+        (_, Some(path)) => Some(("MCP_SERVERS_CONFIG", path.into())),
+        (Some(true), None) => Some(("MCP_ENABLED", "mcp_servers.json".into())),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use levity_core::text::squeezed;
+
 use super::expand::Expand;
 use super::good::{good_header, good_name, good_url, good_variable};
 use super::keys::{Setting, meant, setting};
-use super::near::squeezed;
 use super::node::Node;
 use super::problem::{Problem, below, short};
 use super::{Http, Inherit, ServerConfig, Stdio, Transport};
@@ -84,11 +85,13 @@ impl<'a> Entry<'a> {
             self.whole(problem);
         }
         let enabled = self.enabled();
+        expand.take_used();
         let transport = self.transport(expand);
         let server = name.cloned().unwrap_or_else(|| "".into());
         let transport_or_none = transport.unwrap_or(Transport::Stdio(Stdio::default()));
         let mut config = ServerConfig::new(server, transport_or_none);
         config.enabled = enabled;
+        config.variables = expand.take_used();
         self.limits(&mut config);
         self.tools(&mut config);
         let stops = self.problems.iter().any(|problem| problem.stops);

@@ -1,5 +1,7 @@
 //! `${VAR}` in settings.
 
+use std::collections::BTreeSet;
+
 /// How many bytes all that is expanded in one config may have. A large variable could be named any number of times.
 const MOST: usize = 4 << 20;
 
@@ -7,11 +9,13 @@ const MOST: usize = 4 << 20;
 pub(super) struct Expand<'a> {
     vars: &'a dyn Fn(&str) -> Option<String>,
     left: usize,
+    /// The variables whose values were put in.
+    used: BTreeSet<String>,
 }
 
 impl<'a> Expand<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { vars, left: MOST }
+        Self { vars, left: MOST, used: BTreeSet::new() }
     }
 
     /// The text with values in place of `${VAR}`, `${env:VAR}` and `${VAR:-default}`; `$${` stands for `${` itself. What a
@@ -46,6 +50,16 @@ impl<'a> Expand<'a> {
         if problems.is_empty() { Ok(whole) } else { Err(problems) }
     }
 
+    fn using(&mut self, name: &str, value: String) -> String {
+        self.used.insert(name.to_owned());
+        value
+    }
+
+    /// The variables whose values were put in since this was last asked.
+    pub(super) fn take_used(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.used)
+    }
+
     /// The value for what stands between the braces.
     fn variable(&mut self, inside: &str) -> Result<String, String> {
         let (name, default) = match inside.split_once(":-") {
@@ -60,8 +74,8 @@ impl<'a> Expand<'a> {
             return Err("what stands between `${` and `}` is no name of a variable".to_owned());
         }
         let value = match ((self.vars)(name), default) {
-            (Some(value), None) => value,
-            (Some(value), Some(_)) if !value.is_empty() => value,
+            (Some(value), None) => self.using(name, value),
+            (Some(value), Some(_)) if !value.is_empty() => self.using(name, value),
             (_, Some(default)) if default.contains("${") => {
                 return Err(format!(
                     "the default of `{name}` holds another variable, which is not looked up"

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use levity_core::text::{nearest, squeezed};
+
 use super::all::Config;
 use super::entry::Entry;
 use super::expand::Expand;
 use super::keys::{Setting, setting};
-use super::near::{nearest, squeezed};
 use super::node::Node;
 use super::problem::{Problem, below, short};
 

@@ -1,6 +1,6 @@
 //! The settings a server may have in a file, under all the names that other programs give them.
 
-use super::near::{nearest, squeezed};
+use levity_core::text::{nearest, squeezed};
 
 /// What a key sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

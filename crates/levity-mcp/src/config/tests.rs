@@ -356,8 +356,48 @@ fn the_environment_names_a_config_or_holds_it() {
     check(&[("MCP_SERVERS_CONFIG", path), ("MCP_TOOL_PREFIX", "t_")], "f t_,p ");
     check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "False")], "");
     check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "true")], "f -,p ");
-    assert_eq!(names(&[("MCP_ENABLED", "1")]).1, 1, "there is no `mcp_servers.json` here");
     assert_eq!(names(&[("LEVITY_MCP_SERVERS", "/no/such/file")]).1, 1);
+}
+
+#[test]
+fn config_that_a_folder_could_replace_is_not_read_from_the_environment() {
+    // The test's own folder has these files, and each would start a program.
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join("mcp.json");
+    std::fs::write(&path, r#"{"servers": {"evil": {"command": "sh", "env": {"KEY": "${HOME}"}}}}"#).unwrap();
+    let inside = folder.path().file_name().unwrap().to_str().unwrap();
+    let plain = format!("{inside}/mcp.json");
+    for set in [
+        &[("LEVITY_MCP_SERVERS", &*plain)][..],
+        &[("LEVITY_MCP_SERVERS", &*format!("./{plain}"))],
+        &[("LEVITY_MCP_SERVERS", &*format!("{inside}/../{plain}"))],
+        &[("MCP_SERVERS_CONFIG", &*plain)],
+        &[("MCP_SERVERS_CONFIG", &*plain), ("MCP_ENABLED", "true")],
+        &[("MCP_ENABLED", "yes")],
+    ] {
+        let own = |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let config = Config::from_vars(own);
+        assert!(config.servers().is_empty() && !config.is_good(), "{set:?}");
+        let problem = config.problems()[0].to_string();
+        assert!(problem.contains(set[0].0) && problem.contains("absolute path"), "{problem}");
+    }
+    let whole = path.canonicalize().unwrap();
+    let by_path = |name: &str| (name == "LEVITY_MCP_SERVERS").then(|| whole.to_str().unwrap().to_owned());
+    assert_eq!(Config::from_vars(|name| by_path(name).or_else(|| vars(name))).servers().len(), 1);
+    assert_eq!(Config::load(&path, vars).servers().len(), 1, "who names a file in the program means it");
+}
+
+#[test]
+fn variables_that_a_server_gets_are_listed_by_name() {
+    let text = r#"{"servers": {
+        "a": {"command": "a", "args": ["${HOME}"], "env": {"A": "${HOME}", "B": "${NONE:-x}"}},
+        "b": {"url": "https://h/${HOME}", "headers": {"k": "plain"}},
+        "c": {"command": "c", "inherit": ["TOKEN"]},
+        "d": {"command": "d", "inherit": "all"},
+        "e": {"command": "e"}}}"#;
+    let config = Config::parse(text, vars);
+    let found: Vec<_> = config.servers().iter().map(|server| server.variables().join(",")).collect();
+    assert_eq!(found, ["HOME", "HOME", "TOKEN", "*", ""]);
 }
 
 #[test]

@@ -85,3 +85,45 @@ async fn a_server_that_cannot_be_reached_says_so() {
     assert!(!text.contains("secret"), "{text}");
     within(servers.stop()).await;
 }
+
+/// Answers every request with these bytes.
+async fn saying(answer: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test]
+async fn key_in_an_address_is_in_no_error() {
+    let answers = [
+        "HTTP/1.1 404 No\r\ncontent-length: 21\r\n\r\n<p>/mcp?key=secret</p>",
+        "HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer realm=\"/mcp?key=secret\"\r\n\r\n",
+        "HTTP/1.1 302 Go\r\ncontent-length: 0\r\nlocation: http://h/?key=secret\r\n\r\n",
+        "HTTP/1.1 500 No\r\ncontent-length: 6\r\n\r\nsecret",
+        "nonsense",
+        "",
+    ];
+    for answer in answers {
+        let (address, task) = saying(answer).await;
+        for url in [
+            format!("http://{address}/mcp?key=secret"),
+            format!("http://someone:secret@{address}/mcp"),
+            format!("http://{address}/mcp#secret"),
+        ] {
+            let config = ServerConfig::http("it", url).retries(1);
+            let servers = Servers::builder(world()).server(config).start().unwrap();
+            let status = within(servers.wait(Wait::All)).await;
+            let text = format!("{status:?}");
+            assert!(!text.contains("secret"), "{answer}: {text}");
+            within(servers.stop()).await;
+        }
+        task.abort();
+    }
+}

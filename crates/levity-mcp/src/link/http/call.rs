@@ -234,9 +234,11 @@ impl Caller {
     }
 
     pub(crate) fn failed(&self, error: &reqwest::Error) -> Error {
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(next) = cause.source() {
-            cause = next;
+        // The error itself names the address, which may hold a key.
+        let mut next = std::error::Error::source(error);
+        let mut cause = "it could not be sent".to_owned();
+        while let Some(known) = next {
+            (cause, next) = (known.to_string(), known.source());
         }
         match error.is_connect() || error.is_builder() {
             true if error.is_timeout() => {
