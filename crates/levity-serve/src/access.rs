@@ -55,8 +55,8 @@ impl FromStr for TokenScope {
 
 /// The holder of a token, as the server sees it.
 ///
-/// A caller with a name has a namespace of its own: the ids of its runs and conversations begin with `NAME-`, and it reaches no others. A
-/// caller with [`TokenScope::Admin`] has no namespace and reaches everything.
+/// A caller with a name has a namespace of its own: the ids of its runs and conversations begin with `NAME-`, and it reaches no others. Callers
+/// named `TENANT.USER` share the namespace `TENANT`. A caller with [`TokenScope::Admin`] has no namespace and reaches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Option<Arc<str>>,
@@ -93,13 +93,14 @@ impl Caller {
 
     /// The name that separates this caller's runs and conversations from those of others; `None` when it reaches all of them.
     pub(crate) fn namespace(&self) -> Option<&str> {
-        self.name.as_deref().filter(|_| !self.may(TokenScope::Admin))
+        let name = self.name.as_deref().filter(|_| !self.may(TokenScope::Admin))?;
+        Some(name.split_once('.').map_or(name, |(tenant, _)| tenant))
     }
 
     /// The id that this caller means: one of its own namespace, whether or not the caller wrote the prefix.
     pub(crate) fn own(&self, id: &str) -> String {
         match self.namespace() {
-            Some(_) if !self.owns(id) => format!("{}-{id}", self.name().unwrap_or_default()),
+            Some(name) if !self.owns(id) => format!("{name}-{id}"),
             _ => id.to_owned(),
         }
     }
@@ -170,6 +171,12 @@ mod tests {
         for other in ["bob-x", "cia-x", "ci", "monday", ""] {
             assert!(!ci.owns(other), "{other}");
         }
+        let boss = caller("ci.boss", &[TokenScope::Approve]);
+        assert_eq!(
+            (boss.own("monday"), boss.own("ci-monday")),
+            ("ci-monday".to_owned(), "ci-monday".to_owned())
+        );
+        assert!(boss.owns("ci-x") && !boss.owns("ci.boss-x") && !boss.owns("boss-x"));
         let admin = caller("root", &[TokenScope::Admin]);
         assert_eq!((admin.own("bob-x"), admin.owns("bob-x")), ("bob-x".to_owned(), true));
         assert!(Caller::owner().owns("anything") && !Caller::nobody().owns("anything"));

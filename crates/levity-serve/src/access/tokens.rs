@@ -240,12 +240,16 @@ impl Entry {
     }
 }
 
-/// A name is the beginning of ids, up to their first `-`, so it has none itself.
+/// A name is the beginning of ids, up to their first `-`, so it has none itself. Behind a dot there is who of a tenant it is.
 fn checked(name: &str) -> Result<Arc<str>> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    match (1..=Tokens::LONGEST_NAME).contains(&name.len()) && name.bytes().all(good) {
+    let part = |part: &str| !part.is_empty() && part.bytes().all(good);
+    let fits = name.len() <= Tokens::LONGEST_NAME;
+    match fits && name.split('.').count() <= 2 && name.split('.').all(part) {
         true => Ok(name.into()),
-        false => Err(refused("the name of a token has 1 to 32 small letters and digits")),
+        false => Err(refused(
+            "the name of a token has 1 to 32 small letters and digits, or two such parts with a dot between them",
+        )),
     }
 }
 
@@ -294,7 +298,7 @@ mod tests {
     #[test]
     fn wrong_names_and_lines_are_refused_without_their_text() {
         let mut tokens = Tokens::new();
-        for name in ["", "CI", "a-b", "a_b", "a.b", "a b", "é", &"a".repeat(33)] {
+        for name in ["", "CI", "a-b", "a_b", "a.b.c", ".a", "a.", ".", "a b", "é", &"a".repeat(33)] {
             assert!(tokens.add(name, [TokenScope::Read]).is_err(), "{name}");
         }
         assert!(tokens.add("ci", []).is_err());

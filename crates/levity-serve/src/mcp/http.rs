@@ -88,7 +88,8 @@ async fn answer(
         Err(response) => return Ok(response),
     };
     let response = service.handle(request).await;
-    if let Some(id) = session_id(response.headers()).filter(|_| opens) {
+    // Also where a client says that it needs none, and opens one.
+    if let Some(id) = session_id(response.headers()) {
         door.sessions.give_to(id, &caller);
     }
     // The library says so of a body that it cannot read; the type is not what is wrong with it.

@@ -71,6 +71,7 @@ impl Site {
             ("eye", &[TokenScope::Read]),
             ("yes", &[TokenScope::Approve]),
             ("top", &[TokenScope::Admin]),
+            ("ann.boss", &[TokenScope::Approve]),
         ] {
             all.push((name, tokens.add(name, scopes.iter().copied()).unwrap()));
         }
@@ -213,6 +214,72 @@ async fn every_route_needs_its_scope() {
 }
 
 #[tokio::test]
+async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
+    let site = Site::new(ScriptedModel::new().reply("The secret answer.")).await;
+    let (ann, bob) = (site.as_("ann"), site.as_("bob"));
+    let order = json!({"goal": "A secret goal", "id": "plan", "conversation": "talk"});
+    bob.post("/v1/runs", order).await.is(201);
+    site.server.runs.get(&"bob-plan".into()).unwrap().outcome().await;
+    let spellings = [
+        "bob-plan",
+        "bob%2Dplan",
+        "%62ob-plan",
+        "bob-plan.",
+        ".bob-plan",
+        "bob-plan.1",
+        "ann-.bob-plan",
+        "ann-%2e%2e%2fbob-plan",
+        "..%2Fbob-plan",
+        "../runs/bob-plan",
+        "ann-x/../bob-plan",
+        "ann-x%2f..%2fbob-plan",
+        "bob-plan%00",
+        "bob-plan%20",
+        "BOB-plan",
+        "plan",
+        "-plan",
+        "ann",
+        "ann-",
+        "ann-bob-plan",
+        "bob-plan%3A1",
+        "~bob-plan",
+        "*",
+        "%25%36%32ob-plan",
+    ];
+    for id in spellings {
+        for path in [
+            format!("/v1/runs/{id}"),
+            format!("/v1/runs/{id}/events"),
+            format!("/v1/runs/{id}/asks"),
+            format!("/v1/sessions/{}", id.replace("plan", "talk")),
+        ] {
+            let answer = ann.get(&path).await;
+            let text = format!("{answer:?}");
+            assert!((400..500).contains(&answer.status) && !text.contains("secret"), "{path}: {text}");
+        }
+        for (method, path) in [
+            ("DELETE", format!("/v1/runs/{id}")),
+            ("DELETE", format!("/v1/sessions/{}", id.replace("plan", "talk"))),
+            ("POST", format!("/v1/runs/{id}/resume")),
+            ("POST", format!("/v1/runs/{id}/cancel")),
+        ] {
+            let answer = ann.ask(method, &path, Value::Null).await;
+            assert!((400..500).contains(&answer.status), "{method} {path}: {answer:?}");
+        }
+    }
+    for query in ["cursor=9999999999999~bob-plan", "cursor=0~", "roots=0", "since=0", "state=answered"] {
+        let listed = ann.get(&format!("/v1/runs?{}", query.replace('~', "%7E"))).await.is(200);
+        assert_eq!(listed["runs"], json!([]), "{query}");
+    }
+    // Starting the same is no way to see it, either.
+    let same = ann.post("/v1/runs", json!({"goal": "A secret goal", "id": "bob-plan"})).await.is(201);
+    assert_eq!(same["id"], "ann-bob-plan");
+    bob.get("/v1/runs/plan").await.is(200);
+    bob.get("/v1/sessions/talk").await.is(200);
+    site.server.stop().await;
+}
+
+#[tokio::test]
 async fn named_token_has_half_of_the_runs() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
@@ -248,12 +315,18 @@ async fn only_a_token_with_approve_decides() {
     let path = |id: &str| format!("/v1/runs/d/asks/{}", id.replace(':', "%3A"));
     let allow = json!({"decision": "allow"});
     ann.post(&path(&questions[0]), allow.clone()).await.refused(403, "scope_missing");
+    // One of the same tenant may decide, and do no more.
+    let boss = site.as_("ann.boss");
+    assert_eq!(boss.runs().await, ["ann-d"]);
+    boss.post("/v1/runs", json!({"goal": "Go"})).await.refused(403, "scope_missing");
+    boss.post("/v1/runs/d/cancel", json!({})).await.refused(403, "scope_missing");
     // The question of another token is none of its own.
     let other = bob.post(&path(&questions[0]), allow.clone()).await;
     assert!(matches!(other.status, 404 | 409), "{other:?}");
     bob.post(&path(&questions[1]), allow).await.is(200);
     let done = site.server.runs.get(&"bob-d".into()).unwrap().outcome().await;
     assert_eq!(done.ending().unwrap().text, "Done.");
-    ann.post("/v1/runs/d/cancel", json!({})).await.is(200);
+    boss.post(&path(&questions[0]), json!({"decision": "deny"})).await.is(200);
+    site.server.runs.get(&"ann-d".into()).unwrap().outcome().await;
     site.server.stop().await;
 }

@@ -47,7 +47,7 @@ async fn encrypted_server_answers_encrypted_clients_alone() {
     let (certificate, key) = files(folder.path());
     let stop = CancelToken::new();
     let limits =
-        ConnectionLimits { unauthenticated_time: Duration::from_millis(500), ..ConnectionLimits::default() };
+        ConnectionLimits { unauthenticated_time: Duration::from_secs(3), ..ConnectionLimits::default() };
     let listener = listener().await.limits(limits).tls(&certificate, &key).unwrap().until(stop.clone());
     assert!(listener.is_encrypted());
     let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));

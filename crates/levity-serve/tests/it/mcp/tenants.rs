@@ -122,6 +122,29 @@ async fn session_of_one_token_is_none_for_another() {
 }
 
 #[tokio::test]
+async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
+    let server = builder().tool(echo("look", Hints::new().read_only())).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for version in ["2026-07-28", "2027-01-01", "x", "", "2025-11-25"] {
+        let headers = [("authorization", &*people[0]), ("mcp-protocol-version", version)];
+        let opened = site.post(&headers, &init).await;
+        let Some(session) = opened.header("mcp-session-id") else { continue };
+        for (who, goes) in [(1, false), (3, false), (0, true)] {
+            let headers = [
+                ("authorization", &*people[who]),
+                ("mcp-session-id", session),
+                ("mcp-protocol-version", "2025-11-25"),
+            ];
+            assert_eq!(site.post(&headers, &list).await.status == 200, goes, "{version} {who}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_token_opens_half_of_the_sessions_at_most() {
     let server = builder().limits(Limits::default().sessions(4)).build().unwrap();
     let (gate, people) = people();
