@@ -130,7 +130,8 @@ impl Decoder {
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let malformed = || ModelError::new(ModelErrorKind::Malformed, "the reply has no message");
     let mut line = Line::deserialize(reply).map_err(|error| malformed().with_source(error))?;
-    if line.message.is_none() {
+    // Other servers have words there.
+    if !reply.get("message").is_some_and(Value::is_object) {
         return Err(malformed());
     }
     line.done = Some(true);

@@ -222,7 +222,7 @@ fn clean(text: &str) {
 /// What a listener does with each connection.
 #[derive(Clone, Copy)]
 enum Does {
-    /// Sends these bytes at once.
+    /// Sends these bytes, whatever it is asked.
     Say(&'static [u8]),
     /// Reads the request and tears the connection down.
     Reset,
@@ -246,6 +246,7 @@ async fn listener(does: Does) -> (u16, tokio::task::JoinHandle<()>) {
 async fn serve(mut stream: TcpStream, does: Does) -> std::io::Result<()> {
     match does {
         Does::Say(bytes) => {
+            stream.read(&mut [0; 4096]).await?;
             stream.write_all(bytes).await?;
             while stream.read(&mut [0; 64]).await? > 0 {}
             Ok(())

@@ -73,7 +73,7 @@ async fn errors_in_a_stream_are_of_the_right_kind() {
     let odd = streamed("data: {\"type\": \"error\", \"delta\": 1, \"error\": \"overloaded\"}\n\n")
         .await
         .unwrap_err();
-    assert_eq!((odd.kind(), &*odd.to_string()), (ModelErrorKind::Server, "overloaded"));
+    assert_eq!((odd.kind(), odd.message()), (ModelErrorKind::Server, "overloaded"));
 }
 
 #[tokio::test]
