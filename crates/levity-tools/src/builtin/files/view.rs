@@ -1,6 +1,6 @@
 //! The files of a workspace, for the context value of an agent.
 
-use levity_core::{WorkspaceSource, WorkspaceView};
+use levity_core::{CancelToken, WorkspaceSource, WorkspaceView};
 use levity_sandbox::{Kind, Workspace};
 
 use super::walk::{Filter, Folder};
@@ -51,7 +51,7 @@ impl Found {
     /// Takes the files of the last folder, and notes the folders in it.
     fn enter(&mut self, stack: &mut [(Folder, Vec<String>)]) {
         let Some((folder, names)) = stack.last_mut() else { return };
-        let filter = Filter { no_hidden: true, no_ignored: true, glob: None };
+        let filter = Filter { no_hidden: true, no_ignored: true, glob: None, cancel: CancelToken::new() };
         for entry in folder.list(&filter).unwrap_or_default().entries.into_iter().take(self.left) {
             self.left -= 1;
             match entry.kind {
