@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use levity_sandbox::{Sandbox, Workspace};
@@ -211,7 +212,10 @@ fn unlock(root: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn isolated_command_reads_no_denied_file_that_another_prepared() {
-    for rung in [&[][..], &["root"], &["seccomp"]] {
+    // Without root's rights, the first is in a user namespace already.
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let rungs: &[&[&'static str]] = if is_root { &[&[], &["root"]] } else { &[&[]] };
+    for rung in rungs {
         for (name, first, second) in TRICKS {
             let folder = tempfile::tempdir().unwrap();
             furnish(folder.path());
@@ -321,13 +325,13 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
                 return println!("not tried: there is no Perl");
             }
             let mut ran = 0;
-            for _ in 0..40 {
+            for _ in 0..20 {
                 if let Ok(finished) = sandbox.shell(line.as_str()).run().await {
                     ran += 1;
                     assert!(!finished.stdout.text.contains("hush"), "`{name}`: {finished:?}");
                 }
             }
-            println!("`{name}`: {ran} of 40 ran");
+            println!("`{name}`: {ran} of 20 ran");
         };
         tokio::select! {
             ended = mover => println!("not tried: {ended:?}"),

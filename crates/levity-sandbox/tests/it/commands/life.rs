@@ -167,26 +167,38 @@ fn deep_private_folder_is_removed_with_the_sandbox() {
     assert_eq!(private_folders(temp.path()), [""; 0].map(std::path::PathBuf::from));
 }
 
+/// A host that waits, and is killed with the test.
+struct WaitingHost(std::process::Child);
+
+impl WaitingHost {
+    fn new(temp: &std::path::Path) -> Self {
+        let mut host = Self(host_with("wait", temp).spawn().unwrap());
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(host.0.stdout.as_mut().unwrap()));
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")));
+        host
+    }
+}
+
+impl Drop for WaitingHost {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn private_folder_of_a_killed_host_is_swept_and_that_of_a_live_one_is_not() {
     let temp = tempfile::tempdir().unwrap();
-    let mut hosts =
-        [host_with("wait", temp.path()).spawn().unwrap(), host_with("wait", temp.path()).spawn().unwrap()];
-    for host in &mut hosts {
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(host.stdout.as_mut().unwrap()));
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")));
-    }
+    let (killed, live) = (WaitingHost::new(temp.path()), WaitingHost::new(temp.path()));
     assert_eq!(private_folders(temp.path()).len(), 2);
-    hosts[0].kill().unwrap();
-    hosts[0].wait().unwrap();
+    drop(killed);
     assert_eq!(private_folders(temp.path()).len(), 2);
     let output = host_with("sweep", temp.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let left = private_folders(temp.path());
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].join("canary").exists());
-    hosts[1].kill().unwrap();
-    hosts[1].wait().unwrap();
+    drop(live);
     let output = host_with("sweep", temp.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(private_folders(temp.path()).len(), 0);
