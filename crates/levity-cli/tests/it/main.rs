@@ -304,3 +304,46 @@ async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
     check(&place.levity(&["runs", "approve", "lead"]), 0, "`levity runs resume` goes on with run lead\n");
     assert_eq!(agent.resume("lead").await.unwrap().text(), "Done.");
 }
+
+#[cfg(unix)]
+#[test]
+fn files_that_others_can_read_are_named_on_standard_error() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = std::env::temp_dir().join(format!("levity-shared-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let share =
+        |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for (journal, memory) in [("runs", "talks"), ("runs.db", "talks.db")] {
+        let [journal, memory] = [journal, memory].map(|name| folder.join(name));
+        fs::create_dir_all(&folder).unwrap();
+        let (runs, talks) = (journal.to_str().unwrap(), memory.to_str().unwrap());
+        let run = levity(&["run", "--journal", runs, "What is 2 + 5?"]);
+        check(&run, 0, "");
+        let chat = levity(&["chat", "--memory", talks, "--conversation", "a", "Hello"]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&chat.stderr);
+        assert!(!said.contains("chmod"), "{said}");
+        for place in [&journal, &memory].into_iter().filter(|place| place.exists()) {
+            assert_eq!(mode(place) & 0o077, 0, "{place:?}");
+        }
+        let file = if journal.is_dir() {
+            share(&journal, 0o755);
+            fs::read_dir(&journal)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .find(|path| path.is_file())
+                .unwrap()
+        } else {
+            journal.clone()
+        };
+        share(&file, 0o644);
+        share(&folder, 0o755);
+        let list = levity(&["runs", "list", "--journal", runs]);
+        let (said, shown) = (String::from_utf8_lossy(&list.stderr), String::from_utf8_lossy(&list.stdout));
+        let passes = |above: &std::path::Path| mode(above) & 0o011 != 0;
+        assert_eq!(said.contains("chmod"), folder.ancestors().all(passes), "{said}");
+        assert!(!shown.contains("chmod"), "{shown}");
+        assert_eq!(mode(&file), 0o644);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -109,7 +109,9 @@ impl Scene {
                         super::judge::short(&found)
                     ));
                 }
-                self.check_path(space, &found, walk)?;
+                for part in parts(&found)? {
+                    self.check_path(space, part, walk)?;
+                }
             }
         }
         Ok(())
@@ -157,7 +159,7 @@ impl Scene {
             ));
         }
         match walk {
-            Some(walk) if meta.is_dir() => self.walk(space, real, relative, walk),
+            Some(walk) if meta.is_dir() => self.walk(space, &real, walk),
             _ => Ok(()),
         }
     }
@@ -194,17 +196,17 @@ impl Scene {
     }
 
     /// Looks for denied files in a folder and all folders below it.
-    fn walk(&mut self, space: &Workspace, start: PathBuf, name: String, walk: &Walk) -> Checked {
+    fn walk(&mut self, space: &Workspace, start: &Path, walk: &Walk) -> Checked {
         let above = start.ancestors().skip(1).take_while(|above| above.starts_with(space.root()));
         let mut all = !walk.skips_hidden || above.into_iter().any(reincludes);
-        let mut seen = HashSet::from([start.clone()]);
-        let mut folders = vec![(start.clone(), name.clone(), false)];
+        let mut seen = HashSet::from([start.to_owned()]);
+        let mut folders = vec![(start.to_owned(), name_of(space, start), false)];
         while let Some((folder, name, denied)) = folders.pop() {
             if !all && reincludes(&folder) {
                 // Files that were passed over before count from now on.
                 all = true;
-                folders = vec![(start.clone(), name_of(space, &start), false)];
-                seen = HashSet::from([start.clone()]);
+                folders = vec![(start.to_owned(), name_of(space, start), false)];
+                seen = HashSet::from([start.to_owned()]);
                 continue;
             }
             for (entry, kind) in self.list(&folder)? {

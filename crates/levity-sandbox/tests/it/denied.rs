@@ -38,6 +38,9 @@ fn arena() -> (TempDir, CommandPolicy) {
     symlink("/etc", root.join("etc")).unwrap();
     fs::hard_link(root.join(".env"), root.join("twin")).unwrap();
     fs::write(root.join("--files0-from=.env"), "").unwrap();
+    fs::create_dir(root.join("odd")).unwrap();
+    fs::write(root.join("odd/@.env"), "").unwrap();
+    fs::write(root.join("odd/.env"), SECRET).unwrap();
     let space = Workspace::builder(root).deny("private/*.txt").build().unwrap();
     (folder, CommandPolicy::new().within(&space))
 }
@@ -134,6 +137,8 @@ fn reading_denied_file_is_asked_about_in_every_spelling() {
         "find . -name .env -exec cat {} +",
         "find . -files0-from .env",
         "strings @.env",
+        "cd odd; strings *",
+        "cd odd && strings @*",
         "wc --files0-from=.env",
         "date -f .env",
         "sort .env",
