@@ -364,7 +364,7 @@ impl Price {
         if usage.priority {
             let mut usual = *usage;
             usual.priority = false;
-            return self.prioritised().tokens(&usual);
+            return self.with_hour().prioritised().tokens(&usual);
         }
         let input = usage.input.unwrap_or(0);
         let cached = usage.cached.unwrap_or(0).min(input);

@@ -123,7 +123,9 @@ impl<W: Wire> Reader<W> {
         let finished = lines.finish(&mut events);
         finished.map_err(|error| self.first(error)).map_err(|error| match error.kind() {
             // The last line had no end.
-            ModelErrorKind::Malformed if error.status().is_none() => broken_off().with_source(error),
+            ModelErrorKind::Malformed if error.status().is_none() => {
+                self.foreign().unwrap_or_else(|| broken_off().with_source(error))
+            }
             _ => error,
         })?;
         if self.sink.done {
