@@ -394,9 +394,10 @@ impl Exchange {
             looked::at(1);
             return self.places.get(id).copied();
         }
-        let mut places = places(&self.reply);
+        let places = places(&self.reply);
         #[cfg(test)]
-        let mut places = places.inspect(|_| looked::at(1));
+        let places = places.inspect(|_| looked::at(1));
+        let mut places = places;
         places.find(|(_, _, call)| call.id == *id).map(|(at, part, _)| (at, part))
     }
 

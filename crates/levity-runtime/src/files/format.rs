@@ -367,3 +367,67 @@ fn is_record(line: &[u8]) -> bool {
     let record = Bodies::record_in(&line);
     record.get("seq").is_some() && record.get("entry").is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use levity_core::{
+        Durability, EffectClass, EffectId, EffectKind, EffectNote, Limits, MachineKind, Opened, Outcome,
+        Status, ToolCall, ToolOutput, ToolResult,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let opened = Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default());
+        let effect = EffectId::new(0);
+        let note = EffectNote::new(EffectKind::Tool, "pay", EffectClass::AtMostOnce);
+        let result =
+            ToolResult::new(&ToolCall::new("c", "pay", json!({})), Ok(ToolOutput::text("a b, c @ é")));
+        let entries = [
+            Entry::Opened(opened),
+            Entry::Started { effect, note },
+            Entry::finished(effect, Outcome::Tool(result)),
+            Entry::Ended(Status::Complete),
+        ];
+        (0..).zip(entries).map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(5), entry)).collect()
+    }
+
+    fn written(run: &RunId, records: &[Record]) -> Vec<u8> {
+        let mut bytes = header(run);
+        records.iter().for_each(|record| write(record, None, &mut bytes).unwrap());
+        bytes
+    }
+
+    /// No bit of a file can be another without an error: neither is a record taken that is not the one that was written,
+    /// nor is one cut off.
+    #[test]
+    fn every_flipped_bit_of_a_file_is_found() {
+        let (run, path) = (RunId::new("r"), Path::new("r.jsonl"));
+        let bodies = Bodies::new(Path::new("nowhere"), Durability::Buffered);
+        // A run that goes on may end with any of its records.
+        for count in 1..=records().len() {
+            let whole = written(&run, &records()[..count]);
+            let found = read(&run, path, &whole, &bodies).unwrap();
+            assert_eq!((found.records.len(), found.good), (count, whole.len()));
+            for bit in 0..8 * whole.len() {
+                let mut flipped = whole.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                match read(&run, path, &flipped, &bodies) {
+                    Ok(found) => panic!(
+                        "byte {} of {} (`{}`), bit {}: {} records were read",
+                        bit / 8,
+                        whole.len(),
+                        char::from(whole[bit / 8]),
+                        bit % 8,
+                        found.records.len()
+                    ),
+                    Err(error) => {
+                        let kinds = [JournalErrorKind::Damaged, JournalErrorKind::Version];
+                        assert!(kinds.contains(&error.kind()), "{error}");
+                    }
+                }
+            }
+        }
+    }
+}

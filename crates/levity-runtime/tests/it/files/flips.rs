@@ -33,14 +33,15 @@ async fn short(folder: &Folder) -> Vec<Record> {
 }
 
 #[tokio::test]
-async fn every_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
+async fn a_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
     let folder = Folder::new();
     let journal = folder.journal();
     short(&folder).await;
     let body = fs::read_dir(folder.0.join("bodies")).unwrap().next().unwrap().unwrap().path();
     for file in [folder.file(), body] {
         let whole = fs::read(&file).unwrap();
-        for bit in 0..8 * whole.len() {
+        // `format.rs` has every bit of a file; here, threads and the disk take part.
+        for bit in (0..8 * whole.len()).step_by(11) {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             fs::write(&file, &flipped).unwrap();
@@ -55,7 +56,7 @@ async fn every_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
                     assert!(known, "bit {bit}, in byte {byte}: {error}");
                 }
             }
-            if bit % 61 == 0 {
+            if bit % 5 == 0 {
                 assert!(journal.open(&run()).await.is_err());
                 assert_eq!(fs::read(&file).unwrap(), flipped, "it was changed");
             }
