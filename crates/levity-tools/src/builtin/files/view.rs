@@ -57,7 +57,7 @@ impl Found {
             match entry.kind {
                 Kind::Dir => names.push(entry.name),
                 Kind::File if self.files.len() < MAX_FILES => {
-                    self.files.push(folder.dir.path_of(&entry.name))
+                    self.files.push(folder.dir.path_of(&entry.name));
                 }
                 _ => {}
             }
