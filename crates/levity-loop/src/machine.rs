@@ -165,10 +165,6 @@ enum Waiting {
     Wait(CallId),
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 /// How a call with certain arguments failed, and how often in a row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Failed {
