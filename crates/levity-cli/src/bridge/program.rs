@@ -74,8 +74,9 @@ impl Model for Program {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let messages = request.history.messages();
-        let prompt = messages.iter().rev().find(|message| message.role == Role::User).map(Message::text);
-        let answer = self.answer(&prompt.unwrap_or_default()).await?;
+        let prompt = messages.iter().rev().find(|message| message.role == Role::User);
+        let prompt = prompt.map(|message| message.text().into_owned()).unwrap_or_default();
+        let answer = self.answer(&prompt).await?;
         Ok(Deltas::from_response(&Response::new(Message::assistant(answer))))
     }
 }

@@ -101,7 +101,7 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
     let model = FunctionModel::new(|request| {
         let said =
             request.history.messages().iter().filter(|message| message.role == levity_core::Role::User);
-        Ok(levity_core::Response::new(levity_core::Message::assistant(format!("{} so far", said.count()))))
+        Ok(levity_core::Response::new(Message::assistant(format!("{} so far", said.count()))))
     });
     let client = plainly(offered(runs(model))).await;
     let first = client.value("query", json!({"prompt": "One?"})).await;
@@ -140,7 +140,7 @@ async fn query_has_its_messages_when_they_are_wanted() {
     assert_eq!(answer["messages_left_out"], 0);
     for (message, words) in messages.iter().zip(["Send it", "send", "sent", "Done."]) {
         assert!(message.to_string().contains(words), "{message}");
-        serde_json::from_value::<levity_core::Message>(message.clone()).unwrap();
+        serde_json::from_value::<Message>(message.clone()).unwrap();
     }
 }
 
