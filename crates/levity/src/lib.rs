@@ -45,7 +45,8 @@
 //! - `macros` (default): the `#[tool]` attribute.
 //! - `tracing` (default): a span for each run, call of a model and call of a tool; without a subscriber it costs nothing.
 //! - `log`: log files of what runs do; `otlp`: traces and metrics to an OpenTelemetry collector.
-//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: `levity::model`.
+//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: [`model`]. Without one of them,
+//!   `model` returns an error that says which one to add.
 //! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
 //! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one; `Recall`, long-term memory.
@@ -92,11 +93,13 @@ pub use levity_tools as tools;
 pub use levity_loop::{Agent, Answer, Error, Result};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
-#[cfg(feature = "providers")]
 pub use named::{embedder, model, model_from_env};
 
 pub use {schemars, serde, serde_json};
 
+#[cfg(not(feature = "providers"))]
+#[path = "unnamed.rs"]
+mod named;
 #[cfg(feature = "providers")]
 mod named;
 
