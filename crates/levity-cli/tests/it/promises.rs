@@ -60,10 +60,9 @@ fn asked(
 #[test]
 fn request_of_the_page_works_with_every_value_that_it_names() {
     let page = include_str!("../../../../docs/models.md");
-    let request = page.split("```json\n").map(|rest| rest.split("\n```").next().unwrap());
-    let request: Value =
-        serde_json::from_str(request.into_iter().find(|block| block.contains("\"history\"")).unwrap())
-            .unwrap();
+    let mut blocks = page.split("```json\n").map(|rest| rest.split("\n```").next().unwrap());
+    let request = blocks.find(|block| block.contains("\"history\"")).unwrap();
+    let request: Value = serde_json::from_str(request).unwrap();
     let cases = [
         ("/tool_choice", json!("none"), "/tool_choice", json!("none")),
         ("/tool_choice", json!("required"), "/tool_choice", json!("required")),

@@ -156,7 +156,10 @@ impl Models {
 }
 
 fn with_remark(why: String, remark: Option<&String>) -> String {
-    remark.map_or_else(|| why.clone(), |remark| format!("{why}, {remark}"))
+    match remark {
+        Some(remark) => format!("{why}, {remark}"),
+        None => why,
+    }
 }
 
 fn reason(why: String, others: &[String]) -> String {

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use levity_core::{Embedder, Message, Model, Purpose, Request};
 use levity_llm::{Error, ErrorKind, Models};
@@ -312,24 +311,24 @@ impl Folder {
             Agent(name) => models.model_named_in(self.path().join("agent_config.yaml"), &self.filled(name)),
             Embeds(name) => {
                 let embedder = models.embedder(&self.filled(name))?;
-                embed(embedder).await;
+                embed(&*embedder).await;
                 return Ok(());
             }
         };
         let model = model?;
         if !matches!(case.then, Provider) {
-            complete(model).await;
+            complete(&*model).await;
         }
         Ok(())
     }
 }
 
-async fn complete(model: Arc<dyn Model>) {
+async fn complete(model: &dyn Model) {
     // The reply is none; only where the request went counts.
     let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
 }
 
-async fn embed(embedder: Arc<dyn Embedder>) {
+async fn embed(embedder: &dyn Embedder) {
     let _ = embedder.embed(&["text".to_owned()], Purpose::Query).await;
 }
 
