@@ -271,10 +271,9 @@ pub struct Opaque {
     pub provider: Arc<str>,
     /// The state.
     pub data: Arc<Value>,
-    /// The server, account and kind of model that made it, in the words of the provider's implementation. State
-    /// without one, such as a block that a program makes, is sent to every server of the protocol.
+    /// Behind two pointers, since state is part of much that is moved often, and should stay small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Arc<str>>,
+    origin: Option<Arc<Box<str>>>,
 }
 
 impl Opaque {
@@ -283,10 +282,23 @@ impl Opaque {
         Self { provider: provider.into(), data: Arc::new(data), origin: None }
     }
 
+    /// The server, account and kind of model that made it, in the words of the provider's implementation. State
+    /// without one, such as a block that a program makes, is sent to every server of the protocol.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref().map(|origin| &**origin)
+    }
+
     /// Sets who made it.
     #[must_use]
-    pub fn with_origin(mut self, origin: impl Into<Arc<str>>) -> Self {
-        self.origin = Some(origin.into());
+    pub fn with_origin(mut self, origin: impl Into<Box<str>>) -> Self {
+        self.origin = Some(Arc::new(origin.into()));
+        self
+    }
+
+    /// Forgets who made it.
+    #[must_use]
+    pub fn without_origin(mut self) -> Self {
+        self.origin = None;
         self
     }
 }

@@ -51,7 +51,7 @@ impl Origin {
         bound: Bound,
     ) -> Option<&'a Value> {
         let opaque = opaque.filter(|opaque| &*opaque.provider == protocol)?;
-        let is_own = opaque.origin.as_deref().is_none_or(|origin| self.is_bound(origin, bound));
+        let is_own = opaque.origin().is_none_or(|origin| self.is_bound(origin, bound));
         is_own.then_some(&*opaque.data)
     }
 
@@ -77,7 +77,7 @@ impl Origin {
         before: Option<&Message>,
     ) -> Cow<'static, str> {
         let has_origin = |message: &Message| {
-            message.parts.iter().any(|part| part.opaque().is_some_and(|opaque| opaque.origin.is_some()))
+            message.parts.iter().any(|part| part.opaque().is_some_and(|opaque| opaque.origin().is_some()))
         };
         if has_origin(message) || before.is_some_and(has_origin) {
             Cow::Owned(format!("{wire}, {}", self.0))
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn state_goes_back_to_whom_it_is_bound() {
         let made = origin("https://api.example/v1", Some("key-1"), "gpt-5");
-        let state = Opaque::new("p", json!(1)).with_origin(made.name());
+        let state = Opaque::new("p", json!(1)).with_origin(&*made.name());
         // Who asks, and what they may have: bound to the account, the server, the family.
         let cases = [
             (made.clone(), [true, true, true]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Subject;
-use crate::{Content, Message, Opaque, Part, Secrets, ToolCall, ToolResult};
+use crate::{Content, Message, Part, Secrets, ToolCall, ToolResult};
 
 impl Subject {
     /// The same with markers in place of secrets, in everything that is text in it: what was thought, data of the
@@ -59,7 +59,9 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
         Part::Text(part) => &part.text,
         Part::Thinking(part) => &part.text,
         Part::Opaque(part) => {
-            return opaque.map(|data| Part::Opaque(Opaque { data: data.into(), ..part.clone() }));
+            let mut clean = part.clone();
+            clean.data = opaque?.into();
+            return Some(Part::Opaque(clean));
         }
         _ => return None,
     };

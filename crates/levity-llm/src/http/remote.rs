@@ -166,10 +166,10 @@ impl Sink {
         };
         if let Some(origin) = &self.origin {
             match &mut delta {
-                Delta::Opaque(opaque) => opaque.origin = Some(origin.clone()),
+                Delta::Opaque(opaque) => *opaque = opaque.clone().with_origin(&**origin),
                 Delta::Part(part) => {
                     if let Some(opaque) = part.opaque().cloned() {
-                        part.set_opaque(opaque.with_origin(origin.clone()));
+                        part.set_opaque(opaque.with_origin(&**origin));
                     }
                 }
                 _ => {}

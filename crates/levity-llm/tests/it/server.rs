@@ -13,9 +13,8 @@ use tokio::task::JoinHandle;
 pub(crate) fn anywhere(reply: &Response) -> Response {
     let mut message = (*reply.message).clone();
     for part in &mut message.parts {
-        if let Some(mut state) = part.opaque().cloned() {
-            state.origin = None;
-            part.set_opaque(state);
+        if let Some(state) = part.opaque().cloned() {
+            part.set_opaque(state.without_origin());
         }
     }
     let mut reply = reply.clone();
