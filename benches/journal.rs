@@ -1,4 +1,4 @@
-//! What runs on disk cost: syncing, resuming, room and listing.
+//! What runs on disk cost: syncing, resuming, long runs, room and listing.
 //!
 //! - `cargo bench --bench journal` measures everything, in about a minute.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
@@ -18,7 +18,7 @@ use levity::core::{
     ToolCall, ToolResult,
 };
 use levity::prelude::*;
-use levity::runtime::Durability;
+use levity::runtime::{Durability, SqliteJournal};
 use serde_json::json;
 use tokio::runtime;
 use tokio::task::JoinSet;
@@ -31,6 +31,8 @@ const MANY: usize = 64;
 const GROUP: f64 = 10.0;
 /// What resuming a run of 1,000 turns may take, in milliseconds.
 const RESUME: f64 = 50.0;
+/// How much more a record may take to resume in a long run than in a short one; what is measured is noisy.
+const FLAT: f64 = 1.5;
 /// What a turn may take in the file beyond what was said in it, in bytes.
 const BEYOND: f64 = 1024.0;
 
@@ -42,6 +44,7 @@ fn main() {
     tokio.block_on(async {
         sync(if quick { 20 } else { 300 }).await;
         resume(if quick { 3 } else { 30 }).await;
+        long(if quick { &[25, 250] } else { &[2_500, 25_000] }).await;
         room().await;
         list(if quick { 500 } else { 10_000 }).await;
     });
@@ -181,6 +184,62 @@ async fn resume(samples: usize) {
     println!("{:40} {:>9.1} ms", "reading its records", median(reads));
     let took = median(resumes);
     println!("{:40} {took:>9.1} ms {}\n", "resuming it: read, fold, one turn more", verdict(took <= RESUME));
+}
+
+/// How long it takes to read and resume runs of many turns, for each of their records.
+async fn long(lengths: &[usize]) {
+    println!(
+        "Long runs: reading and resuming, for each record. Goal: the longest takes {FLAT} times as long at most.\n"
+    );
+    println!(
+        "{:24} {:>8} {:>9} {:>12} {:>14} {:>10}",
+        "", "turns", "records", "µs to read", "µs to resume", "ms in all"
+    );
+    let mut firsts = [None; 2];
+    for turns in lengths {
+        let folder = Folder::new("long");
+        make(&folder, *turns).await;
+        let (run, file) = (RunId::from("r"), folder.0.join("r.jsonl"));
+        let whole = fs::read(&file).expect("the run is there");
+        let ends: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] == b'\n').collect();
+        let cut = &whole[..=ends[ends.len() - 3]];
+        for (sqlite, first) in [false, true].into_iter().zip(&mut firsts) {
+            fs::write(&file, cut).expect("the run is cut");
+            let files = folder.journal(Durability::Buffered);
+            let records = files.read(&run).await.expect("it can be read");
+            let journal: std::sync::Arc<dyn Journal> = match sqlite {
+                false => std::sync::Arc::new(files),
+                true => {
+                    let db = SqliteJournal::new(folder.0.join("r.db")).expect("a file is made");
+                    let db = db.with_durability(Durability::Buffered);
+                    let mut open = db.open(&run).await.expect("a new run is opened");
+                    open.log.append(&records).await.expect("the records are written");
+                    std::sync::Arc::new(db)
+                }
+            };
+            let runtime = Runtime::new().with_journal(journal.clone());
+            let agent = agent(Caller::new(*turns)).runtime(runtime).build().expect("the agent is sound");
+            let start = now();
+            assert_eq!(journal.read(&run).await.expect("it can be read").len(), records.len());
+            let read = start.elapsed();
+            let start = now();
+            agent.resume("r").await.expect("the run ends with an answer");
+            let resumed = start.elapsed();
+            let each = |time: Duration| time.as_secs_f64() * 1e6 / records.len() as f64;
+            let ratio = each(resumed) / *first.get_or_insert(each(resumed));
+            println!(
+                "{:24} {turns:>8} {:>9} {:>12.2} {:>14.2} {:>10.0} {:.2} times, {}",
+                if sqlite { "SqliteJournal" } else { "FileJournal" },
+                records.len(),
+                each(read),
+                each(resumed),
+                resumed.as_secs_f64() * 1e3,
+                ratio,
+                verdict(ratio <= FLAT)
+            );
+        }
+    }
+    println!();
 }
 
 /// How large a file gets.

@@ -11,6 +11,7 @@ mod count;
 mod crowd;
 mod dispatch;
 mod idle;
+mod many;
 mod measure;
 mod subject;
 mod turns;
@@ -35,10 +36,11 @@ fn main() {
     idle::report(count);
     turns::report(effort);
     dispatch::report(effort);
+    many::report(quick);
 }
 
 /// Makes one run of a number of turns, by the set-up of that name. `dispatch` makes as many calls, `crowd`
-/// and `idle` have as many agents.
+/// and `idle` have as many agents, and `many` makes one run whose model asks for all calls in one reply.
 fn callgrind(args: &[String]) {
     let turns = args.first().and_then(|turns| turns.parse().ok()).expect("a number of turns");
     // Cargo adds `--bench` behind what it was told.
@@ -49,9 +51,13 @@ fn callgrind(args: &[String]) {
         (None, "dispatch") => (dispatch::dispatched(turns).run)(),
         (None, "crowd") => crowd::shared(turns),
         (None, "idle") => idle::build(turns),
+        (None, "many") => _ = many::run(turns, true),
         (None, _) => {
             let names: Vec<_> = Setup::ALL.iter().map(|setup| setup.name()).collect();
-            panic!("there is no set-up `{name}`; there are dispatch, crowd, idle, {}", names.join(", "));
+            panic!(
+                "there is no set-up `{name}`; there are dispatch, crowd, idle, many, {}",
+                names.join(", ")
+            );
         }
     }
 }

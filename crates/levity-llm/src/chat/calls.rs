@@ -1,6 +1,7 @@
 //! Calls, which servers cut and number in many ways.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use levity_core::{CallId, Delta, Opaque};
 use serde::Deserialize;
@@ -51,14 +52,17 @@ impl<'a> From<Function<'a>> for CallPiece<'a> {
     }
 }
 
-/// The calls of a reply, in the order in which they began.
+/// The calls of a reply, in the order in which they began. A piece finds its call without a look at the others.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    all: Vec<Call>,
+    /// The last call with each number, and the last with each id.
+    numbers: HashMap<u64, usize>,
+    ids: HashMap<String, usize>,
+}
 
 #[derive(Debug)]
 struct Call {
-    /// The server's number for it, where it has one.
-    number: Option<u64>,
     id: String,
     /// Whether it has its name, and so has begun for those who listen.
     named: bool,
@@ -76,7 +80,7 @@ struct Call {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Takes a call, or more of one. Numbers, ids and names may be missing, and a call may come whole.
@@ -93,7 +97,7 @@ impl Calls {
             Said::Other(value) => Cow::Owned(value.to_string()),
         };
         let at = self.find(number, id, name).unwrap_or_else(|| self.begin(number, id, name, &text));
-        if let Some(call) = self.0.get_mut(at).filter(|_| is_custom) {
+        if let Some(call) = self.all.get_mut(at).filter(|_| is_custom) {
             call.custom = true;
         }
         self.name(at, id, name, sink);
@@ -102,12 +106,12 @@ impl Calls {
 
     /// Which of the calls that have begun is meant.
     fn find(&self, number: Option<u64>, id: &str, name: &str) -> Option<usize> {
-        let last = self.0.len().checked_sub(1);
+        let last = self.all.len().checked_sub(1);
         let same = match number {
-            Some(_) => self.0.iter().rposition(|call| call.number == number),
-            None => self.0.iter().rposition(|call| !id.is_empty() && call.id == id),
+            Some(number) => self.numbers.get(&number),
+            None => self.ids.get(id).filter(|_| !id.is_empty()),
         };
-        match same.and_then(|at| Some((at, self.0.get(at)?))) {
+        match same.and_then(|at| Some((*at, self.all.get(*at)?))) {
             Some((at, call)) => call.goes_on(id, name).then_some(at),
             // It says neither which it is nor what.
             None => last.filter(|_| name.is_empty() && id.is_empty()),
@@ -116,8 +120,8 @@ impl Calls {
 
     fn begin(&mut self, number: Option<u64>, id: &str, name: &str, text: &str) -> usize {
         let whole = !name.is_empty() && serde_json::from_str::<IgnoredAny>(text).is_ok();
-        self.0.push(Call {
-            number,
+        let at = self.all.len();
+        self.all.push(Call {
             id: id.to_owned(),
             named: false,
             held: String::new(),
@@ -126,22 +130,36 @@ impl Calls {
             said: false,
             extra: None,
         });
-        self.0.len() - 1
+        number.into_iter().for_each(|number| _ = self.numbers.insert(number, at));
+        self.note_id(id, at);
+        at
+    }
+
+    fn note_id(&mut self, id: &str, at: usize) {
+        match self.ids.get_mut(id) {
+            Some(last) => *last = at.max(*last),
+            None if id.is_empty() => {}
+            None => _ = self.ids.insert(id.to_owned(), at),
+        }
     }
 
     /// Tells of a call as soon as it has a name.
     fn name(&mut self, at: usize, id: &str, name: &str, sink: &mut Sink) {
-        let Some(call) = self.0.get_mut(at).filter(|call| !call.named) else { return };
-        if call.id.is_empty() {
+        let Some(call) = self.all.get_mut(at).filter(|call| !call.named) else { return };
+        let takes_id = call.id.is_empty();
+        if takes_id {
             id.clone_into(&mut call.id);
         }
         if !name.is_empty() {
             call.start(at, name, sink);
         }
+        if takes_id {
+            self.note_id(id, at);
+        }
     }
 
     fn add(&mut self, at: usize, text: Cow<'_, str>, extra: Option<Box<Value>>, sink: &mut Sink) {
-        let Some(call) = self.0.get_mut(at) else { return };
+        let Some(call) = self.all.get_mut(at) else { return };
         if extra.is_some() {
             call.extra = extra;
         }
@@ -154,9 +172,9 @@ impl Calls {
 
     /// Tells of calls whose name never came, and ends texts, unless the reply was cut within.
     pub(super) fn end(&mut self, cut: bool, sink: &mut Sink) {
-        let nameless = self.0.iter_mut().enumerate().filter(|(_, call)| !call.named);
+        let nameless = self.all.iter_mut().enumerate().filter(|(_, call)| !call.named);
         nameless.for_each(|(at, call)| call.start(at, "", sink));
-        for (at, call) in self.0.iter_mut().enumerate().filter(|(_, call)| call.custom) {
+        for (at, call) in self.all.iter_mut().enumerate().filter(|(_, call)| call.custom) {
             let quotes = match (call.said, cut) {
                 (true, false) => "\"",
                 (true, true) => "",
