@@ -217,7 +217,7 @@ mod tests {
     fn new_token_and_its_folder_are_made_for_their_owner_alone() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        Token::from_file_or_new(&folder.path().join("state/token")).unwrap();
+        Token::from_file_or_new(folder.path().join("state/token")).unwrap();
         for path in ["state", "state/token"] {
             let mode = fs::metadata(folder.path().join(path)).unwrap().permissions().mode();
             assert_eq!(mode & 0o077, 0, "{path}");
