@@ -139,8 +139,9 @@ pub struct ModelError {
     target: Option<Box<Target>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
+    /// As short as it can be held: errors are returned by value and are to stay small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
+    request_id: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     charged: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,7 +256,7 @@ impl ModelError {
     /// Adds the provider's id of the request.
     #[must_use]
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
-        self.request_id = Some(id.into());
+        self.request_id = Some(id.into().into_boxed_str());
         self
     }
 

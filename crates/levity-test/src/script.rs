@@ -63,7 +63,7 @@ struct State {
 
 #[derive(Clone)]
 enum Step {
-    Turn(Turn),
+    Turn(Box<Turn>),
     Fail(ModelError),
     Hang,
     Panic(String),
@@ -97,7 +97,7 @@ impl ScriptedModel {
     /// Adds a turn.
     #[must_use]
     pub fn turn(self, turn: Turn) -> Self {
-        self.step(Step::Turn(turn))
+        self.step(Step::Turn(Box::new(turn)))
     }
 
     /// Adds a failure of this kind.
@@ -253,7 +253,7 @@ impl State {
             self.requests.push(request.clone());
         }
         let next = if self.by_history { self.step_for(request) } else { self.steps.pop_front() };
-        let step = next.or_else(|| self.endless.clone().map(Step::Turn));
+        let step = next.or_else(|| self.endless.clone().map(|turn| Step::Turn(Box::new(turn))));
         let step = step.ok_or_else(|| {
             let message =
                 format!("call {} of the model, and the script has only {} steps", self.asked, self.written);
@@ -287,7 +287,7 @@ impl Model for ScriptedModel {
                 })?;
                 // A request kept over the wait would keep the run's history shared.
                 drop(request);
-                self.tell(asked, turn).await
+                self.tell(asked, *turn).await
             }
             Step::Fail(error) => Err(error),
             Step::Hang => pending().await,

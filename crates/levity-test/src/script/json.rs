@@ -71,7 +71,7 @@ fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
     }
     Ok(match written.fail.take() {
         Some(fail) => Step::Fail(ModelError::new(kind(fail).map_err(unreadable)?, "the script says so")),
-        None => Step::Turn(written.into_turn()),
+        None => Step::Turn(Box::new(written.into_turn())),
     })
 }
 
