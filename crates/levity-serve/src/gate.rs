@@ -446,6 +446,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef";
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
     fn check(gate: &Gate, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {

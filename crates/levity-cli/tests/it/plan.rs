@@ -191,6 +191,7 @@ fn a_session_that_cannot_be_written_is_told_once() {
 }
 
 /// A script for `levity plan`: each is a reply, or a call of a tool.
+#[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn script(name: &str, steps: serde_json::Value) -> String {
     file(&format!("plan-{name}-script.json"), &steps.to_string()).to_str().unwrap().to_owned()
 }

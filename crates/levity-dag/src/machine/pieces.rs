@@ -107,6 +107,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
     fn check_cut(text: &str, expected: Option<Value>) {
         assert_eq!(cut(text, Some(&Finish::Length)).map(Value::Object), expected, "{text}");
     }

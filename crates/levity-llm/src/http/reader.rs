@@ -145,7 +145,7 @@ impl<W: Wire> Reader<W> {
             Framing::Sse if self.events == 0 => {
                 let fields = ["data", "event", "id", "retry", ":"];
                 let begins = |field: &&str| head.starts_with(field.as_bytes());
-                (!fields.iter().any(|field| begins(field))).then(|| self.came.error(head))
+                (!fields.iter().any(begins)).then(|| self.came.error(head))
             }
             Framing::Sse => None,
             Framing::JsonLines if head.is_empty() => Some(self.came.error(head)),

@@ -191,6 +191,7 @@ fn a_long_key_is_not_cut_inside_a_character() {
 
 /// A list in which the comma behind a string is missing, and what it means.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn check_list(text: &str, expected: Value) {
     let repaired = json::repair(text).unwrap();
     assert_eq!(repaired.value, expected, "{text}");
@@ -265,6 +266,7 @@ fn missing_comma_in_an_object_ends_the_string_before_the_next_member() {
 #[test]
 fn quotes_inside_a_string_of_a_list_stay_when_a_sentence_follows() {
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
     fn check(text: &str, expected: Value) {
         assert_eq!(json::parse(text).unwrap(), expected, "{text}");
     }

@@ -246,13 +246,13 @@ async fn listener(does: Does) -> (u16, tokio::task::JoinHandle<()>) {
 async fn serve(mut stream: TcpStream, does: Does) -> std::io::Result<()> {
     match does {
         Does::Say(bytes) => {
-            stream.read(&mut [0; 4096]).await?;
+            let _ = stream.read(&mut [0; 4096]).await?;
             stream.write_all(bytes).await?;
             while stream.read(&mut [0; 64]).await? > 0 {}
             Ok(())
         }
         Does::Reset => {
-            stream.read(&mut [0; 4096]).await?;
+            let _ = stream.read(&mut [0; 4096]).await?;
             stream.set_zero_linger()
         }
         Does::Hold => std::future::pending().await,

@@ -208,7 +208,7 @@ async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
         refused.refused(429, "too_many_wrong_tokens");
     }
     client.get("/v1/runs").await.is(200);
-    let notices = notices.lock().unwrap();
+    let notices = std::mem::take(&mut *notices.lock().unwrap());
     let counts: Vec<_> = notices
         .iter()
         .filter_map(|notice| match notice {
@@ -218,7 +218,6 @@ async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
         .collect();
     assert_eq!(counts, [1, 10], "{notices:?}");
     assert!(!format!("{notices:?}").contains("wrong-token"));
-    drop(notices);
     server.stop().await;
 }
 
