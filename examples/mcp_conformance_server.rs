@@ -259,6 +259,14 @@ fn confirm_form(text: &str) -> ElicitForm {
 fn schema(tool: &str) -> Option<Value> {
     let text = |name: &str, about: &str| json!({"type": "object", "properties": {name: {"type": "string", "description": about}}, "required": [name]});
     Some(match tool {
+        "greet" => text("name", "Whom to greet"),
+        "slow_compute" => json!({
+            "type": "object",
+            "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}},
+        }),
+        "confirm_delete" | "multi_input" | "failing_job" | "protocol_error_job" | "test_tool_with_task" => {
+            json!({"type": "object"})
+        }
         "test_sampling" => text("prompt", "What to ask"),
         "test_elicitation" => text("message", "What to show"),
         "test_custom_headers" => json!({

@@ -213,7 +213,7 @@ async fn commander_that_fails_says_why() {
     let client = place.client(&host);
     client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
     let told = ended(&client, "t").await;
-    assert_eq!(told["status"], "failed", "{told}");
+    assert_eq!(told["state"], "failed", "{told}");
     let signal = place.read("FAILED_t");
     assert!(signal.contains("no licence") || told.to_string().contains("no licence"), "{signal} {told}");
     drop(host);
@@ -230,7 +230,7 @@ async fn cancelled_task_kills_the_commander_and_its_children() {
     let ids: Vec<i32> =
         ["child", "leader"].map(|name| place.read(name).trim().parse().unwrap()).into_iter().collect();
     client.request("agent/cancel", json!({"task": "t"})).await.unwrap();
-    assert_eq!(ended(&client, "t").await["status"], "cancelled");
+    assert_eq!(ended(&client, "t").await["state"], "cancelled");
     for id in ids {
         let id = rustix::process::Pid::from_raw(id).unwrap();
         while rustix::process::test_kill_process(id).is_ok() {
@@ -296,7 +296,7 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
     let host = place.host(&["--listen", &free.to_string()]);
     assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
     let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
-    assert!(refusal.contains("does not accept the token") && !refusal.contains(token), "{refusal}");
+    assert!(refusal.contains("does not have the token") && !refusal.contains(token), "{refusal}");
     // A host that was started anew is found again, in the middle of a wait, too.
     let waits = Arc::new(Notify::new());
     let (reported, mut cx) = (waits.clone(), ToolCx::detached());

@@ -154,7 +154,7 @@ impl Shared {
         // The newer protocol has no ping.
         let method = if client.era() == Era::Modern { "server/discover" } else { "ping" };
         match client.ask(method, json!({}), &Patience::aside(self.ping_limit())).await {
-            Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) => Ok(()),
             answer => answer.map(drop),
         }
     }
