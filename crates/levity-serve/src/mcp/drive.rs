@@ -159,14 +159,18 @@ impl Case {
     pub(super) async fn next(&mut self) -> Event {
         // Whoever waits for that it becomes a task is let go.
         drop(self.became_task.take());
-        tokio::select! {
-            biased;
-            done = &mut self.work => Event::Done(done),
-            Some(asked) = self.inbox.asks.recv() => {
-                self.open(asked);
-                Event::Asked
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut self.work => return Event::Done(done),
+                Some(asked) = self.inbox.asks.recv() => {
+                    self.open(asked);
+                    return Event::Asked;
+                }
+                Some(note) = self.inbox.notes.recv() => return Event::Note(note),
+                // It is a task already.
+                Some(became) = self.inbox.task.recv() => drop(became),
             }
-            Some(note) = self.inbox.notes.recv() => Event::Note(note),
         }
     }
 

@@ -10,6 +10,7 @@ use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind};
 use levity_serve::{Gate, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
@@ -67,9 +68,29 @@ async fn what_was_begun_is_not_said_to_be_taken_back() {
     assert!(folder.path().join("a").exists());
 }
 
+/// Answers a client's challenge as the page of the bridge says.
+async fn prove(stream: &mut TcpStream) {
+    use base64::Engine as _;
+    let to = stream.local_addr().unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let client = head.strip_prefix("GET /challenge?client=").unwrap().split(' ').next().unwrap();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, TOKEN.as_bytes());
+    let text = format!("levity proof 1\nserver\n{to}\n{client}\nnonce");
+    let proof =
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(ring::hmac::sign(&key, text.as_bytes()));
+    let body = json!({"server": "nonce", "proof": proof}).to_string();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
 /// Something that says it is a host: it answers what it is asked first, and then does as it is told.
 async fn pretend(listener: &TcpListener) -> WebSocketStream<TcpStream> {
-    let (stream, _) = listener.accept().await.unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    prove(&mut stream).await;
     tokio_tungstenite::accept_async(stream).await.unwrap()
 }
 
