@@ -14,8 +14,8 @@ use crate::private;
 /// A file larger than this is not read: whoever has so much to say needs another store.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// How long to wait for another program that writes.
-const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5_000 });
+/// How long to wait for other programs that write. Long, since whoever polls may find the lock taken many times in a row.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 30_000 });
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What tells whether a file is as it was.
