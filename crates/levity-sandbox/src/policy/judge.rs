@@ -247,7 +247,7 @@ fn inner(texts: &[&str]) -> Inner {
         "nice" => after_options(texts, "", "n", 0),
         "stdbuf" => after_options(texts, "", "ioe", 0),
         "timeout" => after_options(texts, "v", "ks", 1),
-        "xargs" => after_options(texts, "0rtx", "InPLdaEs", 0),
+        "xargs" => xargs_inner(texts),
         "env" if texts.len() == 1 => Inner::None,
         "env" => match texts.get(1) {
             Some(text) if !text.starts_with('-') && !text.contains('=') => Inner::Words(1),
@@ -256,6 +256,17 @@ fn inner(texts: &[&str]) -> Inner {
         "eval" | "source" | "." | "sudo" | "doas" | "su" | "ssh" | "parallel" | "watch" | "setsid"
         | "busybox" => Inner::Unclear,
         _ => Inner::None,
+    }
+}
+
+/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line for a shell; and of a file that it
+/// is to read by `-a`, which the other checks do not see.
+fn xargs_inner(texts: &[&str]) -> Inner {
+    match after_options(texts, "0rtx", "InPLdEs", 0) {
+        Inner::Words(at) if texts.get(at).is_some_and(|text| WRAPPERS.contains(&name(text))) => {
+            Inner::Unclear
+        }
+        other => other,
     }
 }
 

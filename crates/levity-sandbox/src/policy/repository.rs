@@ -283,14 +283,19 @@ struct Tracked {
     path: Vec<u8>,
 }
 
-/// The entries of an index; nothing if it is not understood.
+/// The longest path of an entry, as systems have them.
+const LONGEST_PATH: usize = 4096;
+/// How many bytes all paths may have together: version 4 writes a path as what differs from the one before, so that few bytes can mean many.
+const LONGEST_PATHS: usize = 64 << 20;
+
+/// The entries of an index; nothing if it is not understood, or means more than it may.
 fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let version = number(4)?;
     if bytes.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
         return None;
     }
-    let (mut at, mut entries, mut last) = (12, Vec::new(), Vec::new());
+    let (mut at, mut entries, mut last, mut total) = (12, Vec::new(), Vec::new(), 0);
     for _ in 0..number(8)? {
         let mode = number(at + 24)?;
         let mut name = at + 40 + hash + 2;
@@ -305,6 +310,10 @@ fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
         }
         let end = name + bytes.get(name..)?.iter().position(|byte| *byte == 0)?;
         path.extend_from_slice(&bytes[name..end]);
+        total += path.len();
+        if path.len() > LONGEST_PATH || total > LONGEST_PATHS {
+            return None;
+        }
         at = if version == 4 { end + 1 } else { at + (end - at) / 8 * 8 + 8 };
         last.clone_from(&path);
         entries.push(Tracked { mode, path });
@@ -330,4 +339,33 @@ fn length(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
         value = value.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
     }
     Some((value, at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index of version 4 whose first path has this length, and whose others are the same.
+    fn index(length: usize, count: u32) -> Vec<u8> {
+        let mut bytes = [b"DIRC".as_slice(), &4_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+        for number in 0..count {
+            bytes.extend([0; 24]);
+            bytes.extend(0o100_644_u32.to_be_bytes());
+            bytes.extend([0; 12 + 20 + 2]);
+            // Nothing is left out of the path before.
+            bytes.push(0);
+            bytes.extend(std::iter::repeat_n(b'a', if number == 0 { length } else { 0 }));
+            bytes.push(0);
+        }
+        bytes.extend([0; 20]);
+        bytes
+    }
+
+    #[test]
+    fn index_whose_paths_mean_more_than_they_may_is_not_understood() {
+        assert_eq!(entries(&index(4096, 3), 20).unwrap().len(), 3);
+        assert!(entries(&index(4097, 1), 20).is_none());
+        // A megabyte that means a hundred.
+        assert!(entries(&index(4096, 25_000), 20).is_none());
+    }
 }

@@ -50,6 +50,10 @@ fn parse_nested(line: &str, depth: usize) -> Result<Vec<Simple>, &'static str> {
     if depth > MAX_DEPTH {
         return Err("it is nested too deeply to be looked into");
     }
+    // A shell joins such lines before it reads them: `$` and `(` that stand on two of them are one sign.
+    if line.contains("\\\n") || line.contains("\\\r") {
+        return Err("it goes on in another line behind a backslash");
+    }
     let mut parser = Parser { chars: line.chars().collect(), at: 0, depth, found: Vec::new() };
     parser.line()?;
     Ok(parser.found)
