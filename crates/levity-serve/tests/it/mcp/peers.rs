@@ -81,7 +81,7 @@ fn check(seen: &Value, version: Option<&str>) {
     }
     let told: Vec<f64> = seen["progress"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
     assert_eq!(told, [0.0, 50.0, 100.0]);
-    assert_eq!((&seen["tools"], &seen["resources"], &seen["prompts"]), (&json!(28), &json!(3), &json!(5)));
+    assert_eq!((&seen["tools"], &seen["resources"], &seen["prompts"]), (&json!(35), &json!(3), &json!(5)));
 }
 
 async fn python(variable: &str, ways: &[(&str, &str)]) {
@@ -143,7 +143,7 @@ async fn the_inspector_over_pipes_and_http() {
     for target in [vec![&*path, "stdio"], vec![&*site.url, "--transport", "http"]] {
         for era in ["legacy", "modern", "auto"] {
             let listed = seen(inspector(&node, era, &target, &["--method", "tools/list"])).await;
-            assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 28, "{era} {target:?}");
+            assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 35, "{era} {target:?}");
             let call = ["--method", "tools/call", "--tool-name", "test_simple_text"];
             let called = seen(inspector(&node, era, &target, &call)).await;
             assert!(called.to_string().contains("simple text response"), "{called}");
