@@ -20,6 +20,7 @@ pub(crate) struct Origin(Arc<str>);
 
 /// What state is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "a build with one provider alone may bind state in fewer ways")]
 pub(crate) enum Bound {
     /// The server, the account and the family of models.
     Account,
