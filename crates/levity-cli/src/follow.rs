@@ -14,7 +14,7 @@ use crate::terminal::{brief, chain, complain, say, say_json};
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
 
-/// How a run that was cancelled by Ctrl-C ends.
+/// The exit code of a run that Ctrl-C cancelled.
 const CANCELLED: u8 = 130;
 
 /// Why a run is cancelled by Ctrl-C.

@@ -1,11 +1,11 @@
-//! What runs may use.
+//! Limits on the money, tokens, calls and time of a run.
 
 use std::time::Duration;
 
 use clap::Args;
 use levity::core::{Limits, Model, Money, Price};
 
-/// What a run may use.
+/// The limits of a run.
 #[derive(Args)]
 pub(crate) struct LimitArgs {
     /// Spend no more than this on models in one run. The most that a call can cost is reserved before it is made.
@@ -64,7 +64,7 @@ impl LimitArgs {
         Some(self.limits()).filter(|limits| *limits != Limits::new())
     }
 
-    /// Whether the limit on money can be kept with this model.
+    /// Checks that the limit on money can be enforced for this model.
     pub(crate) fn check(&self, model: &dyn Model) -> Result<(), String> {
         let card = model.card();
         if self.limit_cost.is_none() || self.assume_price.is_some() || card.price.is_some() {

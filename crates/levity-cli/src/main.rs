@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What the exit code says.
+/// The exit codes, as the help shows them.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done: there is an answer
   1    it failed: there is no answer

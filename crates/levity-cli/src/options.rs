@@ -1,4 +1,4 @@
-//! What stands around the runs of a command: limits, guards, a cache of replies, thinking.
+//! Options that commands share: limits, guards, a cache of replies, thinking.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use levity::llm::layers::Cache;
 
 use crate::limits::LimitArgs;
 
-/// What every command that runs agents takes.
+/// The options of every command that runs agents.
 #[derive(Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]

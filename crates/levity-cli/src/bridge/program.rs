@@ -10,9 +10,9 @@ use tokio::process::{Child, Command};
 
 /// The longest answer that is taken of a program, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 20;
-/// How much of what it writes to standard error is kept for the case that it fails.
+/// The most bytes of standard error that are kept for an error message.
 const LONGEST_COMPLAINT: u64 = 64 << 10;
-/// How many characters of that an error shows.
+/// The most characters of standard error that an error message shows.
 const SHOWN: usize = 400;
 
 /// A program that gets a task on its standard input and answers on its standard output.

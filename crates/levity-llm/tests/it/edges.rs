@@ -353,7 +353,7 @@ async fn picture_of_a_hosted_tool_goes_back_as_its_item() {
 }
 
 #[tokio::test]
-async fn what_another_model_showed_is_never_refused() {
+async fn media_of_another_model_is_sent_as_words_where_a_wire_takes_none() {
     for mime in ["image/png", "audio/wav", "video/mp4", "application/zip"] {
         let shown = Message::new(Role::Assistant, [Part::Media(levity_core::Media::bytes(mime, vec![1, 2]))]);
         let request = ask().with_message(shown).with_message(Message::user("And?"));

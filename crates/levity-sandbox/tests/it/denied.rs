@@ -298,7 +298,7 @@ fn folder_that_a_command_begins_in_counts() {
 }
 
 #[test]
-fn what_git_keeps_of_denied_files_is_asked_about() {
+fn git_command_that_shows_contents_of_denied_files_is_asked_about() {
     if !has_git() {
         return;
     }
