@@ -112,6 +112,8 @@ impl Listener {
     pub const DEFAULT_HEADER_TIME: Duration = Duration::from_secs(20);
     /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed then.
     pub const DEFAULT_SEND_TIME: Duration = Duration::from_secs(60);
+    /// How many bytes the head of a request may have, the empty line behind it included: 64 KiB. A longer one is answered with 431.
+    pub const HEAD_LIMIT: usize = 64 << 10;
     /// How long those who are being served have to come to an end when the listener is stopped: 2 seconds.
     pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -369,7 +371,8 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_time)
-            .max_buf_size(64 << 10)
+            .max_header_size(Listener::HEAD_LIMIT)
+            .max_buf_size(Listener::HEAD_LIMIT)
             .serve_connection(
                 TokioIo::new(Stalled::new(stream, self.send_time, turned_away.clone())),
                 service,

@@ -4,6 +4,7 @@
 
 mod client;
 mod crowd;
+mod heads;
 mod hostile;
 mod kept;
 mod life;
