@@ -27,10 +27,11 @@ use std::time::Duration;
 use levity_core::CancelToken;
 use levity_memory::Conversations;
 use levity_tools::Dispatcher;
-use tokio::sync::Semaphore;
 
+use crate::body::BodyReader;
 use crate::error::Result;
 use crate::listen::Listener;
+use crate::quota::Quota;
 use crate::runs::Runs;
 
 mod answer;
@@ -75,10 +76,11 @@ struct Settings {
 struct Api {
     runs: Runs,
     settings: Settings,
-    readers: Arc<Semaphore>,
+    bodies: BodyReader,
+    readers: Arc<Quota>,
     /// How many may read old runs from the journal at once: each holds all of its run.
-    old_readers: Arc<Semaphore>,
-    tool_calls: Semaphore,
+    old_readers: Arc<Quota>,
+    tool_calls: Arc<Quota>,
     /// Tells calls of tools by this server from those by others, and from each other.
     mark: u64,
     calls: AtomicU64,
@@ -140,7 +142,8 @@ impl HttpApi {
         self
     }
 
-    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default.
+    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default. One named token has the share of
+    /// them that [`Runs::token_share`] says.
     pub fn tool_calls(mut self, most: usize) -> Self {
         self.settings.tool_calls = most;
         self
@@ -164,7 +167,8 @@ impl HttpApi {
         self
     }
 
-    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default.
+    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default. One named token has the share of them
+    /// that [`Runs::token_share`] says.
     pub fn readers(mut self, most: usize) -> Self {
         self.settings.readers = most;
         self
@@ -191,10 +195,12 @@ impl HttpApi {
     /// When the listener fails.
     pub async fn serve(self, listener: Listener) -> Result<()> {
         let listener = listener.open_at("/v1/health");
+        let share = self.runs.share();
         let api = Arc::new(Api {
-            readers: Arc::new(Semaphore::new(self.settings.readers)),
-            old_readers: Arc::new(Semaphore::new(Self::OLD_READERS)),
-            tool_calls: Semaphore::new(self.settings.tool_calls),
+            bodies: BodyReader::new(self.settings.body_limit, self.settings.body_time, share),
+            readers: Quota::new(self.settings.readers, share),
+            old_readers: Quota::new(Self::OLD_READERS, share),
+            tool_calls: Quota::new(self.settings.tool_calls, share),
             mark: self.runs.runtime().world().random(),
             calls: AtomicU64::new(1),
             stop: listener.stopped(),

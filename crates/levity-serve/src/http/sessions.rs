@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::Uri;
+use levity_core::text::is_blank;
 use levity_core::{ConversationId, ConversationInfo, ConversationQuery};
 use levity_memory::{Conversations, conversation_id_fits};
 use serde::Deserialize;
@@ -51,7 +52,7 @@ struct Read {
 
 /// The id of a conversation that a client names.
 pub(super) fn id(id: &str) -> Answered<ConversationId> {
-    match !id.trim().is_empty() && conversation_id_fits(id) && !id.chars().any(char::is_control) {
+    match !is_blank(id) && conversation_id_fits(id) && !id.chars().any(char::is_control) {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",

@@ -63,7 +63,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
@@ -158,7 +158,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let ReadResourceRequestParams { uri, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
@@ -189,7 +189,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let GetPromptRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let args = words(arguments);
@@ -244,7 +244,9 @@ impl Session {
         };
         match waiting.case.ask_at_end(context).await {
             Step::Done(outcome) => outcome.map(Answer::Product),
-            Step::Open(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
+            Step::Open(requests) => {
+                inner.parked.park(&self.caller(context), waiting, requests).map(Answer::Asks)
+            }
             Step::Task => inner.tasks.start(self.caller(context), waiting.case).map(Answer::Task),
             Step::Cancelled => Err(cancelled()),
         }

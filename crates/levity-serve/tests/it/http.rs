@@ -11,6 +11,7 @@ mod life;
 mod limits;
 #[cfg(all(feature = "dag", feature = "swarm"))]
 mod many;
+mod shares;
 mod stream;
 mod support;
 mod tenants;
