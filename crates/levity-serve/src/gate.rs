@@ -353,7 +353,9 @@ impl Door {
             (checked, _) => checked?,
         };
         if let Some(visit) = visit.filter(|_| caller.may(TokenScope::Read)) {
-            visit.slot.admit(caller.name()).map_err(|_: NoSlot| Refusal::Full)?;
+            // The users of a tenant share its places.
+            let whose = caller.namespace().or(caller.name());
+            visit.slot.admit(whose).map_err(|_: NoSlot| Refusal::Full)?;
         }
         let open = self.gate.open_at == Some(uri.path());
         match self.serves == Serves::Owner && !open && !caller.may(TokenScope::Admin) {

@@ -64,6 +64,7 @@ struct Settings {
     plans: Option<levity_dag::Sessions>,
     tools: Option<Dispatcher>,
     tool_calls: usize,
+    requests: usize,
     body_limit: usize,
     body_time: Duration,
     goal_limit: usize,
@@ -76,6 +77,7 @@ struct Settings {
 struct Api {
     runs: Runs,
     settings: Settings,
+    requests: Arc<Quota>,
     bodies: BodyReader,
     readers: Arc<Quota>,
     /// How many may read old runs from the journal at once: each holds all of its run.
@@ -96,6 +98,8 @@ impl HttpApi {
     pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
     /// How many tools may be called at once by their routes: 64.
     pub const DEFAULT_TOOL_CALLS: usize = 64;
+    /// How many requests are worked on at once: 1,024. Those who follow events are not among them.
+    pub const DEFAULT_REQUESTS: usize = 1024;
     /// How many may follow events at once: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
     /// How many of them may read runs that have ended from the journal: 32.
@@ -113,6 +117,7 @@ impl HttpApi {
             plans: None,
             tools: None,
             tool_calls: Self::DEFAULT_TOOL_CALLS,
+            requests: Self::DEFAULT_REQUESTS,
             body_limit: Self::DEFAULT_BODY_LIMIT,
             body_time: Self::DEFAULT_BODY_TIME,
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
@@ -146,6 +151,13 @@ impl HttpApi {
     /// them that [`Runs::token_share`] says.
     pub fn tool_calls(mut self, most: usize) -> Self {
         self.settings.tool_calls = most;
+        self
+    }
+
+    /// How many requests are worked on at once; [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by default. One named token has the share
+    /// of them that [`Runs::token_share`] says.
+    pub fn requests(mut self, most: usize) -> Self {
+        self.settings.requests = most;
         self
     }
 
@@ -197,6 +209,7 @@ impl HttpApi {
         let listener = listener.open_at("/v1/health");
         let share = self.runs.share();
         let api = Arc::new(Api {
+            requests: Quota::new(self.settings.requests, share),
             bodies: BodyReader::new(self.settings.body_limit, self.settings.body_time, share),
             readers: Quota::new(self.settings.readers, share),
             old_readers: Quota::new(Self::OLD_READERS, share),

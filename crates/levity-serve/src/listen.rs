@@ -57,7 +57,7 @@ pub struct ConnectionLimits {
     /// How many connections that have shown a token there are; these places are reserved for them. 1,536 by default. Requests on
     /// further ones are answered with 503.
     pub authenticated: usize,
-    /// How many of them show the same named token. 768 by default.
+    /// How many of them show named tokens of the same tenant. 384 by default.
     pub per_token: usize,
     /// How long a connection may take until a request on it shows a token, encryption included. 10 seconds by default.
     pub unauthenticated_time: Duration,
@@ -73,7 +73,7 @@ impl Default for ConnectionLimits {
             unauthenticated: 512,
             per_address: 256,
             authenticated: 1536,
-            per_token: 768,
+            per_token: 384,
             unauthenticated_time: Duration::from_secs(10),
             wrong_tokens: 10,
             wrong_token_delay: Duration::from_secs(1),
@@ -152,7 +152,7 @@ impl Listener {
         self.limits.unauthenticated = unauthenticated;
         self.limits.per_address = unauthenticated.div_ceil(2);
         self.limits.authenticated = authenticated;
-        self.limits.per_token = authenticated.div_ceil(2);
+        self.limits.per_token = (authenticated / 4).max(1);
         self
     }
 

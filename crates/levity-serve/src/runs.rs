@@ -248,7 +248,8 @@ impl Runs {
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
-        let place = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), Whose::Caller(caller))?;
+        let place =
+            self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), &Whose::Caller(caller))?;
         let watcher = self.watcher(&place.run, order.watcher);
         let setup = Setup::new(id, watcher).with_conversation(order.conversation);
         let started = runner.start(&order.goal, setup)?;
@@ -279,7 +280,9 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let place = match self.admit(id, feed, Standing::of(id, &told), whose) {
+        let admitted = self.admit(id, feed, Standing::of(id, &told), &whose);
+        drop(whose);
+        let place = match admitted {
             Ok(place) => place,
             // Somebody else was faster.
             Err(error) => return self.live(id).ok_or(error),
@@ -437,10 +440,10 @@ impl Runs {
     }
 
     /// Takes a run in, if there is room or a place was kept for it.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing, whose: Whose<'_>) -> Result<Place> {
-        let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing, whose: &Whose<'_>) -> Result<Place> {
+        let run = Arc::new(LiveRun::new(id.clone(), whose.tenant(), feed, standing));
         let mut known = self.known();
-        let queued = match &whose {
+        let queued = match whose {
             Whose::Caller(caller) => {
                 self.fits(&known, caller)?;
                 false
@@ -511,11 +514,28 @@ impl Runs {
             return;
         }
         known.ended.push_back(run.clone());
-        let mut bytes: usize = known.ended.iter().map(|run| run.bytes()).sum();
-        while known.ended.len() > Self::ENDED || (bytes > Self::ENDED_BYTES && known.ended.len() > 1) {
-            bytes -= known.ended.pop_front().map_or(0, |run| run.bytes());
+        while known.ended.len() > Self::ENDED {
+            forget_one(&mut known.ended, |_| 1);
+        }
+        while known.ended.len() > 1 && weight(&known.ended, LiveRun::bytes) > Self::ENDED_BYTES {
+            forget_one(&mut known.ended, LiveRun::bytes);
         }
     }
+}
+
+fn weight(ended: &VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) -> usize {
+    ended.iter().map(|run| weight(run)).sum()
+}
+
+/// Forgets the oldest run of the tenant whose runs weigh most, so that none pushes out the runs of another.
+fn forget_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) {
+    let mut by_tenant: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
+    for run in ended.iter() {
+        *by_tenant.entry(run.tenant.clone()).or_default() += weight(run);
+    }
+    let heaviest = by_tenant.into_iter().max_by_key(|(_, weight)| *weight).map(|(tenant, _)| tenant);
+    let oldest = ended.iter().position(|run| heaviest.as_ref() == Some(&run.tenant));
+    ended.remove(oldest.unwrap_or(0));
 }
 
 /// For whom a run is taken in.
@@ -523,6 +543,15 @@ enum Whose<'a> {
     Caller(&'a Caller),
     /// The queue, which has kept a place for it.
     Queue(#[expect(dead_code, reason = "the place is kept until it is dropped")] KeptPlace),
+}
+
+impl Whose<'_> {
+    fn tenant(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Caller(caller) => caller.namespace().map(Into::into),
+            Self::Queue(_) => None,
+        }
+    }
 }
 
 /// A run's place among those under way. It is given back however the run comes to its end, and who waits for that is told.

@@ -97,7 +97,8 @@ async fn what_is_no_request_is_refused() {
     {
         post(&json!({"goal": "x", "id": id}).to_string()).await.refused(422, "bad_id");
     }
-    for id in ["", " ", "\u{200b}", "\u{2060}\u{feff}", "a\nb", &"x".repeat(257)] {
+    for id in ["", " ", "\u{200b}", "\u{2060}\u{feff}", "a\u{202e}b", "a\u{2066}b", "a\nb", &"x".repeat(257)]
+    {
         post(&json!({"goal": "x", "conversation": id}).to_string()).await.refused(422, "bad_id");
     }
     post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string()).await.refused(413, "goal_too_long");

@@ -146,3 +146,47 @@ async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
     site.as_("ann").post("/v1/tools/look", json!({})).await.is(200);
     site.server.stop().await;
 }
+
+#[tokio::test]
+async fn requests_that_wait_leave_room_for_other_tokens() {
+    let model = ScriptedModel::new().reply("1");
+    let set_api = |api: levity_serve::http::HttpApi| api.requests(8);
+    let site = Site::offering(model, |agent| agent, |runs| runs, set_api).await;
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(site.server.client.0).await.unwrap();
+        let (address, token) = (site.server.client.0, site.as_("ann").1);
+        let head = format!(
+            "POST /v1/runs HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    while site.as_("ann").get("/v1/runs").await.status != 429 {
+        tokio::task::yield_now().await;
+    }
+    for who in [site.as_("bob"), site.as_("eye"), site.as_("top"), As(site.server.client, TOKEN)] {
+        who.get("/v1/runs").await.is(200);
+    }
+    site.server.client.ask_as("GET", "/v1/health", &[], "").await.is(200);
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn runs_of_one_token_do_not_push_ended_runs_of_others_out_of_memory() {
+    let site = Site::new(ScriptedModel::new().reply("1")).await;
+    let start = async |who: &As<'_>, id: String| {
+        let run = who.post("/v1/runs", json!({"goal": "Go", "id": id})).await.is(201);
+        site.server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+    };
+    start(&site.as_("bob"), "r".to_owned()).await;
+    start(&As(site.server.client, TOKEN), "mine".to_owned()).await;
+    for number in 0..70 {
+        start(&site.as_("ann"), format!("r{number}")).await;
+    }
+    for (id, kept) in [("bob-r", true), ("mine", true), ("ann-r0", false), ("ann-r69", true)] {
+        assert_eq!(site.server.runs.get(&id.into()).is_some(), kept, "{id}");
+    }
+    site.server.stop().await;
+}

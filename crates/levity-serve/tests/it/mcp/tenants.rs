@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use levity_core::{Hints, ToolOutput};
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -36,6 +37,10 @@ fn people() -> (Gate, Vec<String>) {
 
 async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answer {
     params["_meta"] = modern_meta();
+    if method.starts_with("tasks/") {
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
+            json!({"io.modelcontextprotocol/tasks": {}});
+    }
     let name = params.get("name").or(params.get("uri")).or(params.get("taskId"));
     let name = name.and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut headers =
@@ -415,5 +420,31 @@ async fn requests_of_one_token_leave_room_for_others() {
     for who in [1, 2, 3] {
         let answer = call(&site, &people[who], "look", json!({})).await;
         assert_eq!(answer["result"]["isError"], json!(false), "{who}: {answer}");
+    }
+}
+
+/// Says for which run it is called.
+struct Where(ToolSpec);
+
+#[async_trait]
+impl Tool for Where {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text(cx.run.to_string()))
+    }
+}
+
+#[tokio::test]
+async fn tools_are_called_for_a_run_of_the_tenant() {
+    let spec = ToolSpec::new("where", "Says its run.").with_hints(Hints::new().read_only());
+    let server = builder().tool(Where(spec)).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    for (who, run) in [(0, "ann-mcp"), (1, "bob-mcp"), (2, "eye-mcp"), (3, "mcp")] {
+        let answer = call(&site, &people[who], "where", json!({})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], run, "{answer}");
     }
 }
