@@ -10,7 +10,7 @@ use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use levity_core::World as _;
 use levity_runtime::SystemWorld;
 use serde_json::json;
@@ -106,11 +106,12 @@ impl Gate {
     }
 
     /// The answer to a challenge of a client that reached this server at `local`.
-    fn answer_challenge(&self, query: &str, headers: &HeaderMap, local: SocketAddr) -> Option<Response> {
+    fn answer_challenge(&self, uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Option<Response> {
         let (challenger, token) = (self.proofs.as_ref()?, self.token.as_ref()?);
-        if !self.knows_host(headers) {
+        if !self.knows_host(uri, headers) {
             return Some(Refusal::Host.answer());
         }
+        let query = uri.query().unwrap_or_default();
         let client = query.strip_prefix("client=").filter(|client| proof::is_nonce(client));
         let Some(client) = client else {
             return Some(refuse(
@@ -146,8 +147,8 @@ impl Gate {
     }
 
     /// Who asks, if they may come in.
-    fn check(&self, path: &str, headers: &HeaderMap, local: Option<SocketAddr>) -> Result<Caller, Refusal> {
-        if !self.knows_host(headers) {
+    fn check(&self, uri: &Uri, headers: &HeaderMap, local: Option<SocketAddr>) -> Result<Caller, Refusal> {
+        if !self.knows_host(uri, headers) {
             return Err(Refusal::Host);
         }
         if !self.knows_origin(headers) {
@@ -156,19 +157,17 @@ impl Gate {
         if self.is_open {
             return Ok(Caller::owner());
         }
+        // No token is looked at here, a right one neither: how its connection fares afterwards would tell who guesses that it is.
+        if self.open_at == Some(uri.path()) {
+            return Ok(Caller::nobody());
+        }
         match self.proven(headers, local) {
             Some(true) => return Ok(Caller::owner()),
             Some(false) => return Err(Refusal::WrongToken),
             None => {}
         }
-        let refusal = match bearer(headers) {
-            None => Refusal::NoToken,
-            Some(shown) => match self.find(shown) {
-                Some(caller) => return Ok(caller),
-                None => Refusal::WrongToken,
-            },
-        };
-        if self.open_at == Some(path) { Ok(Caller::nobody()) } else { Err(refusal) }
+        let shown = bearer(headers).ok_or(Refusal::NoToken)?;
+        self.find(shown).ok_or(Refusal::WrongToken)
     }
 
     /// Whose token this is.
@@ -178,11 +177,18 @@ impl Gate {
         owner.or(named)
     }
 
-    fn knows_host(&self, headers: &HeaderMap) -> bool {
+    /// Whether a request means this server. A request that names its host in its line is about that one, whatever `Host` says; a program in
+    /// between may have gone by either, so both must be known.
+    fn knows_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
             return false;
         };
+        self.is_known(host) && uri.authority().is_none_or(|named| self.is_known(named.as_str()))
+    }
+
+    /// Whether a host is this server. One with a user before it is not: nobody calls a server so who means well.
+    fn is_known(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
         is_loopback(name) || self.hosts.iter().any(|known| *known == host || known == name)
@@ -335,9 +341,9 @@ impl Door {
     }
 
     /// Who asks, if there is a place for their connection.
-    async fn admit(&self, path: &str, headers: &HeaderMap, visit: Option<&Visit>) -> Result<Caller, Refusal> {
+    async fn admit(&self, uri: &Uri, headers: &HeaderMap, visit: Option<&Visit>) -> Result<Caller, Refusal> {
         let local = visit.and_then(|visit| visit.local);
-        let caller = match (self.gate.check(path, headers, local), visit) {
+        let caller = match (self.gate.check(uri, headers, local), visit) {
             (Err(Refusal::WrongToken), Some(visit)) => {
                 return match self.failures.wrong(visit.slot.address()).await {
                     Penalty::None => Err(Refusal::WrongToken),
@@ -347,9 +353,11 @@ impl Door {
             (checked, _) => checked?,
         };
         if let Some(visit) = visit.filter(|_| caller.may(TokenScope::Read)) {
-            visit.slot.admit(caller.name()).map_err(|_: NoSlot| Refusal::Full)?;
+            // The users of a tenant share its places.
+            let whose = caller.namespace().or(caller.name());
+            visit.slot.admit(whose).map_err(|_: NoSlot| Refusal::Full)?;
         }
-        let open = self.gate.open_at == Some(path);
+        let open = self.gate.open_at == Some(uri.path());
         match self.serves == Serves::Owner && !open && !caller.may(TokenScope::Admin) {
             true => Err(Refusal::NotOwner),
             false => Ok(caller),
@@ -365,13 +373,12 @@ async fn pass(State(door): State<Arc<Door>>, mut request: Request, next: Next) -
     let local = visit.as_ref().and_then(|visit| visit.local);
     if request.uri().path() == proof::PATH
         && let Some(local) = local
-        && let Some(answer) =
-            door.gate.answer_challenge(request.uri().query().unwrap_or_default(), request.headers(), local)
+        && let Some(answer) = door.gate.answer_challenge(request.uri(), request.headers(), local)
     {
         noted.iter_mut().for_each(|noted| noted.status = answer.status().as_u16());
         return answer;
     }
-    let answer = match door.admit(request.uri().path(), request.headers(), visit.as_ref()).await {
+    let answer = match door.admit(request.uri(), request.headers(), visit.as_ref()).await {
         Ok(caller) => {
             noted.iter_mut().for_each(|noted| noted.caller = Some(caller.clone()));
             request.extensions_mut().insert(caller);
@@ -452,7 +459,7 @@ mod tests {
         for (name, value) in headers {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        assert_eq!(gate.check("/", &map, None), expected, "{headers:?}");
+        assert_eq!(gate.check(&Uri::from_static("/"), &map, None), expected, "{headers:?}");
     }
 
     #[test]
@@ -501,9 +508,37 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         let gate = gate.open_at("/health");
-        assert_eq!(gate.check("/health", &headers, None), Ok(Caller::nobody()));
-        assert_eq!(gate.check("/health/", &headers, None), Err(Refusal::NoToken));
+        assert_eq!(gate.check(&Uri::from_static("/health"), &headers, None), Ok(Caller::nobody()));
+        assert_eq!(gate.check(&Uri::from_static("/health/"), &headers, None), Err(Refusal::NoToken));
+        for shown in [TOKEN, "0123456789abcdeX"] {
+            headers.insert(AUTHORIZATION, format!("Bearer {shown}").parse().unwrap());
+            assert_eq!(gate.check(&Uri::from_static("/health"), &headers, None), Ok(Caller::nobody()));
+        }
         assert!(!format!("{gate:?}").contains(TOKEN));
+    }
+
+    #[test]
+    fn host_in_the_request_line_counts_as_much_as_the_header() {
+        let gate = Gate::open().hosts(["app.example"]);
+        for (uri, host, known) in [
+            ("http://localhost/x", "localhost", true),
+            ("http://127.0.0.1:80/x", "localhost", true),
+            ("http://app.example/x", "localhost", true),
+            ("http://[::1]:80/x", "app.example:1", true),
+            ("http://evil.example/x", "localhost", false),
+            ("https://evil.example:443/x", "app.example", false),
+            ("http://localhost/x", "evil.example", false),
+            ("http://localhost@evil.example/x", "localhost", false),
+            ("http://user@localhost/x", "localhost", false),
+            ("http://localhost.evil.example/x", "localhost", false),
+            ("evil.example:80", "localhost", false),
+            ("localhost:80", "localhost", true),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            let checked = gate.check(&uri.parse().unwrap(), &headers, None);
+            assert_eq!(checked == Ok(Caller::owner()), known, "{uri} {host}: {checked:?}");
+        }
     }
 
     #[test]

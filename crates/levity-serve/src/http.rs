@@ -27,10 +27,11 @@ use std::time::Duration;
 use levity_core::CancelToken;
 use levity_memory::Conversations;
 use levity_tools::Dispatcher;
-use tokio::sync::Semaphore;
 
+use crate::body::BodyReader;
 use crate::error::Result;
 use crate::listen::Listener;
+use crate::quota::Quota;
 use crate::runs::Runs;
 
 mod answer;
@@ -63,6 +64,7 @@ struct Settings {
     plans: Option<levity_dag::Sessions>,
     tools: Option<Dispatcher>,
     tool_calls: usize,
+    requests: usize,
     body_limit: usize,
     body_time: Duration,
     goal_limit: usize,
@@ -75,10 +77,12 @@ struct Settings {
 struct Api {
     runs: Runs,
     settings: Settings,
-    readers: Arc<Semaphore>,
+    requests: Arc<Quota>,
+    bodies: BodyReader,
+    readers: Arc<Quota>,
     /// How many may read old runs from the journal at once: each holds all of its run.
-    old_readers: Arc<Semaphore>,
-    tool_calls: Semaphore,
+    old_readers: Arc<Quota>,
+    tool_calls: Arc<Quota>,
     /// Tells calls of tools by this server from those by others, and from each other.
     mark: u64,
     calls: AtomicU64,
@@ -94,6 +98,8 @@ impl HttpApi {
     pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
     /// How many tools may be called at once by their routes: 64.
     pub const DEFAULT_TOOL_CALLS: usize = 64;
+    /// How many requests are worked on at once: 1,024. Those who follow events are not among them.
+    pub const DEFAULT_REQUESTS: usize = 1024;
     /// How many may follow events at once: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
     /// How many of them may read runs that have ended from the journal: 32.
@@ -111,6 +117,7 @@ impl HttpApi {
             plans: None,
             tools: None,
             tool_calls: Self::DEFAULT_TOOL_CALLS,
+            requests: Self::DEFAULT_REQUESTS,
             body_limit: Self::DEFAULT_BODY_LIMIT,
             body_time: Self::DEFAULT_BODY_TIME,
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
@@ -140,9 +147,17 @@ impl HttpApi {
         self
     }
 
-    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default.
+    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default. One named token has the share of
+    /// them that [`Runs::token_share`] says.
     pub fn tool_calls(mut self, most: usize) -> Self {
         self.settings.tool_calls = most;
+        self
+    }
+
+    /// How many requests are worked on at once; [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by default. One named token has the share
+    /// of them that [`Runs::token_share`] says.
+    pub fn requests(mut self, most: usize) -> Self {
+        self.settings.requests = most;
         self
     }
 
@@ -164,7 +179,8 @@ impl HttpApi {
         self
     }
 
-    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default.
+    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default. One named token has the share of them
+    /// that [`Runs::token_share`] says.
     pub fn readers(mut self, most: usize) -> Self {
         self.settings.readers = most;
         self
@@ -191,10 +207,13 @@ impl HttpApi {
     /// When the listener fails.
     pub async fn serve(self, listener: Listener) -> Result<()> {
         let listener = listener.open_at("/v1/health");
+        let share = self.runs.share();
         let api = Arc::new(Api {
-            readers: Arc::new(Semaphore::new(self.settings.readers)),
-            old_readers: Arc::new(Semaphore::new(Self::OLD_READERS)),
-            tool_calls: Semaphore::new(self.settings.tool_calls),
+            requests: Quota::new(self.settings.requests, share),
+            bodies: BodyReader::new(self.settings.body_limit, self.settings.body_time, share),
+            readers: Quota::new(self.settings.readers, share),
+            old_readers: Quota::new(Self::OLD_READERS, share),
+            tool_calls: Quota::new(self.settings.tool_calls, share),
             mark: self.runs.runtime().world().random(),
             calls: AtomicU64::new(1),
             stop: listener.stopped(),

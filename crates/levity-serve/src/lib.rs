@@ -38,6 +38,7 @@ mod listen;
 pub mod mcp;
 mod offer;
 mod proof;
+mod quota;
 mod runner;
 mod runs;
 mod token;

@@ -57,7 +57,7 @@ pub struct ConnectionLimits {
     /// How many connections that have shown a token there are; these places are reserved for them. 1,536 by default. Requests on
     /// further ones are answered with 503.
     pub authenticated: usize,
-    /// How many of them show the same named token. 768 by default.
+    /// How many of them show named tokens of the same tenant. 384 by default.
     pub per_token: usize,
     /// How long a connection may take until a request on it shows a token, encryption included. 10 seconds by default.
     pub unauthenticated_time: Duration,
@@ -73,7 +73,7 @@ impl Default for ConnectionLimits {
             unauthenticated: 512,
             per_address: 256,
             authenticated: 1536,
-            per_token: 768,
+            per_token: 384,
             unauthenticated_time: Duration::from_secs(10),
             wrong_tokens: 10,
             wrong_token_delay: Duration::from_secs(1),
@@ -112,6 +112,8 @@ impl Listener {
     pub const DEFAULT_HEADER_TIME: Duration = Duration::from_secs(20);
     /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed then.
     pub const DEFAULT_SEND_TIME: Duration = Duration::from_secs(60);
+    /// How many bytes the head of a request may have, the empty line behind it included: 64 KiB. A longer one is answered with 431.
+    pub const HEAD_LIMIT: usize = 64 << 10;
     /// How long those who are being served have to come to an end when the listener is stopped: 2 seconds.
     pub const GRACE: Duration = Duration::from_secs(2);
 
@@ -150,7 +152,7 @@ impl Listener {
         self.limits.unauthenticated = unauthenticated;
         self.limits.per_address = unauthenticated.div_ceil(2);
         self.limits.authenticated = authenticated;
-        self.limits.per_token = authenticated.div_ceil(2);
+        self.limits.per_token = (authenticated / 4).max(1);
         self
     }
 
@@ -369,7 +371,8 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_time)
-            .max_buf_size(64 << 10)
+            .max_header_size(Listener::HEAD_LIMIT)
+            .max_buf_size(Listener::HEAD_LIMIT)
             .serve_connection(
                 TokioIo::new(Stalled::new(stream, self.send_time, turned_away.clone())),
                 service,

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+use levity_core::text::is_blank;
 use levity_core::{Ask, Cause, ConversationId, Ending, Event, EventKind, RunId, RunQuery, RunSummary, World};
 use levity_runtime::{Runtime, Watcher};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Given, Reader};
+use crate::quota::{Quota, TokenShare};
 use crate::runner::{Runner, Setup, Started};
 
 mod live;
@@ -57,13 +58,14 @@ struct Inner {
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
     /// How much more may be seen through for runs that others drive.
-    errands: Arc<Semaphore>,
+    errands: Arc<Quota>,
 }
 
 #[derive(Clone)]
 struct Settings {
     most: usize,
     prompt_limit: usize,
+    share: TokenShare,
     watchers: Vec<Watcher>,
 }
 
@@ -144,13 +146,14 @@ impl Runs {
         let runner: Arc<dyn Runner> = Arc::new(runner);
         let boot = format!("{:08x}", runner.runtime().world().random() & u64::from(u32::MAX)).into();
         let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
-        let settings = Settings { most: Self::DEFAULT_MOST, prompt_limit, watchers: Vec::new() };
+        let (most, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
+        let settings = Settings { most, prompt_limit, share, watchers: Vec::new() };
         Self::made(runner, settings, boot)
     }
 
     fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        let errands = Arc::new(Semaphore::new(Self::TOLD));
+        let errands = Quota::new(Self::TOLD, settings.share);
         Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands }) }
     }
 
@@ -169,15 +172,28 @@ impl Runs {
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
+    /// How much of a limit one named token may take, in percent: of the runs here, and of the tool calls and the readers of an
+    /// [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant share it, and tokens with the
+    /// scope `admin` are not limited by it. It is set before the first run.
+    #[must_use]
+    pub fn token_share(self, percent: u8) -> Self {
+        let settings = Settings { share: TokenShare::percent(percent), ..self.inner.settings.clone() };
+        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    pub(crate) fn share(&self) -> TokenShare {
+        self.inner.settings.share
+    }
+
     /// Checks a prompt before anything is made of it.
     ///
     /// # Errors
-    /// When it is empty, or longer than it may be.
+    /// When it has nothing that can be seen, or is longer than it may be.
     pub fn check_prompt(&self, prompt: &str) -> Result<()> {
         let most = self.inner.settings.prompt_limit;
         match prompt.len() > most {
             true => Err(Error::PromptTooLong { most }),
-            false if prompt.trim().is_empty() => Err(Error::EmptyPrompt),
+            false if is_blank(prompt) => Err(Error::EmptyPrompt),
             false => Ok(()),
         }
     }
@@ -212,17 +228,28 @@ impl Runs {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(&self, order: Order) -> Result<Arc<LiveRun>> {
-        self.start_by(&*self.inner.runner, order)
+        self.start_for(&Caller::owner(), order)
     }
 
-    /// As [`start`](Self::start), by another runner of the same journal: one that calls the model of a client, for instance.
-    pub(crate) fn start_by(&self, runner: &dyn Runner, order: Order) -> Result<Arc<LiveRun>> {
+    /// As [`start`](Self::start), for somebody who may have a share of the runs only.
+    pub(crate) fn start_for(&self, caller: &Caller, order: Order) -> Result<Arc<LiveRun>> {
+        self.start_by(&*self.inner.runner, caller, order)
+    }
+
+    /// As [`start_for`](Self::start_for), by another runner of the same journal: one that calls the model of a client, for instance.
+    pub(crate) fn start_by(
+        &self,
+        runner: &dyn Runner,
+        caller: &Caller,
+        order: Order,
+    ) -> Result<Arc<LiveRun>> {
         self.check_prompt(&order.goal)?;
         let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
-        let place = self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), None)?;
+        let place =
+            self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), &Whose::Caller(caller))?;
         let watcher = self.watcher(&place.run, order.watcher);
         let setup = Setup::new(id, watcher).with_conversation(order.conversation);
         let started = runner.start(&order.goal, setup)?;
@@ -234,10 +261,15 @@ impl Runs {
     /// # Errors
     /// When there is no such run, it has ended, or too many are under way.
     pub async fn resume(&self, id: &RunId) -> Result<Arc<LiveRun>> {
-        self.resume_at(id, None).await
+        self.resume_for(&Caller::owner(), id).await
     }
 
-    async fn resume_at(&self, id: &RunId, kept: Option<KeptPlace>) -> Result<Arc<LiveRun>> {
+    /// As [`resume`](Self::resume), for somebody who may have a share of the runs only.
+    pub(crate) async fn resume_for(&self, caller: &Caller, id: &RunId) -> Result<Arc<LiveRun>> {
+        self.resume_at(id, Whose::Caller(caller)).await
+    }
+
+    async fn resume_at(&self, id: &RunId, whose: Whose<'_>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
         }
@@ -248,8 +280,8 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let admitted = self.admit(id, feed, Standing::of(id, &told), kept.as_ref());
-        drop(kept);
+        let admitted = self.admit(id, feed, Standing::of(id, &told), &whose);
+        drop(whose);
         let place = match admitted {
             Ok(place) => place,
             // Somebody else was faster.
@@ -285,13 +317,6 @@ impl Runs {
     pub(crate) fn room(&self) -> Result<()> {
         let (most, known) = (self.inner.settings.most, self.known());
         if known.live.len() + known.kept < most { Ok(()) } else { Err(Error::Full { most }) }
-    }
-
-    /// Says that a caller has no further run, if that is so: a named token has half of the places at most.
-    pub(crate) fn room_for(&self, caller: &Caller) -> Result<()> {
-        let most = self.inner.settings.most.div_ceil(2);
-        let full = || self.known().live.keys().filter(|id| caller.owns(id.as_str())).count() >= most;
-        if caller.namespace().is_some() && full() { Err(Error::Full { most }) } else { Ok(()) }
     }
 
     /// How many runs are under way here.
@@ -415,19 +440,16 @@ impl Runs {
     }
 
     /// Takes a run in, if there is room or a place was kept for it.
-    fn admit(
-        &self,
-        id: &RunId,
-        feed: Arc<Feed>,
-        standing: Standing,
-        kept: Option<&KeptPlace>,
-    ) -> Result<Place> {
-        let run = Arc::new(LiveRun::new(id.clone(), feed, standing));
-        let most = self.inner.settings.most;
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing, whose: &Whose<'_>) -> Result<Place> {
+        let run = Arc::new(LiveRun::new(id.clone(), whose.tenant(), feed, standing));
         let mut known = self.known();
-        if kept.is_none() && known.live.len() + known.kept >= most {
-            return Err(Error::Full { most });
-        }
+        let queued = match whose {
+            Whose::Caller(caller) => {
+                self.fits(&known, caller)?;
+                false
+            }
+            Whose::Queue(_) => true,
+        };
         if known.live.contains_key(id) {
             drop(known);
             return Err(Error::run(id, levity_runtime::Error::Exists(id.clone())));
@@ -435,7 +457,19 @@ impl Runs {
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
-        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false, queued: kept.is_some() })
+        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false, queued })
+    }
+
+    /// Says that a caller has no further run, if that is so.
+    fn fits(&self, known: &Known, caller: &Caller) -> Result<()> {
+        let Settings { most, share, .. } = self.inner.settings;
+        if known.live.len() + known.kept >= most {
+            return Err(Error::Full { most });
+        }
+        // Runs that an earlier process left count, too: whose a run is follows from its id.
+        let own = || known.live.keys().filter(|id| caller.owns(id.as_str())).count();
+        let most = share.of_caller(most, caller);
+        if caller.namespace().is_some() && own() >= most { Err(Error::Full { most }) } else { Ok(()) }
     }
 
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
@@ -480,9 +514,42 @@ impl Runs {
             return;
         }
         known.ended.push_back(run.clone());
-        let mut bytes: usize = known.ended.iter().map(|run| run.bytes()).sum();
-        while known.ended.len() > Self::ENDED || (bytes > Self::ENDED_BYTES && known.ended.len() > 1) {
-            bytes -= known.ended.pop_front().map_or(0, |run| run.bytes());
+        while known.ended.len() > Self::ENDED {
+            forget_one(&mut known.ended, |_| 1);
+        }
+        while known.ended.len() > 1 && weight(&known.ended, LiveRun::bytes) > Self::ENDED_BYTES {
+            forget_one(&mut known.ended, LiveRun::bytes);
+        }
+    }
+}
+
+fn weight(ended: &VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) -> usize {
+    ended.iter().map(|run| weight(run)).sum()
+}
+
+/// Forgets the oldest run of the tenant whose runs weigh most, so that none pushes out the runs of another.
+fn forget_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) {
+    let mut by_tenant: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
+    for run in ended.iter() {
+        *by_tenant.entry(run.tenant.clone()).or_default() += weight(run);
+    }
+    let heaviest = by_tenant.into_iter().max_by_key(|(_, weight)| *weight).map(|(tenant, _)| tenant);
+    let oldest = ended.iter().position(|run| heaviest.as_ref() == Some(&run.tenant));
+    ended.remove(oldest.unwrap_or(0));
+}
+
+/// For whom a run is taken in.
+enum Whose<'a> {
+    Caller(&'a Caller),
+    /// The queue, which has kept a place for it.
+    Queue(#[expect(dead_code, reason = "the place is kept until it is dropped")] KeptPlace),
+}
+
+impl Whose<'_> {
+    fn tenant(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Caller(caller) => caller.namespace().map(Into::into),
+            Self::Queue(_) => None,
         }
     }
 }

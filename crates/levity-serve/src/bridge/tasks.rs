@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
+use levity_core::text::is_blank;
 use levity_core::{Ending, Event, EventKind, RunId, Timestamp};
 use serde::Deserialize;
 use serde_json::json;
@@ -66,7 +67,7 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
             format!("the prompt has more than {most} bytes; write it to a file, and name that in the prompt");
         return Err(Error::new(ErrorKind::TooLarge, words));
     }
-    if wanted.prompt.trim().is_empty() {
+    if is_blank(&wanted.prompt) {
         return Err(Error::invalid("the prompt is empty; say what is to be done"));
     }
     let booking = host.booking.lock().await;

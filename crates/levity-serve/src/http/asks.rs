@@ -75,12 +75,15 @@ pub(super) async fn decide(
     };
     // An answer is part of what is said to a run; whatever else is asked for is a permission.
     let scope = if ask.wanted == Wanted::Answer { TokenScope::Run } else { TokenScope::Approve };
-    if !caller.may(scope) && !caller.may(TokenScope::Approve) {
+    if !caller.may(scope) {
         return Err(Problem::forbidden(caller.missing(scope)));
     }
     if ask.wanted == Wanted::Answer && matches!(decision, Decision::Allow | Decision::Edit { .. }) {
         let message = "this question wants words: decide by `answer` with `text`, or `deny`";
         return Err(Problem::invalid("wants_answer", message));
+    }
+    if let Decision::Answer { text, .. } = &decision {
+        api.runs.check_prompt(text)?;
     }
     match here(&api, &run) {
         Some(here) => {

@@ -14,14 +14,15 @@ use http::{HeaderMap, HeaderName, Uri};
 use levity_core::RunId;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, told_cause};
 use super::input::{header, query, root, yes};
 use super::target::RunPath;
+use crate::access::Caller;
 use crate::feed::{Given, Reader, Told};
+use crate::quota::{Permit, Quota, QuotaFull};
 use crate::runs::{Outcome, Standing};
 
 /// How many bytes of events are put together before they are sent.
@@ -41,6 +42,7 @@ struct How {
 
 pub(super) async fn events(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     RunPath(id): RunPath,
     uri: Uri,
     headers: HeaderMap,
@@ -51,7 +53,7 @@ pub(super) async fn events(
     let known = header(&headers, &HeaderName::from_static("last-event-id"))?;
     // Whoever comes again has a newer place than the address that it came to at first.
     let after = known.filter(|id| !id.is_empty()).or(how.after.as_deref());
-    let permits = permits(&api, &id)?;
+    let permits = permits(&api, &caller, &id)?;
     let reader = api.runs.events(&root(&id), after).await?;
     let stream = Stream {
         api,
@@ -74,12 +76,12 @@ fn answer(stream: Stream) -> Response {
 }
 
 /// A place among those who may read, and another one for runs that are read from the journal.
-fn permits(api: &Api, id: &RunId) -> Answered<Vec<OwnedSemaphorePermit>> {
-    let take = |room: &Arc<Semaphore>| {
-        let full =
-            || Problem::unavailable("too_many_readers", "as many follow events as may; come again later");
-        room.clone().try_acquire_owned().map_err(|_| full())
+fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
+    let full = |full: QuotaFull| {
+        let message = format!("{} readers follow events, and no more may; come again later", full.most);
+        Problem::unavailable("too_many_readers", message)
     };
+    let take = |room: &Arc<Quota>| room.take(caller).map_err(full);
     let mut permits = vec![take(&api.readers)?];
     if api.runs.get(&root(id)).is_none() {
         permits.push(take(&api.old_readers)?);
@@ -96,7 +98,7 @@ struct Stream {
     fleeting: bool,
     pieces: VecDeque<Bytes>,
     stage: Stage,
-    _permits: Vec<OwnedSemaphorePermit>,
+    _permits: Vec<Permit>,
 }
 
 #[derive(PartialEq)]

@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::answer::{Answered, Problem};
-use crate::body::read_body;
+use super::target::caller;
+use crate::access::Caller;
+use crate::body::BodyError;
 
 /// How long an id may be.
 pub(super) const ID_LIMIT: usize = 128;
@@ -73,7 +75,7 @@ pub(super) fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<
 /// The body of a request, as JSON.
 pub(super) async fn body<T: DeserializeOwned>(api: &Api, request: Request) -> Answered<T> {
     let (parts, body) = request.into_parts();
-    let bytes = bytes(api, &parts.headers, body).await?;
+    let bytes = bytes(api, &caller(&parts.extensions), &parts.headers, body).await?;
     read(&parts.headers, &bytes)
 }
 
@@ -83,7 +85,7 @@ pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
     request: Request,
 ) -> Answered<T> {
     let (parts, body) = request.into_parts();
-    let bytes = bytes(api, &parts.headers, body).await?;
+    let bytes = bytes(api, &caller(&parts.extensions), &parts.headers, body).await?;
     if bytes.is_empty() { Ok(T::default()) } else { read(&parts.headers, &bytes) }
 }
 
@@ -109,10 +111,12 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
 }
 
 /// All of a body, as far as it is no larger than it may be and comes in time.
-async fn bytes(api: &Api, headers: &HeaderMap, body: Body) -> Answered<Bytes> {
-    let (limit, time) = (api.settings.body_limit, api.settings.body_time);
-    let read = read_body(headers, body, limit, time).await;
-    read.map_err(|error| Problem::new(error.status(), error.code(), error.message(limit)))
+async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> Answered<Bytes> {
+    let read = api.bodies.read(caller, headers, body).await;
+    read.map_err(|error| {
+        let problem = Problem::new(error.status(), error.code(), error.message(api.bodies.limit()));
+        if error == BodyError::Busy { problem.later(1) } else { problem }
+    })
 }
 
 /// The records of a run, which must be there.

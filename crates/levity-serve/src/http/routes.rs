@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use http::StatusCode;
@@ -16,6 +16,7 @@ use super::target::caller;
 use super::{Api, asks, events, list, sessions, shown, start, tell, tools};
 use crate::access::TokenScope;
 use crate::gate::guard;
+use crate::quota::QuotaFull;
 
 /// A path, and the methods that it has.
 struct Route {
@@ -116,6 +117,7 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
             Problem::not_found("no_route", "there is nothing here; `/v1/openapi.json` tells what there is")
         })
         .method_not_allowed_fallback(async || no_method())
+        .layer(from_fn_with_state(api.clone(), counted))
         .layer(from_fn(careful))
         .with_state(api.clone())
 }
@@ -123,6 +125,22 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
 /// Whether the server is up. Whoever asks is told nothing more, since no token is asked for.
 async fn health() -> Response {
     ok(&json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// Works on so many requests at once, until their answers begin. Strangers wait for nothing here, and have no place.
+async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let caller = caller(request.extensions());
+    if !caller.may(TokenScope::Read) {
+        return next.run(request).await;
+    }
+    match api.requests.take(&caller) {
+        Ok(_place) => next.run(request).await,
+        Err(QuotaFull { most }) => {
+            let message =
+                format!("{most} requests are being worked on, and no more are taken; try again later");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1).into_response()
+        }
+    }
 }
 
 /// Sees to it that no answer is kept by somebody in between, or taken for something else.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use http::Uri;
+use levity_core::text::is_blank;
 use levity_core::{ConversationId, ConversationInfo, ConversationQuery};
 use levity_memory::{Conversations, conversation_id_fits};
 use serde::Deserialize;
@@ -49,9 +50,16 @@ struct Read {
     limit: Option<usize>,
 }
 
+/// Whether a character moves what is shown beside it: a control character, or one that turns the direction of text.
+fn acts_on_terminal(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
+}
+
 /// The id of a conversation that a client names.
 pub(super) fn id(id: &str) -> Answered<ConversationId> {
-    match !id.trim().is_empty() && conversation_id_fits(id) && !id.chars().any(char::is_control) {
+    match !is_blank(id) && conversation_id_fits(id) && !id.chars().any(acts_on_terminal) {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use levity_core::RunId;
+use levity_core::text::is_blank;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -43,19 +44,19 @@ pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: 
     let given = wanted.id.is_some() || key.is_some();
     let order = order(&api, &caller, wanted, key)?;
     if let Some(id) = order.id.as_ref().filter(|_| given)
-        && let Some(found) = existing(&api, id, &order.goal).await?
+        && let Some(found) = existing(&api, &caller, id, &order.goal).await?
     {
         return Ok(found);
     }
     let (id, goal) = (order.id.clone(), order.goal.clone());
-    let begun = match api.runs.room_for(&caller).and_then(|()| api.runs.start(order)) {
+    let begun = match api.runs.start_for(&caller, order) {
         Ok(run) => begun(&api, &run, wait).await,
         Err(error) => Err(error.into()),
     };
     match (begun, id) {
         // Somebody else was faster by a moment.
         (Err(problem), Some(id)) if problem.code == "run_exists" => {
-            existing(&api, &id, &goal).await?.ok_or(problem)
+            existing(&api, &caller, &id, &goal).await?.ok_or(problem)
         }
         (begun, _) => begun,
     }
@@ -64,8 +65,8 @@ pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: 
 /// What is to be done, if it makes sense.
 fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<Order> {
     let limit = api.settings.goal_limit;
-    if wanted.goal.trim().is_empty() {
-        return Err(Problem::invalid("invalid", "`goal` says what to do; it must not be empty"));
+    if is_blank(&wanted.goal) {
+        return Err(Problem::invalid("invalid", "`goal` says what to do; it must not be empty or invisible"));
     }
     if wanted.goal.len() > limit {
         let message = format!("`goal` has {limit} bytes at most; put what is longer into a file");
@@ -112,7 +113,7 @@ async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
 }
 
 /// Answers with the run of this id, if there is one and it is the one that is wanted.
-async fn existing(api: &Api, id: &RunId, goal: &str) -> Answered<Option<Response>> {
+async fn existing(api: &Api, caller: &Caller, id: &RunId, goal: &str) -> Answered<Option<Response>> {
     let standing = match api.runs.standing(id).await {
         Ok(standing) => standing,
         Err(Error::NoRun(_)) => return Ok(None),
@@ -125,7 +126,7 @@ async fn existing(api: &Api, id: &RunId, goal: &str) -> Answered<Option<Response
     }
     // The process that had begun it may have ended before its answer was sent.
     if standing.ending.is_none() && api.runs.get(id).is_none() && !input::is_driven(api, id).await? {
-        api.runs.resume(id).await?;
+        api.runs.resume_for(caller, id).await?;
     }
     Ok(Some(located(StatusCode::OK, &shown(api, id).await?)))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use http::StatusCode;
+use levity_core::text::is_blank;
 use levity_core::{Command, Message, Post, RunId, RunQuery};
 use levity_runtime::{Control, ControlError, Runtime, Told};
 use serde::Deserialize;
@@ -15,6 +16,8 @@ use super::Api;
 use super::answer::{Answered, Problem, told};
 use super::input::{body, body_or_default, is_driven, records, root};
 use super::target::RunPath;
+use crate::access::Caller;
+use crate::quota::QuotaFull;
 use crate::runs::{LiveRun, Way};
 
 #[derive(Default, Deserialize)]
@@ -33,11 +36,16 @@ struct Words {
     text: String,
 }
 
-pub(super) async fn pause(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
+pub(super) async fn pause(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    request: Request,
+) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     match here(&api, &id) {
         Some(here) => heard(&api, &id, here, |control| async move { control.pause().await }).await,
-        None => write_all(&api, &id, Command::Pause).await,
+        None => write_all(&api, &caller, &id, Command::Pause).await,
     }
 }
 
@@ -55,8 +63,8 @@ pub(super) async fn cancel(State(api): State<Arc<Api>>, RunPath(id): RunPath, re
 
 pub(super) async fn say(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
     let Words { text } = body(&api, request).await?;
-    if text.trim().is_empty() {
-        return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty"));
+    if is_blank(&text) {
+        return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty or invisible"));
     }
     api.runs.check_prompt(&text)?;
     match here(&api, &id) {
@@ -71,7 +79,12 @@ pub(super) async fn say(State(api): State<Arc<Api>>, RunPath(id): RunPath, reque
 }
 
 /// Goes on after a pause; and with a run that nobody drives.
-pub(super) async fn resume(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    request: Request,
+) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     if let Some(here) = here(&api, &id) {
         return heard(&api, &id, here, |control| async move { control.resume().await }).await;
@@ -81,9 +94,9 @@ pub(super) async fn resume(State(api): State<Arc<Api>>, RunPath(id): RunPath, re
     }
     records(&api, &id).await?;
     if is_driven(&api, &id).await? {
-        return write_all(&api, &id, Command::Resume).await;
+        return write_all(&api, &caller, &id, Command::Resume).await;
     }
-    let run = api.runs.resume(&id).await?;
+    let run = api.runs.resume_for(&caller, &id).await?;
     match here(&api, &id) {
         Some(here) if run.standing().paused => {
             heard(&api, &id, here, |control| async move { control.resume().await }).await
@@ -130,10 +143,14 @@ pub(super) async fn write(api: &Api, id: &RunId, post: Post) -> Answered {
 }
 
 /// The same for what runs below must hear, too; all of them hear it, whether or not anybody waits.
-async fn write_all(api: &Api, id: &RunId, command: Command) -> Answered {
+async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: Command) -> Answered {
     records(api, id).await?;
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
-    let told = api.runs.see_through(async move { tell_all(&runtime, &run, command).await }).await;
+    let told = api.runs.see_through(caller, async move { tell_all(&runtime, &run, command).await }).await;
+    let told = told.map_err(|QuotaFull { most }| {
+        let message = format!("{most} commands are being passed on; this was not taken, so tell it again");
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).later(1)
+    })?;
     let told = told.ok_or_else(|| ControlError::NotRunning(id.clone()))??;
     Ok(said(id, name(told)))
 }

@@ -15,6 +15,7 @@ use super::answer::{Answered, Problem, ok};
 use super::input::body_or_default;
 use super::target::NamePath;
 use crate::access::{Caller, TokenScope};
+use crate::quota::QuotaFull;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,10 +70,11 @@ pub(super) async fn call(
     if wanted.approved && !caller.may(TokenScope::Approve) {
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
-    let full = || {
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", "as many tools are being called as may").later(1)
+    let full = |full: QuotaFull| {
+        let message = format!("{} tools are being called, and no more are taken; try again later", full.most);
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1)
     };
-    let _place = api.tool_calls.try_acquire().map_err(|_| full())?;
+    let _place = api.tool_calls.take(&caller).map_err(full)?;
     let number = api.calls.fetch_add(1, Ordering::Relaxed);
     let id = format!("http-{:016x}-{number}", api.mark);
     let call = ToolCall::new(id.as_str(), name, Value::Object(wanted.args));

@@ -9,7 +9,6 @@ use levity_runtime::SystemWorld;
 use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID};
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use super::parked::Parked;
 use super::seal::Seal;
@@ -17,6 +16,7 @@ use super::server::{Inner, Offer};
 use super::tasks::Tasks;
 use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources, TaskSupport};
 use crate::error::{Error, Result};
+use crate::quota::{Quota, TokenShare};
 
 /// Settings of an [`McpServer`].
 #[must_use = "a builder does nothing until `build`"]
@@ -165,6 +165,8 @@ impl McpServerBuilder {
         let seal = Seal::new().ok_or_else(|| {
             Error::setting("waiting", "needs a key, and the system has no randomness to make one of")
         })?;
+        let share = TokenShare::percent(limits.token_share);
+        let quota = |most| Quota::new(most, share);
         Ok(McpServer(Arc::new(Inner {
             info,
             dispatcher,
@@ -175,9 +177,10 @@ impl McpServerBuilder {
             prompts: self.prompts,
             completer: self.completer,
             changes: self.changes,
-            parked: Parked::new(seal, world.clone(), limits.waiting, limits.answer),
-            tasks: Tasks::new(world.clone(), limits.tasks, limits.task_life),
-            calls: Semaphore::new(limits.calls.min(Semaphore::MAX_PERMITS)),
+            parked: Parked::new(seal, world.clone(), quota(limits.waiting), limits.answer),
+            tasks: Tasks::new(world.clone(), quota(limits.tasks), limits.task_life),
+            calls: quota(limits.calls),
+            listeners: quota(limits.listeners),
             limits,
             told: Mutex::new(None),
             mark: world.random(),

@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
+use crate::quota::Permit;
+
 /// Tells clients that something has changed; they look again. Cheap to clone.
 ///
 /// Changes that come faster than a client takes them are told once.
@@ -28,10 +30,10 @@ struct Hub {
 }
 
 /// One who listens.
-#[derive(Default)]
 pub(super) struct Ear {
     heard: Mutex<Heard>,
     wake: Notify,
+    _place: Permit,
 }
 
 /// What has changed since one last looked, and what they want to know of.
@@ -81,16 +83,13 @@ impl Changes {
         });
     }
 
-    /// One more who listens, unless there are `most`.
-    pub(super) fn listen(&self, most: usize) -> Option<Arc<Ear>> {
+    /// One more who listens, and keeps this place while it does.
+    pub(super) fn listen(&self, place: Permit) -> Arc<Ear> {
         let mut ears = self.ears();
         ears.retain(|ear| ear.strong_count() > 0);
-        if ears.len() >= most {
-            return None;
-        }
-        let ear = Arc::new(Ear::default());
+        let ear = Arc::new(Ear { heard: Mutex::default(), wake: Notify::new(), _place: place });
         ears.push(Arc::downgrade(&ear));
-        Some(ear)
+        ear
     }
 
     fn tell(&self, change: impl Fn(&mut Heard)) {
@@ -147,13 +146,17 @@ impl fmt::Debug for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Caller;
+    use crate::quota::{Quota, TokenShare};
 
     #[test]
     fn one_hears_what_one_asked_for_once() {
         let changes = Changes::new();
-        let ear = changes.listen(2).unwrap();
-        let other = changes.listen(2).unwrap();
-        assert!(changes.listen(2).is_none(), "no more than two");
+        let places = Quota::new(2, TokenShare::DEFAULT);
+        let place = || places.take(&Caller::owner());
+        let ear = changes.listen(place().unwrap());
+        let other = changes.listen(place().unwrap());
+        assert!(place().is_err(), "no more than two");
         assert!(
             ear.subscribe("a".into(), 1) && ear.subscribe("a".into(), 1) && !ear.subscribe("b".into(), 1)
         );
@@ -167,6 +170,6 @@ mod tests {
         assert_eq!(ear.news(), News::default());
         assert!(other.news().updated.is_empty());
         drop(other);
-        assert!(changes.listen(2).is_some(), "who left makes room");
+        assert!(place().is_ok(), "who left makes room");
     }
 }

@@ -11,12 +11,13 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use super::McpServer;
 use super::session::Session;
-use super::sessions::Sessions;
-use super::{Limits, McpServer};
+use super::sessions::{CALLER, Sessions};
 use crate::access::Caller;
-use crate::body::{BodyError, read_body};
+use crate::body::{BodyError, BodyReader};
 use crate::gate::{guard, refuse};
+use crate::quota::{Quota, TokenShare};
 
 /// Since this version there are no sessions.
 const MODERN: &str = "2026-07-28";
@@ -26,6 +27,7 @@ type Service = StreamableHttpService<Session, Sessions>;
 /// Closes what is left open when nobody can come any more: the library's sessions keep themselves alive.
 struct Door {
     sessions: Arc<Sessions>,
+    bodies: BodyReader,
     _sweeper: JoinSet<()>,
 }
 
@@ -40,33 +42,29 @@ impl McpServer {
     pub(crate) fn http(&self) -> axum::Router {
         let inner = self.0.clone();
         let limits = &inner.limits;
-        let sessions = Arc::new(Sessions::new(inner.world.clone(), limits.sessions, limits.idle));
+        let share = TokenShare::percent(limits.token_share);
+        let places = Quota::new(limits.sessions, share);
+        let bodies = BodyReader::new(limits.body, limits.body_time, share);
+        let sessions = Arc::new(Sessions::new(inner.world.clone(), places, limits.idle));
         let mut sweeper = JoinSet::new();
         sweeper.spawn(Sessions::sweep_all(Arc::downgrade(&sessions)));
-        let door = Arc::new(Door { sessions: sessions.clone(), _sweeper: sweeper });
+        let door = Arc::new(Door { sessions: sessions.clone(), bodies, _sweeper: sweeper });
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
             // Sessions tell their clients themselves how to come back.
             .with_sse_retry(None)
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        let limits = Arc::new(limits.clone());
         let factory = move || Ok(Session::remote(inner.clone()));
         let service: Service = StreamableHttpService::new(factory, sessions, config);
-        let answer =
-            move |request: Request<Body>| answer(service.clone(), door.clone(), limits.clone(), request);
+        let answer = move |request: Request<Body>| answer(service.clone(), door.clone(), request);
         axum::Router::new().route("/mcp", any(answer)).fallback(async || {
             refuse(StatusCode::NOT_FOUND, "no_route", "there is nothing here; the MCP server is at `/mcp`")
         })
     }
 }
 
-async fn answer(
-    service: Service,
-    door: Arc<Door>,
-    limits: Arc<Limits>,
-    request: Request<Body>,
-) -> Result<Response, Infallible> {
+async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Result<Response, Infallible> {
     let caller = request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
     // A session is its caller's; for others there is none.
@@ -83,15 +81,11 @@ async fn answer(
     if comes_for_nothing(&door.sessions, &request) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let request = match whole(request, &limits).await {
+    let request = match whole(request, &door.bodies, &caller).await {
         Ok(request) => request,
         Err(response) => return Ok(response),
     };
-    let response = service.handle(request).await;
-    // Also where a client says that it needs none, and opens one.
-    if let Some(id) = session_id(response.headers()) {
-        door.sessions.give_to(id, &caller);
-    }
+    let response = CALLER.scope(caller, service.handle(request)).await;
     // The library says so of a body that it cannot read; the type is not what is wrong with it.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         return Ok((StatusCode::BAD_REQUEST, refusal(-32700, "the body is no message of the protocol"))
@@ -101,14 +95,22 @@ async fn answer(
 }
 
 /// The request with all of its body, as far as that is no larger than it may be and comes in time: the library would wait for ever.
-async fn whole(request: Request<Body>, limits: &Limits) -> Result<Request<Body>, Response> {
+async fn whole(
+    request: Request<Body>,
+    bodies: &BodyReader,
+    caller: &Caller,
+) -> Result<Request<Body>, Response> {
     let (parts, body) = request.into_parts();
-    match read_body(&parts.headers, body, limits.body, limits.body_time).await {
+    match bodies.read(caller, &parts.headers, body).await {
         Ok(bytes) => Ok(Request::from_parts(parts, Body::from(bytes))),
         Err(error) => {
             let code = if error == BodyError::Broken { -32700 } else { -32600 };
-            let mut response = (error.status(), refusal(code, &error.message(limits.body))).into_response();
+            let mut response =
+                (error.status(), refusal(code, &error.message(bodies.limit()))).into_response();
             response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
+            if error == BodyError::Busy {
+                response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+            }
             Err(response)
         }
     }

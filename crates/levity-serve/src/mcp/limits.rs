@@ -16,6 +16,9 @@ pub struct Limits {
     pub body: usize,
     /// How long a client may take to send the body of an HTTP request. 20 seconds by default.
     pub body_time: Duration,
+    /// How much of each of `calls`, `waiting`, `tasks`, `sessions` and `listeners` one named token may take, in percent. 25 by
+    /// default; one place at least. Tokens of one tenant share it, and tokens with the scope `admin` are not limited by it.
+    pub token_share: u8,
     /// How many requests are worked on at once, for all clients together. 1,024 by default; the others are told to come back.
     pub calls: usize,
     /// How long a tool may take whose hints do not say it. 5 minutes by default.
@@ -32,7 +35,7 @@ pub struct Limits {
     pub tasks: usize,
     /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by then is cancelled.
     pub task_life: Duration,
-    /// How many sessions there are over HTTP at a time. 1,024 by default; one named token has half of them at most.
+    /// How many sessions there are over HTTP at a time. 1,024 by default.
     pub sessions: usize,
     /// How long a session over HTTP lasts in which nothing happens. 30 minutes by default.
     pub idle: Duration,
@@ -48,6 +51,7 @@ impl Default for Limits {
             line: 16 << 20,
             body: 4 << 20,
             body_time: Duration::from_secs(20),
+            token_share: 25,
             calls: 1024,
             tool: Duration::from_secs(300),
             output: 8 << 20,
@@ -77,7 +81,7 @@ macro_rules! setters {
 
 impl Limits {
     setters!(
-        line: usize, body: usize, body_time: Duration, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
+        line: usize, body: usize, body_time: Duration, token_share: u8, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
         answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
     );
 }

@@ -14,6 +14,7 @@ use super::Fault;
 use super::drive::Case;
 use super::seal::{Seal, Ticket};
 use crate::access::Caller;
+use crate::quota::{Permit, Quota};
 
 /// What a request is about: its answers belong to no other.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(super) struct Waiting {
     pub(super) case: Case,
     subject: Subject,
     ticket: Ticket,
+    /// Its place, while it waits.
+    place: Option<Permit>,
     /// Whether it waits now; its time runs only then.
     waits: watch::Sender<bool>,
     /// Sees to its time. That is no part of the work: what came of work that has ended is not kept for ever, either.
@@ -45,36 +48,37 @@ pub(super) struct Waiting {
 pub(super) struct Parked {
     seal: Seal,
     world: Arc<dyn World>,
-    most: usize,
+    places: Arc<Quota>,
     limit: Duration,
     waiting: Mutex<HashMap<u128, Waiting>>,
 }
 
 impl Parked {
-    pub(super) fn new(seal: Seal, world: Arc<dyn World>, most: usize, limit: Duration) -> Arc<Self> {
-        Arc::new(Self { seal, world, most, limit, waiting: Mutex::default() })
+    pub(super) fn new(seal: Seal, world: Arc<dyn World>, places: Arc<Quota>, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { seal, world, places, limit, waiting: Mutex::default() })
     }
 
     /// A case that may come to wait.
     pub(super) fn begin(&self, case: Case, subject: Subject) -> Waiting {
         let id = u128::from(self.world.random()) << 64 | u128::from(self.world.random());
         let (waits, _) = watch::channel(false);
-        Waiting { case, subject, ticket: Ticket { id, round: 0 }, waits, clock: JoinSet::new() }
+        let ticket = Ticket { id, round: 0 };
+        Waiting { case, subject, ticket, place: None, waits, clock: JoinSet::new() }
     }
 
     /// Lets a case wait, and says what the client has to answer.
     ///
     /// # Errors
-    /// When too many wait already.
+    /// When too many wait already, of this caller or of all.
     pub(super) fn park(
         self: &Arc<Self>,
+        caller: &Caller,
         mut waiting: Waiting,
         requests: InputRequests,
     ) -> Result<InputRequiredResult, Fault> {
+        let full = |_| Fault::busy("too many calls wait for answers of their clients; try again later");
+        waiting.place = Some(self.places.take(caller).map_err(full)?);
         let mut all = self.all();
-        if all.len() >= self.most {
-            return Err(Fault::busy("too many calls wait for answers of their clients; try again later"));
-        }
         waiting.ticket.round = waiting.ticket.round.wrapping_add(1);
         waiting.case.send_away();
         if waiting.clock.is_empty() {
@@ -103,7 +107,8 @@ impl Parked {
         }
         let waiting = all.remove(&ticket.id);
         drop(all);
-        let waiting = waiting.ok_or_else(|| Fault::invalid("`requestState` was used before"))?;
+        let mut waiting = waiting.ok_or_else(|| Fault::invalid("`requestState` was used before"))?;
+        waiting.place = None;
         waiting.waits.send_replace(false);
         Ok(waiting)
     }

@@ -22,7 +22,7 @@ use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
 use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
-use crate::access::TokenScope;
+use crate::access::{Caller, TokenScope};
 
 /// What a request came to.
 enum Answer {
@@ -63,7 +63,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
@@ -135,7 +135,7 @@ impl Session {
         }
         // Most calls tell nothing and ask nothing, and need no more than this.
         if sent.state.is_none() && context.meta.get_progress_token().is_none() {
-            let cx = CallCx::new(RunId::from("mcp"), call.id.as_str());
+            let cx = CallCx::new(run_of(&self.caller(context)), call.id.as_str());
             let dispatched = tokio::select! {
                 dispatched = dispatcher.dispatch(&call, false, cx) => dispatched,
                 () = context.ct.cancelled() => return Err(cancelled()),
@@ -158,7 +158,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let ReadResourceRequestParams { uri, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
@@ -189,7 +189,7 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place().map_err(|fault| fault.into_error(modern))?;
+        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let GetPromptRequestParams { name, arguments, input_responses, request_state, .. } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let args = words(arguments);
@@ -244,7 +244,9 @@ impl Session {
         };
         match waiting.case.ask_at_end(context).await {
             Step::Done(outcome) => outcome.map(Answer::Product),
-            Step::Open(requests) => inner.parked.park(waiting, requests).map(Answer::Asks),
+            Step::Open(requests) => {
+                inner.parked.park(&self.caller(context), waiting, requests).map(Answer::Asks)
+            }
             Step::Task => inner.tasks.start(self.caller(context), waiting.case).map(Answer::Task),
             Step::Cancelled => Err(cancelled()),
         }
@@ -295,9 +297,15 @@ fn asked_level(context: &RequestContext<RoleServer>) -> u8 {
     context.meta.log_level().map_or(u8::MAX, |level| drive::level(level) as u8)
 }
 
+/// The run that calls of tools are made for. Tools that keep something for a run keep it apart for each tenant.
+fn run_of(caller: &Caller) -> RunId {
+    RunId::from(caller.own("mcp"))
+}
+
 /// Makes a call that policy may want somebody to be asked about.
 async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Outcome {
-    let cx = || CallCx::new(RunId::from("mcp"), call.id.as_str()).with_progress(client.listener());
+    let run = run_of(client.caller());
+    let cx = || CallCx::new(run.clone(), call.id.as_str()).with_progress(client.listener());
     let mut dispatched = dispatcher.dispatch(&call, false, cx()).await;
     if let Dispatched::NeedsApproval { reason } = &dispatched {
         approve(&client, &call.name, reason).await?;

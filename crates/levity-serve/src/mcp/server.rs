@@ -10,7 +10,6 @@ use levity_tools::{Arguments, Dispatcher};
 use rmcp::model::{ServerConfig, Tool};
 use rmcp::service::{QuitReason, serve_directly};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::builder::McpServerBuilder;
 use super::lines::Lines;
@@ -18,8 +17,10 @@ use super::parked::Parked;
 use super::session::Session;
 use super::tasks::Tasks;
 use super::{Changes, Completer, Fault, Handler, Limits, Prompts, Resources};
+use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::listen::Listener;
+use crate::quota::{Permit, Quota};
 
 /// An MCP server. Cheap to clone; see [the module](super) for an example.
 ///
@@ -43,7 +44,8 @@ pub(super) struct Inner {
     pub(super) world: Arc<dyn World>,
     pub(super) parked: Arc<Parked>,
     pub(super) tasks: Arc<Tasks>,
-    pub(super) calls: Semaphore,
+    pub(super) calls: Arc<Quota>,
+    pub(super) listeners: Arc<Quota>,
     /// The tools as clients are told of them, and what they were made from.
     pub(super) told: Mutex<Option<Told>>,
     /// Tells the calls of this server from those of others.
@@ -138,8 +140,8 @@ impl fmt::Debug for McpServer {
 
 impl Inner {
     /// A place among those that are worked on.
-    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        self.calls.try_acquire().map_err(|_| Fault::busy("the server is busy; try again in a moment"))
+    pub(super) fn place(&self, caller: &Caller) -> Result<Permit, Fault> {
+        self.calls.take(caller).map_err(|_| Fault::busy("the server is busy; try again in a moment"))
     }
 
     /// An id that no other call has.

@@ -14,12 +14,12 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    CompletionInfo, CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CompletionInfo, CustomRequest, CustomResult, ErrorData, Extensions, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
+    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{RoleServer, ServerHandler};
@@ -61,20 +61,24 @@ impl Session {
 
     /// Who sent a request. The gate has noted it; where nothing is noted, nothing is allowed.
     pub(super) fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        self.sender(&context.extensions)
+    }
+
+    fn sender(&self, extensions: &Extensions) -> Caller {
         if self.local {
             return Caller::owner();
         }
-        let parts = context.extensions.get::<http::request::Parts>();
+        let parts = extensions.get::<http::request::Parts>();
         parts.and_then(|parts| parts.extensions.get::<Caller>()).cloned().unwrap_or_else(Caller::nobody)
     }
 
     /// Begins to tell the client of changes, unless that has begun.
-    fn listen(&self, peer: Peer<RoleServer>) -> Result<Arc<Ear>, Fault> {
+    fn listen(&self, caller: &Caller, peer: Peer<RoleServer>) -> Result<Arc<Ear>, Fault> {
         let mut place = self.ear.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ear) = place.as_ref() {
             return Ok(ear.clone());
         }
-        let ear = ear(&self.inner)?;
+        let ear = ear(&self.inner, caller)?;
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.spawn(tell(self.inner.clone(), peer, ear.clone()));
         Ok(place.insert(ear).clone())
@@ -86,7 +90,7 @@ impl Session {
         context: &RequestContext<RoleServer>,
         work: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, ErrorData> {
-        let _place = self.inner.place().map_err(error)?;
+        let _place = self.inner.place(&self.caller(context)).map_err(error)?;
         let limit = self.inner.limits.tool;
         let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| Fault::failed("it panicked")),
@@ -111,11 +115,11 @@ pub(super) fn no_method(method: &str) -> ErrorData {
     ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
 }
 
-fn ear(inner: &Inner) -> Result<Arc<Ear>, Fault> {
-    let ear = inner.changes.listen(inner.limits.listeners);
+fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, Fault> {
+    let ear = inner.listeners.take(caller).map(|place| inner.changes.listen(place));
     // The tools that there are now are those that the next are compared with.
     inner.tools();
-    ear.ok_or_else(|| Fault::busy("too many clients listen for changes; try again later"))
+    ear.map_err(|_| Fault::busy("too many clients listen for changes; try again later"))
 }
 
 /// Waits for a change; sources do not tell by themselves.
@@ -195,7 +199,7 @@ impl ServerHandler for Session {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // Who cannot be told of changes is served all the same.
-        let _ = self.listen(context.peer);
+        let _ = self.listen(&self.sender(&context.extensions), context.peer);
     }
 
     /// What the library cannot read comes here, too: then not the method is unknown, but what it was asked with is wrong.
@@ -407,7 +411,7 @@ impl ServerHandler for Session {
         if !self.tells_updates() {
             return Err(no_method("resources/subscribe"));
         }
-        let ear = self.listen(context.peer).map_err(error)?;
+        let ear = self.listen(&self.caller(&context), context.peer).map_err(error)?;
         let most = self.inner.limits.subscriptions;
         if ear.subscribe(request.uri, most) {
             return Ok(());
@@ -425,7 +429,7 @@ impl ServerHandler for Session {
         if !self.tells_updates() {
             return Err(no_method("resources/unsubscribe"));
         }
-        self.listen(context.peer).map_err(error)?.unsubscribe(&request.uri);
+        self.listen(&self.caller(&context), context.peer).map_err(error)?.unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -438,7 +442,7 @@ impl ServerHandler for Session {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let ear = ear(&self.inner).map_err(error)?;
+        let ear = ear(&self.inner, &self.caller(context.request_context())).map_err(error)?;
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             ear.subscribe(uri.clone(), self.inner.limits.subscriptions);
         }

@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use super::link::{Gone, Link, Wire};
 use super::strand::Reader;
 use crate::access::Caller;
+use crate::quota::{Permit, Quota};
 
 /// When there is no room, a session that was not used for this long makes room.
 const SPARE: Duration = Duration::from_secs(60);
@@ -27,7 +28,7 @@ const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// on, and cannot end all at once. Here one is idle only when nobody waits for anything.
 pub(super) struct Sessions {
     world: Arc<dyn World>,
-    most: usize,
+    places: Arc<Quota>,
     idle: Duration,
     all: Mutex<HashMap<SessionId, Kept>>,
 }
@@ -36,8 +37,14 @@ pub(super) struct Sessions {
 struct Kept {
     link: Arc<Link>,
     used: Arc<Used>,
-    /// Whose it is; nobody's while it is being opened.
-    owner: Option<Owner>,
+    /// Whose it is.
+    owner: Owner,
+    _place: Permit,
+}
+
+tokio::task_local! {
+    /// Who sends the request that is being answered: the library opens sessions without saying for whom.
+    pub(super) static CALLER: Caller;
 }
 
 /// The name of a token; the owner of the server has none.
@@ -72,38 +79,37 @@ impl Used {
 }
 
 impl Sessions {
-    pub(super) fn new(world: Arc<dyn World>, most: usize, idle: Duration) -> Self {
-        Self { world, most, idle, all: Mutex::default() }
+    pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, idle: Duration) -> Self {
+        Self { world, places, idle, all: Mutex::default() }
     }
 
-    /// Whether there is room for one more; those that nobody uses make room. One named token takes half of the room at most.
+    /// Whether there is room for one more; those that nobody uses make room.
     pub(super) fn has_room(&self, caller: &Caller) -> bool {
         self.sweep();
+        self.take_place(caller).is_some()
+    }
+
+    /// A place for one more. Where there is none, the session that was idle longest makes room: one of the caller's own when those are
+    /// too many.
+    fn take_place(&self, caller: &Caller) -> Option<Permit> {
+        if let Ok(place) = self.places.take(caller) {
+            return Some(place);
+        }
+        let own = self.places.is_share_taken(caller);
         let now = self.world.now();
         let mut all = self.all();
-        let whose = owner(caller);
-        let own = all.values().filter(|kept| kept.owner.as_ref() == Some(&whose)).count();
-        let enough = whose.is_some() && own >= self.most.div_ceil(2);
-        if enough || all.len() >= self.most {
-            let candidates = all.iter().filter(|(_, kept)| !enough || kept.owner.as_ref() == Some(&whose));
-            let oldest = candidates.max_by_key(|(_, kept)| kept.used.idle(now));
-            let spare = oldest.filter(|(_, kept)| kept.used.idle(now) >= SPARE).map(|(id, _)| id.clone());
-            let made = spare.and_then(|id| all.remove(&id)).is_some();
-            return made && all.len() < self.most;
-        }
-        true
+        let candidates = all.iter().filter(|(_, kept)| !own || kept.owner == owner(caller));
+        let oldest = candidates.max_by_key(|(_, kept)| kept.used.idle(now));
+        let spare = oldest.filter(|(_, kept)| kept.used.idle(now) >= SPARE).map(|(id, _)| id.clone());
+        let made = spare.and_then(|id| all.remove(&id));
+        drop(all);
+        drop(made?);
+        self.places.take(caller).ok()
     }
 
     /// Whether a session is this caller's.
     pub(super) fn is_of(&self, id: &str, caller: &Caller) -> bool {
-        self.all().get(id).is_some_and(|kept| kept.owner.as_ref() == Some(&owner(caller)))
-    }
-
-    /// Gives a session that was just opened to who opened it.
-    pub(super) fn give_to(&self, id: &str, caller: &Caller) {
-        if let Some(kept) = self.all().get_mut(id).filter(|kept| kept.owner.is_none()) {
-            kept.owner = Some(owner(caller));
-        }
+        self.all().get(id).is_some_and(|kept| kept.owner == owner(caller))
     }
 
     /// Ends those that nobody has used for long.
@@ -181,13 +187,10 @@ impl SessionManager for Sessions {
     async fn create_session(&self) -> Result<(SessionId, Wire), Gone> {
         let id: SessionId = format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
         let (link, wire) = Link::new(self.world.clone());
-        let mut all = self.all();
-        // Several may have seen the last place free.
-        if all.len() >= self.most {
-            return Err(Gone::Full);
-        }
-        all.insert(id.clone(), Kept { link, used: Arc::default(), owner: None });
-        drop(all);
+        let caller = CALLER.try_with(Clone::clone).unwrap_or_else(|_| Caller::nobody());
+        let place = self.take_place(&caller).ok_or(Gone::Full)?;
+        let kept = Kept { link, used: Arc::default(), owner: owner(&caller), _place: place };
+        self.all().insert(id.clone(), kept);
         self.get(&id)?;
         Ok((id, wire))
     }

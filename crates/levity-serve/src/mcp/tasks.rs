@@ -19,6 +19,7 @@ use super::desk::Note;
 use super::drive::{Case, Event, Outcome, Product};
 use super::{Fault, wire};
 use crate::access::{Caller, TokenScope};
+use crate::quota::{Permit, Quota};
 
 /// How often a client is told to ask for the state of a task.
 const POLL: Duration = Duration::from_millis(500);
@@ -61,7 +62,7 @@ impl TaskSupport {
 /// All tasks of a server.
 pub(super) struct Tasks {
     world: Arc<dyn World>,
-    most: usize,
+    places: Arc<Quota>,
     life: Duration,
     all: Mutex<HashMap<String, Entry>>,
     /// Drives them. Each ends when its task is forgotten.
@@ -71,6 +72,7 @@ pub(super) struct Tasks {
 struct Entry {
     /// Who started it: nobody else's token reaches it, but the owner's.
     caller: Caller,
+    _place: Permit,
     state: Arc<Mutex<State>>,
     commands: mpsc::Sender<Command>,
 }
@@ -87,14 +89,14 @@ enum Command {
 }
 
 impl Tasks {
-    pub(super) fn new(world: Arc<dyn World>, most: usize, life: Duration) -> Arc<Self> {
-        Arc::new(Self { world, most, life, all: Mutex::default(), drivers: Mutex::default() })
+    pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, life: Duration) -> Arc<Self> {
+        Arc::new(Self { world, places, life, all: Mutex::default(), drivers: Mutex::default() })
     }
 
     /// Lets a case go on as a task.
     ///
     /// # Errors
-    /// When there are too many tasks already.
+    /// When there are too many tasks already, of this caller or of all.
     pub(super) fn start(self: &Arc<Self>, caller: Caller, case: Case) -> Result<CallToolResponse, Fault> {
         let id = new_id().ok_or_else(|| Fault::failed("the system has no randomness for a task id"))?;
         let now = self.world.now();
@@ -104,13 +106,9 @@ impl Tasks {
             .with_poll_interval_ms(u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX));
         let state = Arc::new(Mutex::new(State { task: task.clone(), payload: TaskPayload::Working }));
         let (commands, commanded) = mpsc::channel(COMMANDS);
-        {
-            let mut all = self.all();
-            if all.len() >= self.most {
-                return Err(Fault::busy("too many tasks are under way or kept; try again later"));
-            }
-            all.insert(id.clone(), Entry { caller, state: state.clone(), commands });
-        }
+        let full = |_| Fault::busy("too many tasks are under way or kept; try again later");
+        let place = self.places.take(&caller).map_err(full)?;
+        self.all().insert(id.clone(), Entry { caller, _place: place, state: state.clone(), commands });
         let driver = Driver { tasks: Arc::downgrade(self), world: self.world.clone(), state };
         let mut drivers = lock(&self.drivers);
         while drivers.try_join_next().is_some() {}

@@ -130,7 +130,6 @@ impl Query {
         history: &Histories,
     ) -> Result<(Arc<LiveRun>, Option<ConversationId>), Fault> {
         self.runs.check_prompt(&args.prompt).map_err(|error| wrong(&error.to_string()))?;
-        self.runs.room_for(client.caller()).map_err(refused)?;
         let session = self.session(args.session_id, client.caller())?;
         let (told, history) = (news.clone(), history.clone());
         let id = RunId::random(&**self.runs.runtime().world());
@@ -146,12 +145,12 @@ impl Query {
             order = order.conversation(session.clone());
         }
         let begun = match &self.made_by {
-            None => self.runs.start(order),
+            None => self.runs.start_for(client.caller(), order),
             Some(agent) => {
                 let runner = agent.make(client.model()).map_err(|cause| {
                     ToolError::failed("the agent cannot be made with this client's model").with_source(cause)
                 })?;
-                self.runs.start_by(&*runner, order)
+                self.runs.start_by(&*runner, client.caller(), order)
             }
         };
         Ok((begun.map_err(refused)?, session))

@@ -13,6 +13,8 @@ use crate::runs::tell::Lines;
 /// A run that is under way here, or was.
 pub struct LiveRun {
     id: RunId,
+    /// The tenant that it counts for.
+    pub(super) tenant: Option<Arc<str>>,
     feed: Arc<Feed>,
     control: OnceLock<Control>,
     standing: Mutex<Standing>,
@@ -59,10 +61,10 @@ impl Outcome {
 }
 
 impl LiveRun {
-    pub(super) fn new(id: RunId, feed: Arc<Feed>, standing: Standing) -> Self {
+    pub(super) fn new(id: RunId, tenant: Option<Arc<str>>, feed: Arc<Feed>, standing: Standing) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
         let (control, standing, lines) = (OnceLock::new(), Mutex::new(standing), Lines::default());
-        Self { id, feed, control, standing, stage, lines }
+        Self { id, tenant, feed, control, standing, stage, lines }
     }
 
     /// The run.

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use levity_core::{JournalErrorKind, RunId, RunQuery, RunState};
 use tokio::runtime::Handle;
 
-use super::Runs;
+use super::{Runs, Whose};
 use crate::error::{Error, Result};
 
 impl Runs {
@@ -57,7 +57,7 @@ impl Runs {
             // Each is tried once: one that cannot be read now is tried again when the next place is free.
             for _ in 0..runs.queued() {
                 let Some((run, kept)) = runs.next_queued() else { return };
-                match runs.resume_at(&run, Some(kept)).await {
+                match runs.resume_at(&run, Whose::Queue(kept)).await {
                     Err(Error::Full { .. }) => runs.enqueue(run),
                     Err(error) if error.is_retryable() && !is_elsewhere(&error) => runs.enqueue(run),
                     // Whoever asks for it by name is told why it does not go on.

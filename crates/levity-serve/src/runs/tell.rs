@@ -7,6 +7,8 @@ use levity_runtime::ControlError;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{LiveRun, Runs};
+use crate::access::Caller;
+use crate::quota::QuotaFull;
 
 /// Comes when a run has heard what it was told. Dropping it takes nothing back.
 pub(crate) type Heard = oneshot::Receiver<Result<(), ControlError>>;
@@ -59,13 +61,16 @@ impl Runs {
         Some(heard)
     }
 
-    /// Does something for somebody who may leave meanwhile, to the end. So many at once are done; the others wait, and leave with
-    /// whoever waits. Gives nothing when these runs end before it.
+    /// Does something for somebody who may leave meanwhile, to the end. Gives nothing when these runs end before it.
+    ///
+    /// # Errors
+    /// When as much is being done already as may, for this caller or for all.
     pub(crate) async fn see_through<T: Send + 'static>(
         &self,
+        caller: &Caller,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        let place = self.inner.errands.clone().acquire_owned().await.ok()?;
+    ) -> Result<Option<T>, QuotaFull> {
+        let place = self.inner.errands.take(caller)?;
         let (send, done) = oneshot::channel();
         {
             let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +80,7 @@ impl Runs {
                 let _ = send.send(work.await);
             });
         }
-        done.await.ok()
+        Ok(done.await.ok())
     }
 
     /// Cancels a run for somebody who cannot wait until that is done.

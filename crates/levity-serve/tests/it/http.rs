@@ -4,12 +4,14 @@
 
 mod client;
 mod crowd;
+mod heads;
 mod hostile;
 mod kept;
 mod life;
 mod limits;
 #[cfg(all(feature = "dag", feature = "swarm"))]
 mod many;
+mod shares;
 mod stream;
 mod support;
 mod tenants;

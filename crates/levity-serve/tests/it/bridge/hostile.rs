@@ -308,3 +308,15 @@ async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
     assert!(peak() - before < 64, "{} MiB more", peak() - before);
     lives(&stage).await;
 }
+
+#[tokio::test]
+async fn prompt_without_a_visible_character_is_refused() {
+    let stage = Stage::scripted(ScriptedModel::new().reply("1")).await;
+    let mut client = stage.raw().await;
+    for blank in ["", " \n", "\u{200b}", "\0", "\u{feff}\u{2060}\u{3164}"] {
+        let refused = within(client.request("agent/dispatch", json!({"prompt": blank}))).await;
+        let words = refused.unwrap_err().to_string();
+        assert!(words.contains("empty"), "{blank:?}: {words}");
+    }
+    lives(&stage).await;
+}

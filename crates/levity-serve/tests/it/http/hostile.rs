@@ -83,6 +83,9 @@ async fn what_is_no_request_is_refused() {
         json!({"goal": null}),
         json!({"goal": ""}),
         json!({"goal": " \n"}),
+        json!({"goal": "\u{200b}"}),
+        json!({"goal": "\0"}),
+        json!({"goal": "\u{feff} \u{2060}\u{3164}\0\u{e0020}"}),
         json!({"goal": "x", "goals": "y"}),
         json!({"goal": "x", "id": 7}),
     ] {
@@ -94,7 +97,8 @@ async fn what_is_no_request_is_refused() {
     {
         post(&json!({"goal": "x", "id": id}).to_string()).await.refused(422, "bad_id");
     }
-    for id in ["", " ", "a\nb", &"x".repeat(257)] {
+    for id in ["", " ", "\u{200b}", "\u{2060}\u{feff}", "a\u{202e}b", "a\u{2066}b", "a\nb", &"x".repeat(257)]
+    {
         post(&json!({"goal": "x", "conversation": id}).to_string()).await.refused(422, "bad_id");
     }
     post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string()).await.refused(413, "goal_too_long");
@@ -150,6 +154,7 @@ async fn what_is_not_there_is_refused() {
         client.post(&format!("/v1/runs/nobody/{command}"), json!({"odd": 1})).await.refused(422, "invalid");
     }
     client.post("/v1/runs/nobody/say", json!({"text": "x"})).await.refused(404, "no_run");
+    client.post("/v1/runs/nobody/say", json!({"text": "\u{200b}\0"})).await.refused(422, "invalid");
     client.post("/v1/runs/nobody/asks/1", json!({"decision": "allow"})).await.refused(404, "no_run");
     client.get("/v1/sessions").await.refused(404, "no_sessions");
     client.get("/v1/sessions/x?kind=plan").await.refused(404, "no_sessions");

@@ -137,6 +137,7 @@ async fn one_named_token_does_not_take_every_place() {
     let mut tokens = Tokens::new();
     let (ci, bob) =
         (tokens.add("ci", [TokenScope::Run]).unwrap(), tokens.add("bob", [TokenScope::Read]).unwrap());
+    let boss = tokens.add("ci.boss", [TokenScope::Approve]).unwrap();
     let limits = ConnectionLimits { per_token: 2, authenticated: 8, ..small() };
     let (server, _) = behind(Gate::named(tokens), limits, |listener| listener).await;
     let client = server.client;
@@ -147,6 +148,8 @@ async fn one_named_token_does_not_take_every_place() {
         known.push(stream);
     }
     client.ask_as("GET", "/v1/runs", &[bearer(ci.reveal())], "").await.refused(503, "too_many_connections");
+    // The users of a tenant have no more of them together.
+    client.ask_as("GET", "/v1/runs", &[bearer(boss.reveal())], "").await.refused(503, "too_many_connections");
     client.ask_as("GET", "/v1/runs", &[bearer(bob.reveal())], "").await.is(200);
     server.stop().await;
 }

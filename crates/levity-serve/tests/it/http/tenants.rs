@@ -4,18 +4,19 @@ use levity_core::CancelToken;
 use levity_loop::AgentBuilder;
 use levity_memory::{Conversations, InMemory};
 use levity_runtime::{MemoryJournal, SystemWorld};
+use levity_serve::http::HttpApi;
 use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, TOKEN};
-use super::support::{Held, Server, agent};
+use super::support::{Server, agent};
 
 /// A client with a token of its own.
-struct As<'a>(Client, &'a str);
+pub(super) struct As<'a>(pub(super) Client, pub(super) &'a str);
 
 impl As<'_> {
-    async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
         let mut headers = vec![("Authorization", format!("Bearer {}", self.1))];
         let body = if body.is_null() { String::new() } else { body.to_string() };
         if !body.is_empty() {
@@ -24,11 +25,11 @@ impl As<'_> {
         self.0.ask_as(method, path, &headers, &body).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(super) async fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, Value::Null).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(super) async fn post(&self, path: &str, body: Value) -> Answer {
         self.ask("POST", path, body).await
     }
 
@@ -48,13 +49,13 @@ impl As<'_> {
     }
 }
 
-struct Site {
-    server: Server,
+pub(super) struct Site {
+    pub(super) server: Server,
     tokens: Vec<(&'static str, Token)>,
 }
 
 impl Site {
-    async fn new(model: ScriptedModel) -> Self {
+    pub(super) async fn new(model: ScriptedModel) -> Self {
         Self::with(model, |agent| agent, |runs| runs).await
     }
 
@@ -62,6 +63,15 @@ impl Site {
         model: ScriptedModel,
         set: impl FnOnce(AgentBuilder) -> AgentBuilder,
         set_runs: impl FnOnce(Runs) -> Runs,
+    ) -> Self {
+        Self::offering(model, set, set_runs, |api| api).await
+    }
+
+    pub(super) async fn offering(
+        model: ScriptedModel,
+        set: impl FnOnce(AgentBuilder) -> AgentBuilder,
+        set_runs: impl FnOnce(Runs) -> Runs,
+        set_api: impl FnOnce(HttpApi) -> HttpApi,
     ) -> Self {
         let mut tokens = Tokens::new();
         let mut all = Vec::new();
@@ -83,11 +93,12 @@ impl Site {
         let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
         let runs = set_runs(Runs::new(agent));
         let tools = runs.tools().unwrap();
-        let server = Server::on(listener, stop, runs, |api| api.conversations(conversations).tools(tools));
+        let server =
+            Server::on(listener, stop, runs, |api| set_api(api.conversations(conversations).tools(tools)));
         Self { server, tokens: all }
     }
 
-    fn as_(&self, name: &str) -> As<'_> {
+    pub(super) fn as_(&self, name: &str) -> As<'_> {
         let (_, token) = self.tokens.iter().find(|(known, _)| *known == name).unwrap();
         As(self.server.client, token.reveal())
     }
@@ -280,21 +291,6 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
 }
 
 #[tokio::test]
-async fn named_token_has_half_of_the_runs() {
-    let (held, _permits) = Held::new();
-    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let site = Site::with(model, |agent| agent.tool(held), |runs| runs.most(4)).await;
-    let owner = As(site.server.client, TOKEN);
-    for (who, status) in [("ann", 201), ("ann", 201), ("ann", 429), ("bob", 201), ("ann", 429)] {
-        let answer = site.as_(who).post("/v1/runs", json!({"goal": "Hold."})).await;
-        assert_eq!(answer.status, status, "{who}: {answer:?}");
-    }
-    owner.post("/v1/runs", json!({"goal": "Hold."})).await.is(201);
-    owner.post("/v1/runs", json!({"goal": "Hold."})).await.refused(429, "full");
-    site.server.stop().await;
-}
-
-#[tokio::test]
 async fn only_a_token_with_approve_decides() {
     let model = || ScriptedModel::new().call("delete", json!({"path": "x"})).reply("Done.");
     let site = Site::new(model()).await;
@@ -328,5 +324,33 @@ async fn only_a_token_with_approve_decides() {
     assert_eq!(done.ending().unwrap().text, "Done.");
     boss.post(&path(&questions[0]), json!({"decision": "deny"})).await.is(200);
     site.server.runs.get(&"ann-d".into()).unwrap().outcome().await;
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn answer_to_the_model_needs_the_scope_run() {
+    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let site = Site::new(model).await;
+    let (ann, boss) = (site.as_("ann"), site.as_("ann.boss"));
+    ann.post("/v1/runs", json!({"goal": "Ask me", "id": "q"})).await.is(201);
+    let ask = loop {
+        let asks = ann.get("/v1/runs/q/asks").await.is(200);
+        match asks["asks"][0]["id"].as_str() {
+            Some(id) => break format!("/v1/runs/q/asks/{}", id.replace(':', "%3A")),
+            None => tokio::task::yield_now().await,
+        }
+    };
+    let answer = json!({"decision": "answer", "text": "This."});
+    boss.post(&ask, answer.clone()).await.refused(403, "scope_missing");
+    boss.post(&ask, json!({"decision": "deny"})).await.refused(403, "scope_missing");
+    site.as_("eye").post(&ask, answer.clone()).await.refused(403, "scope_missing");
+    for blank in ["", " ", "\u{200b}", "\0\u{feff}"] {
+        ann.post(&ask, json!({"decision": "answer", "text": blank})).await.refused(422, "invalid");
+    }
+    let long = json!({"decision": "answer", "text": "x".repeat((256 << 10) + 1)});
+    ann.post(&ask, long).await.refused(413, "goal_too_long");
+    ann.post(&ask, answer).await.is(200);
+    let done = site.server.runs.get(&"ann-q".into()).unwrap().outcome().await;
+    assert_eq!(done.ending().unwrap().text, "Done.");
     site.server.stop().await;
 }

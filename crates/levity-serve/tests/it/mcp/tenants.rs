@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use levity_core::{Hints, ToolOutput};
+use async_trait::async_trait;
+use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_serve::mcp::{Limits, McpServer, Reply};
+use levity_serve::mcp::{Limits, McpServer, Reply, TaskSupport};
 use levity_serve::{AgentServer, Gate, Runs, Token, TokenScope, Tokens};
 use levity_test::{FunctionModel, RecordingTool};
 use levity_tools::{Policy, Rule};
@@ -36,8 +37,12 @@ fn people() -> (Gate, Vec<String>) {
 
 async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answer {
     params["_meta"] = modern_meta();
-    let name =
-        params.get("name").or(params.get("uri")).and_then(Value::as_str).unwrap_or_default().to_owned();
+    if method.starts_with("tasks/") {
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
+            json!({"io.modelcontextprotocol/tasks": {}});
+    }
+    let name = params.get("name").or(params.get("uri")).or(params.get("taskId"));
+    let name = name.and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut headers =
         vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("authorization", token)];
     if !name.is_empty() {
@@ -145,16 +150,24 @@ async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
 }
 
 #[tokio::test]
-async fn one_token_opens_half_of_the_sessions_at_most() {
-    let server = builder().limits(Limits::default().sessions(4)).build().unwrap();
+async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
+    let server = builder().limits(Limits::default().sessions(8)).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    for (who, status) in [(0, 200), (0, 200), (0, 503), (1, 200), (0, 503), (1, 200), (2, 503)] {
+    for (who, status) in [(0, 200), (0, 200), (0, 503), (1, 200), (0, 503), (1, 200), (2, 200)] {
         let answer = site.post(&[("authorization", &people[who])], &init).await;
         assert_eq!(answer.status, status, "{who}: {answer:?}");
     }
+    // Who says that it needs no session, and opens one, has no more of them.
+    for version in ["2026-07-28", "2027-01-01", "x", ""] {
+        let headers = [("authorization", &*people[0]), ("mcp-protocol-version", version)];
+        let opened = site.post(&headers, &init).await;
+        assert_eq!(opened.header("mcp-session-id"), None, "{version}: {opened:?}");
+    }
+    let opened = site.post(&[("authorization", &people[3])], &init).await;
+    assert_eq!(opened.status, 200, "{opened:?}");
 }
 
 fn agent_server(limit: usize) -> McpServer {
@@ -200,9 +213,14 @@ async fn queries_of_one_token_are_nothing_to_another() {
 async fn prompts_of_queries_have_a_limit_and_words() {
     let (gate, people) = people();
     let site = Site::behind(&agent_server(1000), gate).await;
-    for (prompt, words) in
-        [(String::new(), "empty"), (" \n\t".to_owned(), "empty"), ("x".repeat(1001), "1000 bytes")]
-    {
+    for (prompt, words) in [
+        (String::new(), "empty"),
+        (" \n\t".to_owned(), "empty"),
+        ("\u{200b}".to_owned(), "empty"),
+        ("\0".to_owned(), "empty"),
+        ("\u{feff}\u{2063} \u{3164}".to_owned(), "empty"),
+        ("x".repeat(1001), "1000 bytes"),
+    ] {
         let answer = call(&site, &people[0], "query", json!({"prompt": prompt})).await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains(words), "{answer}");
@@ -296,4 +314,137 @@ async fn handler_is_told_who_calls() {
     let open = Site::open(&server).await;
     let answer = open.modern("tools/call", json!({"name": "who", "arguments": {}})).await.message();
     assert_eq!(answer["result"]["content"][0]["text"], "the owner");
+}
+
+/// A tool that waits until its call is dropped, as a task where the client knows tasks.
+fn endless(tasks: TaskSupport) -> Talk {
+    Talk::new("wait", |_| std::future::pending()).tasks(tasks)
+}
+
+fn is_busy(answer: &Value) -> bool {
+    let text = answer["error"]["message"].as_str().or(answer["result"]["content"][0]["text"].as_str());
+    text.is_some_and(|text| text.contains("too many") || text.contains("is busy"))
+}
+
+#[tokio::test]
+async fn tasks_of_one_token_leave_room_for_others() {
+    let limits = Limits::default().tasks(8);
+    let server = builder().offer(endless(TaskSupport::Optional)).limits(limits).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let start = async |who: usize| {
+        let mut params = json!({"name": "wait", "arguments": {}, "_meta": modern_meta()});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
+            json!({"io.modelcontextprotocol/tasks": {}});
+        let headers = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "wait"),
+            ("authorization", &*people[who]),
+        ];
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        site.post(&headers, &message).await.message()
+    };
+    let mut tasks = Vec::new();
+    for (who, goes) in
+        [(0, true), (0, true), (0, false), (1, true), (0, false), (1, true), (1, false), (3, true)]
+    {
+        let answer = start(who).await;
+        assert_eq!(answer["result"]["taskId"].is_string(), goes, "{who}: {answer}");
+        assert_eq!(is_busy(&answer), !goes, "{who}: {answer}");
+        tasks.extend(answer["result"]["taskId"].as_str().map(|task| (who, task.to_owned())));
+    }
+    // Tasks of others are none, by any verb.
+    for (owner, task) in &tasks {
+        for who in [0, 1, 2] {
+            let get = ask(&site, &people[who], "tasks/get", json!({"taskId": task})).await.message();
+            assert_eq!(get.get("result").is_some(), who == *owner, "{who} {owner}: {get}");
+        }
+        let stranger = if *owner == 0 { 1 } else { 0 };
+        for (verb, params) in [
+            ("tasks/cancel", json!({"taskId": task})),
+            ("tasks/update", json!({"taskId": task, "inputResponses": {}})),
+        ] {
+            let answer = ask(&site, &people[stranger], verb, params).await.message();
+            assert!(answer.get("error").is_some(), "{verb}: {answer}");
+        }
+        let get = ask(&site, &people[3], "tasks/get", json!({"taskId": task})).await.message();
+        assert_eq!(get["result"]["status"], "working", "{get}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_one_token_that_wait_leave_room_for_others() {
+    let asks = Policy::new().rule(Rule::any().ask("nothing is sent unasked"));
+    let limits = Limits::default().waiting(8);
+    let server = builder().tool(echo("send", Hints::new())).policy(asks).limits(limits).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    for (who, goes) in [(1, true), (1, true), (1, false), (3, true), (1, false), (3, true), (3, true)] {
+        let answer = call(&site, &people[who], "send", json!({})).await;
+        assert_eq!(answer["result"].get("inputRequests").is_some(), goes, "{who}: {answer}");
+        assert_eq!(is_busy(&answer), !goes, "{who}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_one_token_leave_room_for_others() {
+    let limits = Limits::default().calls(8);
+    let server = builder()
+        .offer(endless(TaskSupport::Forbidden))
+        .tool(echo("look", Hints::new().read_only()))
+        .limits(limits)
+        .build()
+        .unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let mut held = Vec::new();
+    let mut params = json!({"name": "wait", "arguments": {}});
+    params["_meta"] = modern_meta();
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "wait"),
+        ("authorization", &*people[0]),
+    ];
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        let head = site.head("POST", &headers, body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    while !is_busy(&call(&site, &people[0], "look", json!({})).await) {
+        tokio::task::yield_now().await;
+    }
+    for who in [1, 2, 3] {
+        let answer = call(&site, &people[who], "look", json!({})).await;
+        assert_eq!(answer["result"]["isError"], json!(false), "{who}: {answer}");
+    }
+}
+
+/// Says for which run it is called.
+struct Where(ToolSpec);
+
+#[async_trait]
+impl Tool for Where {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text(cx.run.to_string()))
+    }
+}
+
+#[tokio::test]
+async fn tools_are_called_for_a_run_of_the_tenant() {
+    let spec = ToolSpec::new("where", "Says its run.").with_hints(Hints::new().read_only());
+    let server = builder().tool(Where(spec)).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    for (who, run) in [(0, "ann-mcp"), (1, "bob-mcp"), (2, "eye-mcp"), (3, "mcp")] {
+        let answer = call(&site, &people[who], "where", json!({})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], run, "{answer}");
+    }
 }

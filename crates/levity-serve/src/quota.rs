@@ -1,0 +1,176 @@
+//! Places that callers share, so that no named token takes all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::access::Caller;
+
+/// How much of a limit one named token may take, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TokenShare(u8);
+
+impl TokenShare {
+    pub(crate) const DEFAULT: Self = Self(25);
+
+    pub(crate) fn percent(percent: u8) -> Self {
+        Self(percent.min(100))
+    }
+
+    /// How many of `most` places one named token may take: one at least.
+    pub(crate) fn of(self, most: usize) -> usize {
+        let percent = usize::from(self.0);
+        (most / 100 * percent + most % 100 * percent / 100).max(1)
+    }
+
+    /// How many of `most` places a caller may take. Callers with the scope `admin` may take all of them.
+    pub(crate) fn of_caller(self, most: usize, caller: &Caller) -> usize {
+        if caller.namespace().is_some() { self.of(most).min(most) } else { most }
+    }
+}
+
+/// Places for something that costs the server: so many in all, and so many for the tokens of one tenant.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    most: usize,
+    share: TokenShare,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Only those that have places are here.
+    by_tenant: HashMap<Arc<str>, usize>,
+}
+
+/// There is no place; so many may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QuotaFull {
+    pub(crate) most: usize,
+}
+
+/// One place, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    quota: Arc<Quota>,
+    tenant: Option<Arc<str>>,
+}
+
+impl Quota {
+    pub(crate) fn new(most: usize, share: TokenShare) -> Arc<Self> {
+        Arc::new(Self { most, share, taken: Mutex::default() })
+    }
+
+    /// A place for a caller.
+    ///
+    /// # Errors
+    /// When all places are taken, or all that this caller may have.
+    pub(crate) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Permit, QuotaFull> {
+        let mut taken = self.taken();
+        if taken.all >= self.most {
+            return Err(QuotaFull { most: self.most });
+        }
+        let tenant: Option<Arc<str>> = caller.namespace().map(Into::into);
+        if let Some(tenant) = &tenant {
+            let most = self.share.of(self.most);
+            let own = taken.by_tenant.entry(tenant.clone()).or_default();
+            if *own >= most {
+                return Err(QuotaFull { most });
+            }
+            *own += 1;
+        }
+        taken.all += 1;
+        drop(taken);
+        Ok(Permit { quota: self.clone(), tenant })
+    }
+
+    /// Whether only the caller's own share is used up, so that others' places are no help.
+    pub(crate) fn is_share_taken(&self, caller: &Caller) -> bool {
+        let own = caller.namespace().and_then(|tenant| self.taken().by_tenant.get(tenant).copied());
+        own.is_some_and(|own| own >= self.share.of(self.most))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut taken = self.quota.taken();
+        taken.all = taken.all.saturating_sub(1);
+        if let Some(tenant) = &self.tenant
+            && let Some(own) = taken.by_tenant.get_mut(tenant)
+        {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_tenant.remove(tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::TokenScope;
+
+    fn caller(name: &str, scope: TokenScope) -> Caller {
+        Caller::named(name.into(), [scope].into())
+    }
+
+    #[test]
+    fn token_share_is_one_place_at_least_and_the_whole_at_most() {
+        for (percent, most, expected) in [
+            (25, 64, 16),
+            (25, 1024, 256),
+            (25, 4, 1),
+            (25, 3, 1),
+            (25, 1, 1),
+            (25, 0, 1),
+            (0, 64, 1),
+            (50, 7, 3),
+            (100, 7, 7),
+            (200, 7, 7),
+            (100, usize::MAX, usize::MAX),
+        ] {
+            assert_eq!(TokenShare::percent(percent).of(most), expected, "{percent} % of {most}");
+        }
+    }
+
+    #[test]
+    fn quota_keeps_places_free_for_callers_other_than_the_busy_one() {
+        let quota = Quota::new(8, TokenShare::DEFAULT);
+        let (ann, bob) = (caller("ann", TokenScope::Run), caller("bob", TokenScope::Read));
+        let first = quota.take(&ann).unwrap();
+        let _second = quota.take(&ann).unwrap();
+        assert_eq!(quota.take(&ann).unwrap_err(), QuotaFull { most: 2 });
+        assert!(quota.is_share_taken(&ann) && !quota.is_share_taken(&bob));
+        // The users of one tenant share its places.
+        assert!(quota.take(&caller("ann.boss", TokenScope::Approve)).is_err());
+        let _bob = [quota.take(&bob).unwrap(), quota.take(&bob).unwrap()];
+        let _owner: Vec<_> = (0..4).map(|_| quota.take(&Caller::owner()).unwrap()).collect();
+        assert_eq!(quota.take(&Caller::owner()).unwrap_err(), QuotaFull { most: 8 });
+        drop(first);
+        assert!(quota.take(&bob).is_err(), "it has its share");
+        let again = quota.take(&ann).unwrap();
+        drop(again);
+        let _admin = quota.take(&caller("top", TokenScope::Admin)).unwrap();
+    }
+
+    #[test]
+    fn quota_remembers_nobody_who_has_left() {
+        let quota = Quota::new(8, TokenShare::DEFAULT);
+        for number in 0..100 {
+            drop(quota.take(&caller(&format!("t{number}"), TokenScope::Read)).unwrap());
+        }
+        let taken = quota.taken();
+        assert_eq!((taken.all, taken.by_tenant.len()), (0, 0));
+    }
+
+    #[test]
+    fn quota_of_none_gives_none() {
+        assert!(Quota::new(0, TokenShare::DEFAULT).take(&Caller::owner()).is_err());
+        assert!(Quota::new(0, TokenShare::DEFAULT).take(&caller("ann", TokenScope::Run)).is_err());
+    }
+}
