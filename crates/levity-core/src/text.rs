@@ -17,8 +17,10 @@ use std::error::Error;
 use serde_json::Value;
 
 mod address;
+mod blank;
 
 pub use address::bare_url;
+pub use blank::is_blank;
 
 /// A longer row of backticks is not fenced: the fences would be too much beside it.
 const LONGEST_FENCE: usize = 32;
