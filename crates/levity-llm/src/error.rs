@@ -102,7 +102,7 @@ pub enum Error {
     },
     /// A profile of a file sends fields of its own to a provider whom the user pays: they may make it call others' servers.
     #[error(
-        "the profile `{profile}` of {by} sends fields of its own (`extra`) with {key}; {way}, or leave `extra` out"
+        "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, or leave `extra` out"
     )]
     ForeignFields {
         /// The profile.

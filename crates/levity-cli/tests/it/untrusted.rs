@@ -201,3 +201,112 @@ fn model_that_a_file_chose_is_named_with_its_address() {
         assert!(!err.contains("hush") && !err.contains("theirs"), "{err}");
     }
 }
+
+/// Where the models of these folders are: nobody answers there.
+const NOBODY: &str = "http://127.0.0.1:1";
+
+/// Runs a command in a folder, and returns what it says beside its output.
+fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> String {
+    let folder = Folder::new(files);
+    let here = folder.path().to_str().unwrap();
+    let variables = variables.iter().map(|(name, value)| (*name, value.replace("{folder}", here)));
+    let output = command(args).current_dir(folder.path()).envs(variables).output().unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn address_from_a_file_is_told_once_however_the_model_is_named() {
+    let config = "agents:\n  Planner:\n    model: \"compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush\"\n";
+    let named = "agents:\n  Planner:\n    model: \"ollama:m\"\n";
+    let env = "OLLAMA_HOST=http://me:hush@127.0.0.1:1\n";
+    let own = r#"{"profiles": {"mine": {"model": "ollama:m"}, "deep": {"model": "mine"},
+        "spare": {"model": "compatible:m@http://127.0.0.1:2/v1", "fallback": ["mine"]}}}"#;
+    let list = &[("LEVITY_MODELS", "{folder}/mine.json")][..];
+    let ollama = format!("the model is at `{NOBODY}`, by `OLLAMA_HOST` in `.env`");
+    let agent = format!("the model is at `{NOBODY}/v1`, by `agents/agent_config.yaml`");
+    let files = [
+        (".env", env),
+        ("mine.json", own),
+        ("agents/agent_config.yaml", config),
+        ("named/agent_config.yaml", named),
+    ];
+    for (variables, args, expected) in [
+        (list, &["complete", "--model", "mine", "Hi"][..], &ollama),
+        (list, &["run", "--model", "deep", "Hi", "-q"], &ollama),
+        (list, &["run", "--model", "spare", "Hi", "-q", "--json"], &ollama),
+        (list, &["swarm", "--model", "mine", "Hi", "-q"], &ollama),
+        (list, &["plan", "--model", "mine", "Hi", "--view", "none"], &ollama),
+        (
+            &[],
+            &[
+                "plan",
+                "Hi",
+                "--agents",
+                "agents",
+                "--view",
+                "none",
+                "--model",
+                "compatible:m@http://127.0.0.1:2/v1",
+            ],
+            &agent,
+        ),
+        (&[], &["plan", "Hi", "--agents", "named", "--view", "none", "--model", "ollama:m"], &ollama),
+        (
+            &[],
+            &[
+                "plan",
+                "Hi",
+                "--agents",
+                "named",
+                "--view",
+                "none",
+                "--model",
+                "compatible:m@http://127.0.0.1:2/v1",
+            ],
+            &ollama,
+        ),
+    ] {
+        let args: Vec<_> =
+            args.iter().copied().filter(|arg| !(*arg == "-q" && args.contains(&"--json"))).collect();
+        let said = said(&files, variables, &args);
+        assert_eq!(said.matches(expected.as_str()).count(), 1, "{args:?}: {said}");
+        assert!(!said.contains("hush"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn odd_addresses_of_a_folder_are_never_shown_whole() {
+    for address in [
+        "HTTPS://me:hush@h?key=hush",
+        " http://me:hush@h",
+        "ftp://me:hush@h/?hush",
+        "http:///me:hush@h",
+        "http:/me:hush@h",
+        "http://me:12/hush@h",
+        "http:me:hush@h",
+        "me:hush@h",
+        "h?hush",
+    ] {
+        let config = format!("agents:\n  Planner:\n    model: \"nobody:m@{address}\"\n");
+        let files = [("agents/agent_config.yaml", &*config)];
+        let demo = said(&files, &[], &["plan", "Hi", "--agents", "agents", "--view", "none"]);
+        assert!(demo.contains("none of the models of the agent `Planner`"), "{address}: {demo}");
+        let name = format!("openai:m@{address}");
+        let env = format!("LEVITY_MODEL='{name}'\nOPENAI_BASE_URL={address}\nOLLAMA_HOST={address}\n");
+        let files = [(".env", &*env)];
+        let key = &[("OPENAI_API_KEY", "victim"), ("OLLAMA_API_KEY", "victim")];
+        let all = [
+            demo,
+            said(&files, key, &["complete", "Hi"]),
+            said(&files, key, &["run", "Hi"]),
+            said(&files, key, &["complete", "--model", "openai:m", "Hi"]),
+            said(&files, key, &["complete", "--model", "ollama:m", "Hi"]),
+            said(&[], key, &["complete", "--model", &name, "Hi"]),
+            said(&[], key, &["complete", "--model", "openai:m", "--base-url", address, "Hi"]),
+            said(&[], key, &["complete", "--model", &name, "--base-url", address, "Hi"]),
+        ];
+        for said in all {
+            assert!(!said.contains("hush") && !said.contains("victim"), "{address}: {said}");
+        }
+    }
+}
