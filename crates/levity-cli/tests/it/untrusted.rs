@@ -1,8 +1,9 @@
 //! The command in a folder that a stranger wrote: nothing in it gets a key, or starts a program.
 
-use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
+use std::{fs, thread};
 
 use crate::command;
 
@@ -202,8 +203,27 @@ fn model_that_a_file_chose_is_named_with_its_address() {
     }
 }
 
-/// Where the models of these folders are: nobody answers there.
-const NOBODY: &str = "http://127.0.0.1:1";
+/// Starts a server that refuses every request, so that nobody asks again, and returns its host and port.
+fn refusing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let lower = line.to_lowercase();
+                length =
+                    lower.strip_prefix("content-length:").map_or(length, |text| text.trim().parse().unwrap());
+                line.clear();
+            }
+            let _ = io::copy(&mut stream.by_ref().take(length), &mut io::sink());
+            let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close";
+            let _ = write!(stream.get_mut(), "{head}\r\ncontent-length: 2\r\n\r\n{{}}");
+        }
+    });
+    host
+}
 
 /// Runs a command in a folder, and returns what it says beside its output.
 fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> String {
@@ -216,18 +236,21 @@ fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> St
 
 #[test]
 fn address_from_a_file_is_told_once_however_the_model_is_named() {
-    let config = "agents:\n  Planner:\n    model: \"compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush\"\n";
+    let host = refusing();
+    let config = "agents:\n  Planner:\n    model: \"compatible:m@http://me:hush@HOST/v1?key=hush\"\n"
+        .replace("HOST", &host);
     let named = "agents:\n  Planner:\n    model: \"ollama:m\"\n";
-    let env = "OLLAMA_HOST=http://me:hush@127.0.0.1:1\n";
+    let env = format!("OLLAMA_HOST=http://me:hush@{host}\n");
     let own = r#"{"profiles": {"mine": {"model": "ollama:m"}, "deep": {"model": "mine"},
-        "spare": {"model": "compatible:m@http://127.0.0.1:2/v1", "fallback": ["mine"]}}}"#;
+        "spare": {"model": "compatible:m@http://HOST/v1", "fallback": ["mine"]}}}"#
+        .replace("HOST", &host);
     let list = &[("LEVITY_MODELS", "{folder}/mine.json")][..];
-    let ollama = format!("the model is at `{NOBODY}`, by `OLLAMA_HOST` in `.env`");
-    let agent = format!("the model is at `{NOBODY}/v1`, by `agents/agent_config.yaml`");
+    let ollama = format!("the model is at `http://{host}`, by `OLLAMA_HOST` in `.env`");
+    let agent = format!("the model is at `http://{host}/v1`, by `agents/agent_config.yaml`");
     let files = [
-        (".env", env),
-        ("mine.json", own),
-        ("agents/agent_config.yaml", config),
+        (".env", &*env),
+        ("mine.json", &*own),
+        ("agents/agent_config.yaml", &*config),
         ("named/agent_config.yaml", named),
     ];
     for (variables, args, expected) in [
