@@ -172,7 +172,7 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = seen.clone();
     let server = Server::with(move |_, seen| {
-        let forms = forms(&seen.header("authorization"));
+        let forms = forms(seen.header("authorization"));
         let said = forms.join(" and ");
         kept.lock().unwrap().extend(forms);
         Answer::json(401, serde_json::json!({"error": {"message": said}}).to_string())
@@ -197,9 +197,9 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
             }
         };
         let all: Vec<Arc<dyn Model>> = vec![
-            Arc::new(ChatModel::compatible(&address, "m").with_endpoint(&headers)),
-            Arc::new(OllamaModel::new("m").with_endpoint(&headers)),
-            Arc::new(AnthropicModel::new("none", "m").with_endpoint(&headers)),
+            Arc::new(ChatModel::compatible(&address, "m").with_endpoint(headers)),
+            Arc::new(OllamaModel::new("m").with_endpoint(headers)),
+            Arc::new(AnthropicModel::new("none", "m").with_endpoint(headers)),
         ];
         for model in all {
             seen.lock().unwrap().clear();
