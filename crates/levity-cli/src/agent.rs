@@ -1,8 +1,9 @@
 //! The agent that the commands run.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -270,9 +271,12 @@ impl ModelArgs {
     }
 }
 
-/// Says where the model is if a file decides that, however quiet the command is: that server sees the conversation.
+/// Says where a model is if a file decides that, once and however quiet the command is: that server sees the conversation.
 pub(crate) fn warn(address: Option<&str>) {
-    if let Some(address) = address {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(address) = address else { return };
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(address.to_owned()) {
         note(&format!("the model is {address}"));
     }
 }

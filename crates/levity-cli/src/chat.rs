@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use levity::core::text::is_blank;
 use levity::core::{ConversationId, Delta, Status};
 use levity::memory::InMemory;
 use levity::prelude::*;
@@ -73,7 +74,7 @@ impl Talk {
                 _ = tokio::signal::ctrl_c() => return ExitCode::from(INTERRUPTED),
             };
             match line {
-                Ok(Some(line)) if line.trim().is_empty() => {}
+                Ok(Some(line)) if is_blank(&line) => {}
                 Ok(Some(line)) => {
                     if !self.answer(&line, args, &mut input).await {
                         code = ExitCode::FAILURE;

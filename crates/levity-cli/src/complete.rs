@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::text::bare_url;
+use levity::core::text::{bare_url, is_blank, split_model_address};
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
 use levity::llm::Models;
 use serde_json::{Map, Value, json};
@@ -69,13 +69,13 @@ impl Complete {
             return Ok(chosen.into_model());
         };
         let name = match &self.base_url {
-            Some(url) if !url.starts_with("http://") && !url.starts_with("https://") => {
+            Some(_) if split_model_address(name).is_some() => {
+                let (name, _) = split_model_address(name).unwrap_or_default();
+                return Err(format!("`{name}` has an address already; leave `--base-url` or that one out"));
+            }
+            Some(url) if !url.contains("://") => {
                 let url = bare_url(url);
                 return Err(format!("`{url}` is no address; it begins with `http://` or `https://`"));
-            }
-            Some(_) if name.contains("@http://") || name.contains("@https://") => {
-                let name = name.split("@http").next().unwrap_or_default();
-                return Err(format!("`{name}` has an address already; leave `--base-url` or that one out"));
             }
             Some(url) => format!("{name}@{url}"),
             None => name.clone(),
@@ -123,7 +123,7 @@ fn known(map: &Map<String, Value>, what: &str, names: &[&str]) -> Result<(), Str
 }
 
 fn prompt(text: &str) -> Result<Request, String> {
-    if text.trim().is_empty() {
+    if is_blank(text) {
         return Err("there is nothing to ask; write a prompt".to_owned());
     }
     Ok(Request::new().with_message(Message::user(text)))

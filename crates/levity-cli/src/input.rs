@@ -4,12 +4,24 @@ use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 use std::sync::mpsc;
 use std::thread;
 
+use levity::core::text::is_blank;
 use tokio::sync::mpsc as async_mpsc;
 
 use crate::terminal::harmless;
 
 /// How long a line may be: 1 MiB.
 const LONGEST: usize = 1 << 20;
+
+/// A goal as it is given.
+///
+/// # Errors
+/// When there is nothing in it that anybody can see.
+pub(crate) fn goal(text: &str) -> Result<String, String> {
+    match is_blank(text) {
+        true => Err("it has no visible text; write what is to be done".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
 
 /// The standard input, line by line. A thread reads a line only when one is wanted, and a line that nobody waited for to
 /// the end goes to whoever wants the next.

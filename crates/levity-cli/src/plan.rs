@@ -40,7 +40,7 @@ use told::Told;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct PlanArgs {
     /// What to do, in words.
-    #[arg(required_unless_present_any = ["plan", "resume", "fork"])]
+    #[arg(required_unless_present_any = ["plan", "resume", "fork"], value_parser = crate::input::goal)]
     goal: Option<String>,
     /// A file to work with; it is looked at before the plan is made, and agents can read it. May be given more than once.
     #[arg(long = "file", value_name = "PATH")]

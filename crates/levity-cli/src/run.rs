@@ -17,6 +17,7 @@ use crate::terminal::{chain, complain, note};
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct Run {
     /// What to do, in words.
+    #[arg(value_parser = crate::input::goal)]
     goal: String,
     /// Keep the run in this folder or SQLite file (`*.db`); if it has a run of this id already, go on with it.
     #[arg(long, value_name = "PATH")]

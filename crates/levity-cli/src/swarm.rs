@@ -34,7 +34,7 @@ use told::Told;
 #[command(after_help = crate::EXIT_CODES)]
 pub(crate) struct SwarmArgs {
     /// What to do, in words.
-    #[arg(required_unless_present_any = ["plan", "resume"])]
+    #[arg(required_unless_present_any = ["plan", "resume"], value_parser = crate::input::goal)]
     goal: Option<String>,
     /// Take only this worker; may be given more than once.
     #[arg(long = "worker", value_enum, value_name = "NAME")]

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use levity_core::text::bare_model_name;
 use levity_core::{Approver, ContextSource, Limits, Model, Program, Tool, ToolSource, ToolSpec, Toolbox};
 use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
@@ -206,7 +207,9 @@ impl Parts {
         for name in &entry.models {
             match self.find_model(name) {
                 Ok(model) => return Ok(model),
-                Err(problem) => why.push(format!("`{}`: {problem}", crate::names::short(name))),
+                Err(problem) => {
+                    why.push(format!("`{}`: {problem}", crate::names::short(&bare_model_name(name))))
+                }
             }
         }
         let problem = format!("{}; name another, or leave `model` out for the default one", why.join("; "));

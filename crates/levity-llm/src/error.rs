@@ -1,9 +1,13 @@
+use std::fmt;
 use std::path::PathBuf;
 
+use levity_core::text::chain;
 use levity_core::{ModelError, ModelErrorKind};
 
 /// Why there is no model of a name.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is one line: what `Display` says, and whatever causes are not in it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The name is none.
@@ -13,6 +17,16 @@ pub enum Error {
         name: String,
         /// What was probably meant.
         near: Option<String>,
+    },
+    /// The address behind a name is none.
+    #[error(
+        "`{address}` behind `{model}` is no address of a server; write `http://HOST:PORT/v1` or `https://HOST/v1`, and `%40` for an `@` in a password"
+    )]
+    Address {
+        /// The name before the address.
+        model: String,
+        /// The address, without what may be secret in it.
+        address: String,
     },
     /// Nobody has a provider of this name.
     #[error("there is no provider `{provider}`; {}there are {known}", meant(near.as_ref()))]
@@ -37,6 +51,14 @@ pub enum Error {
     Circle {
         /// One of them.
         profile: String,
+    },
+    /// A profile leads to too many models.
+    #[error("the profile `{profile}` leads to more than {most} models; name fewer")]
+    TooMany {
+        /// The profile.
+        profile: String,
+        /// How many it may lead to.
+        most: usize,
     },
     /// The provider is not compiled in.
     #[error(
@@ -74,6 +96,20 @@ pub enum Error {
         /// The address, without what may be secret in it.
         address: String,
         /// The file that names the address, in words.
+        by: String,
+        /// What to do, in words.
+        way: String,
+    },
+    /// A profile of a file sends fields of its own to a provider whom the user pays: they may make it call others' servers.
+    #[error(
+        "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, or leave `extra` out"
+    )]
+    ForeignFields {
+        /// The profile.
+        profile: String,
+        /// The key that they would be sent with, and where it is set, in words.
+        key: String,
+        /// The file that has the profile, in words.
         by: String,
         /// What to do, in words.
         way: String,
@@ -125,7 +161,7 @@ pub enum ErrorKind {
     Feature,
     /// A file is wrong or cannot be read.
     File,
-    /// A key would go to an address that a file names, which may be a stranger's.
+    /// A key would go to an address that a file names, or with fields that it names, and the file may be a stranger's.
     Untrusted,
 }
 
@@ -138,21 +174,30 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Name { .. }
+            | Self::Address { .. }
             | Self::UnknownProvider { .. }
             | Self::UnknownProfile { .. }
             | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
-            Self::ForeignAddress { .. } => ErrorKind::Untrusted,
-            Self::File { .. } | Self::Table { .. } | Self::List { .. } | Self::Circle { .. } => {
-                ErrorKind::File
-            }
+            Self::ForeignAddress { .. } | Self::ForeignFields { .. } => ErrorKind::Untrusted,
+            Self::File { .. }
+            | Self::Table { .. }
+            | Self::List { .. }
+            | Self::Circle { .. }
+            | Self::TooMany { .. } => ErrorKind::File,
         }
     }
 
     /// Whether the same may succeed later: never, as long as nothing is changed.
     pub fn is_retryable(&self) -> bool {
         false
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::text::{bare_url, nearest};
+use levity_core::text::{bare_model_name, bare_url, nearest, split_model_address};
 use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, Worst};
 
 use crate::{Error, Secret};
@@ -188,6 +188,12 @@ impl Models {
         self.resolve(name.trim(), Some(&Arc::new(Foreign::file(file.as_ref()))), 0)
     }
 
+    /// Says where the model of a name is that a file says, if a file decides that; as [`address_from_file`](Self::address_from_file),
+    /// for [`model_named_in`](Self::model_named_in).
+    pub fn address_named_in(&self, file: impl AsRef<Path>, name: &str) -> Option<String> {
+        self.remark(name, Some(&Arc::new(Foreign::file(file.as_ref()))))
+    }
+
     /// What is known of the model of this name, without making it.
     ///
     /// # Errors
@@ -205,6 +211,9 @@ impl Models {
         foreign: Option<&Arc<Foreign>>,
         depth: usize,
     ) -> Result<Arc<dyn Model>, Error> {
+        if depth == 0 {
+            self.check_size(name)?;
+        }
         match self.list.profiles.get(name) {
             Some(profile) => self.profile(name, profile, depth),
             None => {
@@ -225,11 +234,11 @@ impl Models {
         let near = profile.or_else(model).map(str::to_owned);
         let known: Vec<_> = self.list.profiles().map(|name| format!("`{name}`")).collect();
         if known.is_empty() {
-            return Error::Name { name: name.to_owned(), near };
+            return Error::Name { name: bare_model_name(name), near };
         }
         let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
         let known = format!("{meant}there are {}, and models are written `provider:model`", known.join(", "));
-        Error::UnknownProfile { profile: name.to_owned(), known }
+        Error::UnknownProfile { profile: bare_model_name(name), known }
     }
 }
 
@@ -245,31 +254,30 @@ struct Name<'a> {
 
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Self, Error> {
-        let wrong = || Error::Name { name: shown(name), near: None };
-        let (provider, rest) = name.split_once(':').ok_or_else(wrong)?;
-        let at = address_at(rest);
-        let (id, base_url) = match at {
-            Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at + 1..)),
-            None => (rest, None),
+        let wrong = || Error::Name { name: bare_model_name(name), near: None };
+        let (model, base_url) = match split_model_address(name) {
+            Some((model, base_url)) => (model, Some(base_url)),
+            None => (name, None),
         };
-        if provider.is_empty() || id.is_empty() || name.contains(char::is_whitespace) {
+        let (provider, id) = model.split_once(':').ok_or_else(wrong)?;
+        // An id of which a part must not be shown is an address, and none that can be reached.
+        let is_id = !model.contains(char::is_whitespace) && bare_model_name(model) == model;
+        if provider.is_empty() || id.is_empty() || !is_id {
             return Err(wrong());
+        }
+        if let Some(address) = base_url.filter(|address| !is_web_address(address)) {
+            return Err(Error::Address { model: model.to_owned(), address: bare_url(address) });
         }
         Ok(Self { provider, id, base_url, foreign: None })
     }
 }
 
-/// Where the `@` of an address is.
-fn address_at(name: &str) -> Option<usize> {
-    ["@http://", "@https://"].iter().filter_map(|mark| name.find(mark)).min()
-}
-
-/// A name as it may be shown: keys may be in an address.
-fn shown(name: &str) -> String {
-    match address_at(name) {
-        Some(at) => format!("{}@{}", &name[..at], bare_url(&name[at + 1..])),
-        None => name.to_owned(),
-    }
+/// Whether a text is an address of a web server that everybody reads in the same way.
+fn is_web_address(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let web = ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
+    web && !rest.contains(odd) && bare_url(text) != format!("{scheme}://***")
 }
 
 /// A model that was chosen from what the environment offers; shown, it says which and why.
@@ -305,14 +313,14 @@ impl Chosen {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, since {}", shown(&self.name), self.why)
+        write!(f, "{}, since {}", bare_model_name(&self.name), self.why)
     }
 }
 
 impl fmt::Debug for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chosen")
-            .field("name", &shown(&self.name))
+            .field("name", &bare_model_name(&self.name))
             .field("why", &self.why)
             .finish_non_exhaustive()
     }

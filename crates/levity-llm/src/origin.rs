@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use levity_core::text::bare_url;
 use levity_core::{Message, Opaque};
 use serde_json::Value;
 
@@ -88,11 +89,11 @@ impl Origin {
     }
 }
 
-/// The host and port of an address.
+/// The host and port of an address. It is kept in journals, so that no part of it may be a secret.
 fn authority(base: &str) -> String {
-    let rest = base.split_once("://").map_or(base, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
+    let base = bare_url(base);
+    let rest = base.split_once("://").map_or(&*base, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 /// The family of a model, as far as its name tells: `claude` of `us.anthropic.claude-opus-4-1`, `gpt` of

@@ -104,10 +104,17 @@ fn by_name(
 ) -> impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static {
     move |name| {
         let models = Models::from_env().map_err(|error| chain(&error))?;
-        let model = match &agents {
-            Some(folder) => models.model_named_in(folder.join("agent_config.yaml"), name),
-            None => models.model(name),
+        let (model, address) = match &agents {
+            Some(folder) => {
+                let names = ["agent_config.yaml", "agent_config.yml", "agent_config.json"];
+                let files = names.map(|name| folder.join(name));
+                let file = files.iter().find(|file| file.exists()).unwrap_or(&files[0]);
+                (models.model_named_in(file, name), models.address_named_in(file, name))
+            }
+            None => (models.model(name), models.address_from_file(name)),
         };
-        model.map(crate::agent::retried).map_err(|error| chain(&error))
+        let model = model.map_err(|error| chain(&error))?;
+        crate::agent::warn(address.as_deref());
+        Ok(crate::agent::retried(model))
     }
 }

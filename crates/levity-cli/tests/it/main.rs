@@ -61,6 +61,45 @@ fn without_a_model_a_stand_in_says_what_it_is() {
 }
 
 #[test]
+fn prompts_without_visible_text_are_refused_by_every_command() {
+    for prompt in [
+        "",
+        " ",
+        "\n\t",
+        "\u{200b}",
+        " \u{feff}\u{2060} ",
+        "\u{1b}\u{7f}",
+        "\u{3164}\u{2800}",
+        "\u{e0041}\u{ad}",
+    ] {
+        for (name, args) in [
+            ("run", &[][..]),
+            ("run", &["-q"]),
+            ("plan", &[]),
+            ("swarm", &[]),
+            ("complete", &["--model", "ollama:m"]),
+        ] {
+            let args = [&[name, prompt], args].concat();
+            let part = if name == "complete" { "there is nothing to ask" } else { "it has no visible text" };
+            check(&levity(&args), 2, part);
+        }
+    }
+}
+
+#[test]
+fn lines_without_visible_text_are_no_turns_of_a_chat() {
+    use std::io::Write as _;
+    let script = file("blank-lines.json", r#"[{"reply": "Once."}]"#);
+    let mut chat = command(&["chat", "-q", "--script", script.to_str().unwrap()]);
+    let mut chat = chat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = "\n \n\0\n\u{200b}\n\u{feff}\u{2060}\nHi\n\u{1b}\n";
+    chat.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = chat.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Once.\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
 fn a_script_is_followed() {
     let script = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;
     let path = file("script.json", script);

@@ -1,8 +1,9 @@
 //! The command in a folder that a stranger wrote: nothing in it gets a key, or starts a program.
 
-use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
+use std::{fs, thread};
 
 use crate::command;
 
@@ -199,5 +200,136 @@ fn model_that_a_file_chose_is_named_with_its_address() {
             "{args:?}: {err}"
         );
         assert!(!err.contains("hush") && !err.contains("theirs"), "{err}");
+    }
+}
+
+/// Starts a server that refuses every request, so that nobody asks again, and returns its host and port.
+fn refusing() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let lower = line.to_lowercase();
+                length =
+                    lower.strip_prefix("content-length:").map_or(length, |text| text.trim().parse().unwrap());
+                line.clear();
+            }
+            let _ = io::copy(&mut stream.by_ref().take(length), &mut io::sink());
+            let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close";
+            let _ = write!(stream.get_mut(), "{head}\r\ncontent-length: 2\r\n\r\n{{}}");
+        }
+    });
+    host
+}
+
+/// Runs a command in a folder, and returns what it says beside its output.
+fn said(files: &[(&str, &str)], variables: &[(&str, &str)], args: &[&str]) -> String {
+    let folder = Folder::new(files);
+    let here = folder.path().to_str().unwrap();
+    let variables = variables.iter().map(|(name, value)| (*name, value.replace("{folder}", here)));
+    let output = command(args).current_dir(folder.path()).envs(variables).output().unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn address_from_a_file_is_told_once_however_the_model_is_named() {
+    let host = refusing();
+    let config = "agents:\n  Planner:\n    model: \"compatible:m@http://me:hush@HOST/v1?key=hush\"\n"
+        .replace("HOST", &host);
+    let named = "agents:\n  Planner:\n    model: \"ollama:m\"\n";
+    let env = format!("OLLAMA_HOST=http://me:hush@{host}\n");
+    let own = r#"{"profiles": {"mine": {"model": "ollama:m"}, "deep": {"model": "mine"},
+        "spare": {"model": "compatible:m@http://HOST/v1", "fallback": ["mine"]}}}"#
+        .replace("HOST", &host);
+    let list = &[("LEVITY_MODELS", "{folder}/mine.json")][..];
+    let ollama = format!("the model is at `http://{host}`, by `OLLAMA_HOST` in `.env`");
+    let agent = format!("the model is at `http://{host}/v1`, by `agents/agent_config.yaml`");
+    let files = [
+        (".env", &*env),
+        ("mine.json", &*own),
+        ("agents/agent_config.yaml", &*config),
+        ("named/agent_config.yaml", named),
+    ];
+    for (variables, args, expected) in [
+        (list, &["complete", "--model", "mine", "Hi"][..], &ollama),
+        (list, &["run", "--model", "deep", "Hi", "-q"], &ollama),
+        (list, &["run", "--model", "spare", "Hi", "-q", "--json"], &ollama),
+        (list, &["swarm", "--model", "mine", "Hi", "-q"], &ollama),
+        (list, &["plan", "--model", "mine", "Hi", "--view", "none"], &ollama),
+        (
+            &[],
+            &[
+                "plan",
+                "Hi",
+                "--agents",
+                "agents",
+                "--view",
+                "none",
+                "--model",
+                "compatible:m@http://127.0.0.1:2/v1",
+            ],
+            &agent,
+        ),
+        (&[], &["plan", "Hi", "--agents", "named", "--view", "none", "--model", "ollama:m"], &ollama),
+        (
+            &[],
+            &[
+                "plan",
+                "Hi",
+                "--agents",
+                "named",
+                "--view",
+                "none",
+                "--model",
+                "compatible:m@http://127.0.0.1:2/v1",
+            ],
+            &ollama,
+        ),
+    ] {
+        let args: Vec<_> =
+            args.iter().copied().filter(|arg| !(*arg == "-q" && args.contains(&"--json"))).collect();
+        let said = said(&files, variables, &args);
+        assert_eq!(said.matches(expected.as_str()).count(), 1, "{args:?}: {said}");
+        assert!(!said.contains("hush"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn odd_addresses_of_a_folder_are_never_shown_whole() {
+    for address in [
+        "HTTPS://me:hush@h?key=hush",
+        " http://me:hush@h",
+        "ftp://me:hush@h/?hush",
+        "http:///me:hush@h",
+        "http:/me:hush@h",
+        "http://me:12/hush@h",
+        "http:me:hush@h",
+        "me:hush@h",
+        "h?hush",
+    ] {
+        let config = format!("agents:\n  Planner:\n    model: \"nobody:m@{address}\"\n");
+        let files = [("agents/agent_config.yaml", &*config)];
+        let demo = said(&files, &[], &["plan", "Hi", "--agents", "agents", "--view", "none"]);
+        assert!(demo.contains("none of the models of the agent `Planner`"), "{address}: {demo}");
+        let name = format!("openai:m@{address}");
+        let env = format!("LEVITY_MODEL='{name}'\nOPENAI_BASE_URL={address}\nOLLAMA_HOST={address}\n");
+        let files = [(".env", &*env)];
+        let key = &[("OPENAI_API_KEY", "victim"), ("OLLAMA_API_KEY", "victim")];
+        let all = [
+            demo,
+            said(&files, key, &["complete", "Hi"]),
+            said(&files, key, &["run", "Hi"]),
+            said(&files, key, &["complete", "--model", "openai:m", "Hi"]),
+            said(&files, key, &["complete", "--model", "ollama:m", "Hi"]),
+            said(&[], key, &["complete", "--model", &name, "Hi"]),
+            said(&[], key, &["complete", "--model", "openai:m", "--base-url", address, "Hi"]),
+            said(&[], key, &["complete", "--model", &name, "--base-url", address, "Hi"]),
+        ];
+        for said in all {
+            assert!(!said.contains("hush") && !said.contains("victim"), "{address}: {said}");
+        }
     }
 }

@@ -15,7 +15,7 @@ pub fn is_blank(text: &str) -> bool {
 }
 
 /// White space, control and format characters, default-ignorable characters of Unicode, noncharacters, and blank symbols.
-fn is_invisible(c: char) -> bool {
+pub(super) fn is_invisible(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
         || matches!(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity_core::text::bare_model_name;
 use levity_core::{Limits, Model, Tool, ToolSource, ToolSpec};
 use levity_llm::layers::{Dialect, TextTools};
 use levity_loop::{Agent, AgentBuilder};
@@ -123,8 +124,11 @@ fn models(entry: &Entry, parts: &Parts) -> Vec<Missing> {
     let lost: Vec<_> = entry.models.iter().filter(|name| parts.find_model(name).is_err()).collect();
     let needed = lost.len() == entry.models.len();
     let agent = &entry.name;
-    let missing =
-        |name: &Arc<str>| Missing { agent: agent.clone(), part: AgentPart::Model(name.clone()), needed };
+    let missing = |name: &Arc<str>| Missing {
+        agent: agent.clone(),
+        part: AgentPart::Model(bare_model_name(name).into()),
+        needed,
+    };
     lost.into_iter().map(missing).collect()
 }
 

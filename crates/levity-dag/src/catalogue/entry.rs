@@ -2,6 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levity_core::text::bare_model_name;
+
 use super::error::AgentPart;
 use crate::step::Budget;
 
@@ -207,9 +209,10 @@ impl Entry {
 /// Shows what there is of it, and nothing of the prompt.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<_> = self.models.iter().map(|name| bare_model_name(name)).collect();
         f.debug_struct("Entry")
             .field("name", &self.name)
-            .field("models", &self.models)
+            .field("models", &models)
             .field("servers", &self.servers)
             .field("tools", &self.tools)
             .field("enabled", &self.enabled)

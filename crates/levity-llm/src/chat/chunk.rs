@@ -25,6 +25,7 @@ pub(super) struct Chunk<'a> {
     pub(super) error: Option<Box<Value>>,
     pub(super) object: Said<'a>,
     pub(super) model: Said<'a>,
+    pub(super) service_tier: Said<'a>,
 }
 
 /// Where Groq has its counts.
@@ -105,6 +106,7 @@ impl<'de> Fields<'de> for Chunk<'de> {
             "error" => self.error = fields.next_value()?,
             "object" => self.object = fields.next_value()?,
             "model" => self.model = fields.next_value()?,
+            "service_tier" => self.service_tier = fields.next_value()?,
             _ => ignore(fields)?,
         }
         Ok(())

@@ -35,6 +35,8 @@ pub(crate) struct Decoder {
     /// Whether something was said, and whether the last piece was counts on their own.
     begun: bool,
     counted: bool,
+    /// Whether the server says that it serves the request before others.
+    prioritised: bool,
 }
 
 impl Decode for Decoder {
@@ -103,8 +105,11 @@ impl Decoder {
             Some(_) => self.begun && chunk.choices.is_empty(),
             None => self.counted && chunk.choices.is_empty(),
         };
+        self.prioritised |= chunk.service_tier.as_str() == "priority";
         if let Some(counts) = counts {
-            sink.push(Delta::Usage(counts.usage()));
+            let mut usage = counts.usage();
+            usage.priority = self.prioritised;
+            sink.push(Delta::Usage(usage));
         }
         let mut first = chunk.choices.iter_mut().filter(|choice| choice.index.0.unwrap_or(0) == 0);
         first.try_for_each(|choice| self.choice(choice, sink))

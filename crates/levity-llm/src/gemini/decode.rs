@@ -309,6 +309,8 @@ fn count(counts: &Counts) -> Option<Usage> {
         .or_else(|| counts.total_token_count?.checked_sub(usage.input?));
     usage.cached = counts.cached_content_token_count;
     usage.reasoning = counts.thoughts_token_count;
+    let tiers = [&counts.service_tier, &counts.traffic_type].into_iter().filter_map(Value::as_str);
+    usage.priority = tiers.into_iter().any(|tier| tier.to_ascii_lowercase().ends_with("priority"));
     (usage != Usage::default()).then_some(usage)
 }
 

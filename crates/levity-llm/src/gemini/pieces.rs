@@ -49,6 +49,9 @@ pub(super) struct Counts {
     pub(super) cached_content_token_count: Option<u64>,
     pub(super) tool_use_prompt_token_count: Option<u64>,
     pub(super) total_token_count: Option<u64>,
+    /// How AI Studio and Vertex AI say at which rates the request was served.
+    pub(super) service_tier: Value,
+    pub(super) traffic_type: Value,
 }
 
 /// A part of what was said.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use levity_core::text::bare_url;
 use levity_core::{ModelError, ModelErrorKind};
@@ -116,20 +118,35 @@ impl Endpoint {
         bare_url(&self.base)
     }
 
-    /// Everything in the address that may be a key: user, password, what the query and the fragment hold. A server that
-    /// repeats a request's address in an error would show it.
+    /// Everything in the address that may be a key: user, password, what the query and the fragment hold; and the header that the
+    /// HTTP client makes of user and password. A server that repeats a request in an error would show it.
     pub(crate) fn address_secrets(&self) -> Vec<String> {
         let base: &str = &self.base;
         let (before, fragment) = base.split_once('#').unwrap_or((base, ""));
         let (place, query) = before.split_once('?').unwrap_or((before, ""));
-        let host = place.split_once("://").map_or(place, |(_, rest)| rest);
+        let host = place.split_once("://").map_or("", |(_, rest)| rest);
         let user = host.split('/').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
         // A value that is too short to look for is found with its name.
         let pairs = query.split('&').filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
         let values = pairs.clone().filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
         let found = pairs.chain(values).chain(user.splitn(2, ':')).chain([user, fragment]);
         let both = |part: &str| [part.to_owned(), decoded(part)];
-        found.filter(|part| !part.is_empty()).flat_map(both).collect()
+        let found: Vec<String> = found.filter(|part| !part.is_empty()).flat_map(both).collect();
+        found.into_iter().chain(self.user_secrets()).collect()
+    }
+
+    /// User and password as the HTTP client reads them, which may be where nobody looks for them, and sends them.
+    fn user_secrets(&self) -> Vec<String> {
+        let Ok(url) = reqwest::Url::parse(&self.base) else { return Vec::new() };
+        let (user, password) = (url.username(), url.password().unwrap_or_default());
+        if user.is_empty() && password.is_empty() {
+            return Vec::new();
+        }
+        let both = |part: &str| [part.to_owned(), String::from_utf8_lossy(&unescaped(part)).into_owned()];
+        let sent = [&*unescaped(user), b":", &*unescaped(password)].concat();
+        let headers = basic(&sent);
+        let parts = [user, password].into_iter().flat_map(both).filter(|part| !part.is_empty());
+        parts.chain(headers).collect()
     }
 
     /// Sends a request, and waits for the reply to begin.
@@ -206,8 +223,35 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A part of an address without its `%` signs, as a server reads it.
+/// What is sent for a user and a password, in both alphabets. The signs that fill it up are no part of it.
+fn basic(pair: &[u8]) -> [String; 2] {
+    [STANDARD_NO_PAD.encode(pair), URL_SAFE_NO_PAD.encode(pair)]
+}
+
+/// The forms in which a server may repeat the value of a header: without the scheme before it, and for a user and a password what
+/// it reads there.
+pub(super) fn header_secrets(value: &str) -> Vec<String> {
+    let Some((scheme, rest)) = value.split_once(' ') else { return vec![value.to_owned()] };
+    let rest = rest.trim();
+    let mut found = vec![value.to_owned(), rest.to_owned()];
+    if scheme.eq_ignore_ascii_case("basic") {
+        let bare = rest.trim_end_matches('=');
+        let pair = STANDARD_NO_PAD.decode(bare).or_else(|_| URL_SAFE_NO_PAD.decode(bare)).unwrap_or_default();
+        found.extend(basic(&pair).into_iter().filter(|_| !pair.is_empty()));
+        let pair = String::from_utf8_lossy(&pair);
+        found.extend(pair.split_once(':').map(|(_, password)| password.to_owned()));
+        found.push(pair.into_owned());
+    }
+    found
+}
+
+/// A part of an address without its `%` signs, as a server reads it in a query.
 fn decoded(part: &str) -> String {
+    String::from_utf8_lossy(&unescaped(&part.replace('+', " "))).into_owned()
+}
+
+/// A part of an address without its `%` signs.
+fn unescaped(part: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -218,12 +262,12 @@ fn decoded(part: &str) -> String {
                 rest = &after[2..];
             }
             None => {
-                bytes.push(if *first == b'+' { b' ' } else { *first });
+                bytes.push(*first);
                 rest = after;
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 /// Whether a step of a path is a version, such as `v1` or `v1beta`.
@@ -410,13 +454,32 @@ mod tests {
     }
 
     #[test]
+    fn header_secrets_are_the_value_without_its_scheme_and_what_is_encoded_in_it() {
+        for (value, secrets) in [
+            ("abc", &["abc"][..]),
+            ("Bearer abc", &["Bearer abc", "abc"]),
+            ("Basic bWU6cGFzcw==", &["Basic bWU6cGFzcw==", "bWU6cGFzcw==", "bWU6cGFzcw", "pass", "me:pass"]),
+            ("basic bWU6cGFzcw", &["basic bWU6cGFzcw", "bWU6cGFzcw", "pass", "me:pass"]),
+            ("Basic %", &["Basic %", "%", ""]),
+        ] {
+            let mut found = header_secrets(value);
+            found.dedup();
+            assert_eq!(found, secrets, "{value}");
+        }
+    }
+
+    #[test]
     fn endpoint_knows_what_may_be_secret_in_its_address() {
         for (base, secrets) in [
             ("http://h/v1", &[][..]),
             ("http://h?key=abc", &["key=abc", "abc"]),
             ("http://h?api-version=2026-01-01&sig=a%2Fb", &["sig=a%2Fb", "a%2Fb", "sig=a/b", "a/b"]),
-            ("http://me:pass@h/v1#frag", &["me", "pass", "me:pass", "frag"]),
-            ("http://token@h/v1", &["token"]),
+            ("http://me:pass@h/v1#frag", &["me", "pass", "me:pass", "frag", "bWU6cGFzcw"]),
+            ("http://token@h/v1", &["token", "dG9rZW46"]),
+            ("http://me:p%2Bs%3F@h", &["me", "p%2Bs%3F", "p+s?", "me:p%2Bs%3F", "me:p+s?", "bWU6cCtzPw"]),
+            ("http://me:~~~@h", &["me", "~~~", "me:~~~", "bWU6fn5-", "bWU6fn5+"]),
+            ("http:///me:pass@h", &["me", "pass", "bWU6cGFzcw"]),
+            ("http:\\\\me:pass@h", &["me", "pass", "bWU6cGFzcw"]),
         ] {
             let mut found = Endpoint::new(base).address_secrets();
             found.sort();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use levity_core::text::bare_url;
 use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -224,14 +225,10 @@ fn page(body: &[u8]) -> String {
 /// A redirect, which is not followed, and where it leads: without what may be secret there.
 fn redirect(place: &[u8]) -> String {
     let place = String::from_utf8_lossy(place);
-    let place = place.split(['?', '#']).next().unwrap_or_default();
-    // A user and a password stand before the host.
-    let place = match place.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-            format!("{scheme}://{}/{path}", host.rsplit('@').next().unwrap_or_default())
-        }
-        None => place.to_owned(),
+    let place = match place.strip_prefix('/').filter(|rest| !rest.starts_with(['/', '\\'])) {
+        // A path on the same server.
+        Some(path) => bare_url(&format!("h/{path}")).trim_start_matches('h').to_owned(),
+        None => bare_url(&place),
     };
     format!("the server redirects to `{}`, which is not followed; check the address", words(&place))
 }
@@ -351,6 +348,24 @@ mod tests {
             BadRequest,
             "tools param requires --jinja flag",
         );
+    }
+
+    #[test]
+    fn redirect_shows_no_secret_of_its_address() {
+        for (place, shown) in [
+            ("/login", "/login"),
+            ("/login?next=hush", "/login"),
+            ("/", "/"),
+            ("/me:hush@h", "***"),
+            ("https://h/x", "https://h/x"),
+            ("https://me:hush@h/x#hush", "https://h/x"),
+            ("https://me:12/hush@h", "https://***"),
+            ("https:///me:hush@h", "https://***"),
+            ("//me:hush@h", "***"),
+        ] {
+            let said = redirect(place.as_bytes());
+            assert!(said.contains(&format!("to `{shown}`")) && !said.contains("hush"), "{place}: {said}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use levity_core::text::chain;
 use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Part, Request, Response};
 use serde_json::Value;
 
-use super::endpoint::Reply;
+use super::endpoint::{Reply, header_secrets};
 use super::foreign::Came;
 use super::reader::{LONGEST, Reader, read_whole};
 use super::{Endpoint, Failure, Framing, Secret};
@@ -120,6 +120,8 @@ pub(crate) struct Sink {
     origin: Option<Arc<str>>,
     /// What more of the same kind would be added to.
     last: Last,
+    /// Whether the headers of the reply say that the request is served before others.
+    prioritised: bool,
 }
 
 /// The kind of the last piece.
@@ -142,7 +144,11 @@ impl Sink {
 
     /// Begins anew.
     pub(super) fn again(&self) -> Self {
-        Self { offered: self.offered.clone(), ..Self::new(self.nulls.clone(), self.origin.clone()) }
+        Self {
+            offered: self.offered.clone(),
+            prioritised: self.prioritised,
+            ..Self::new(self.nulls.clone(), self.origin.clone())
+        }
     }
 
     /// Takes a piece. A whole part with text in it is told as text, since many listen for nothing else.
@@ -158,6 +164,9 @@ impl Sink {
     }
 
     fn add(&mut self, mut delta: Delta) {
+        if let Delta::Usage(usage) = &mut delta {
+            usage.priority |= self.prioritised;
+        }
         self.last = match &delta {
             Delta::Text(_) => Last::Text,
             Delta::Thinking(_) => Last::Thinking,
@@ -282,8 +291,7 @@ impl Secrets {
         // Others, such as a project, help to understand an error.
         let tells = |name: &str| name == "authorization" || name.contains("key");
         let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
-        let headers =
-            own.chain(endpoint.secrets()).map(|secret| secret.expose().trim_start_matches("Bearer "));
+        let headers = own.chain(endpoint.secrets()).flat_map(|secret| header_secrets(secret.expose()));
         // What is shorter is no key, and may be a word.
         let headers = headers.filter(|bare| bare.len() >= 8);
         let known = headers.fold(levity_core::Secrets::new().known_only(), levity_core::Secrets::known);
@@ -391,6 +399,8 @@ impl<W: Wire> Remote<W> {
         let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request), Some(origin.name()));
         reader.sink.offered = offered;
         reader.came = Came::of(reply.status(), reply.headers());
+        reader.sink.prioritised =
+            reply.headers().get("x-gemini-service-tier").is_some_and(|tier| tier == "priority");
         if !self.streams {
             let read = match reply.rest(LONGEST + 1).await {
                 Ok(body) => read_whole(&self.wire, &body, &reader.sink, &reader.came),

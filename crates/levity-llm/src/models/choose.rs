@@ -34,7 +34,7 @@ impl Models {
             let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
             let place = origin.file().map_or_else(String::new, |_| format!(" {origin}"));
             let why = format!("`LEVITY_MODEL`{place} names it");
-            let remark = self.remark(&name, foreign);
+            let remark = self.remark(&name, foreign.as_ref());
             return Ok(Chosen { model, name, why: with_remark(why, remark.as_ref()), remark });
         }
         let mut offers = self.offers().into_iter();
@@ -45,7 +45,7 @@ impl Models {
             match self.resolve(&name, foreign.as_ref(), 0) {
                 Ok(model) => {
                     let others: Vec<_> = offers.map(|offer| offer.provider).collect();
-                    let remark = self.remark(&name, foreign);
+                    let remark = self.remark(&name, foreign.as_ref());
                     let why = reason(with_remark(offer.why, remark.as_ref()), &others);
                     return Ok(Chosen { model, name, why, remark });
                 }
@@ -58,7 +58,7 @@ impl Models {
     }
 
     /// Says where the model of this name is, if a file decides that: a `.env`, or a list that it names. `None` if it is the
-    /// provider's own address, or one that you set.
+    /// provider's own address, or one that you set. For a profile, it says so of each model behind it.
     ///
     /// Show it to whoever starts the program: the server at this address sees the conversation.
     ///
@@ -76,11 +76,22 @@ impl Models {
         self.remark(name, None)
     }
 
-    fn remark(&self, name: &str, foreign: Option<Arc<Foreign>>) -> Option<String> {
-        let name = name.trim();
-        let profile = self.list.profiles.get(name).and_then(|profile| profile.foreign.as_ref());
-        let place = || self.place(&Name { foreign, ..Name::parse(name).ok()? }).ok()?.remark();
-        profile.map(|list| list.remark()).or_else(place)
+    pub(super) fn remark(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
+        let mut remarks: Vec<String> = Vec::new();
+        let mut see = |name: &str, foreign: Option<&Arc<Foreign>>| {
+            let remark = match self.list.profiles.contains_key(name) {
+                true => foreign.map(|list| list.remark()),
+                false => self.place_remark(name, foreign),
+            };
+            remarks.extend(remark.filter(|remark| !remarks.contains(remark)));
+        };
+        // Names that lead to too many models lead to none.
+        let _ = self.visit(name.trim(), foreign, &mut see);
+        (!remarks.is_empty()).then(|| remarks.join("; "))
+    }
+
+    fn place_remark(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
+        self.place(&Name { foreign: foreign.cloned(), ..Name::parse(name).ok()? }).ok()?.remark()
     }
 
     /// What is set, in the order in which it is taken.

@@ -1,11 +1,13 @@
 //! The list of models: what is known of them, and where they are served.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use levity_core::text::{bare_model_name, bare_url};
 use levity_core::{Abilities, Fees, ModelCard, Options, Price};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -103,7 +105,7 @@ struct Long {
 }
 
 /// Where models are served.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Server {
     #[serde(default)]
@@ -121,7 +123,7 @@ pub(super) struct Server {
 }
 
 /// The model to take of a provider when nobody names one. It may have an address behind it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 pub(super) struct DefaultModel {
     pub(super) id: String,
@@ -158,7 +160,7 @@ pub(super) enum Api {
 }
 
 /// A model with its settings, under a name.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Profile {
     pub(super) model: String,
@@ -182,6 +184,30 @@ pub(super) struct Profile {
     /// The file that names it, unless it is the user's own word.
     #[serde(skip)]
     pub(super) foreign: Option<Arc<Foreign>>,
+}
+
+// Addresses may have keys in them.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = bare_url(&self.base_url);
+        f.debug_struct("Server").field("base_url", &address).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DefaultModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&bare_model_name(&self.id))
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fallback: Vec<_> = self.fallback.iter().map(|name| bare_model_name(name)).collect();
+        f.debug_struct("Profile")
+            .field("model", &bare_model_name(&self.model))
+            .field("fallback", &fallback)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How fast a model may be called.
@@ -253,7 +279,7 @@ impl ModelList {
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
         let wrong = |place: String, problem: String| Error::List { place, problem };
         let list: Self = serde_json::from_str(json)
-            .map_err(|error| wrong(format!("{place}, line {}", error.line()), error.to_string()))?;
+            .map_err(|error| wrong(format!("{place}, line {}", error.line()), without_value(&error)))?;
         if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
             let problem = format!("the model `{name}` has no provider; write `provider:model`");
             return Err(wrong(place.to_owned(), problem));
@@ -324,6 +350,16 @@ impl ModelList {
         };
         known(id).or_else(|| undated(id).find_map(known))
     }
+}
+
+/// What is wrong with JSON, without the text in its place: that may be an address with a key.
+fn without_value(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let value = said.split_once(" string \"").and_then(|(before, rest)| {
+        let (_, after) = rest.rsplit_once("\", expected")?;
+        Some(format!("{before} string, expected{after}"))
+    });
+    value.unwrap_or(said)
 }
 
 /// Reads a file that has an end.

@@ -45,6 +45,11 @@ impl Foreign {
         Self { keys, what, way: way.to_owned() }
     }
 
+    pub(super) fn refused_fields(&self, profile: &str, key: String) -> Error {
+        let (by, way) = (self.what.clone(), self.way.clone());
+        Error::ForeignFields { profile: profile.to_owned(), key, by, way }
+    }
+
     /// What a user should know of a profile: that a file has it.
     pub(super) fn remark(&self) -> String {
         format!("a profile of {}", self.what)
@@ -161,6 +166,26 @@ impl Models {
                 what: "a key",
                 variables: place.keys.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or "),
             }),
+        }
+    }
+
+    /// Whose key the model of a name is asked with, in words, unless it is the key of this file or none.
+    pub(super) fn key_of_user(
+        &self,
+        name: &str,
+        by: Option<&Arc<Foreign>>,
+        file: &Foreign,
+    ) -> Option<String> {
+        let name = Name { foreign: by.cloned(), ..Name::parse(name).ok()? };
+        let place = self.place(&name).ok().filter(|place| place.foreign.is_none())?;
+        let keys = match place.api {
+            Api::Vertex => &["GOOGLE_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"][..],
+            _ => &place.keys,
+        };
+        match self.variables.first(keys) {
+            Some(found) if found.origin.file().is_some() && found.origin.file() == file.keys.as_ref() => None,
+            Some(found) => Some(format!("`{}`, set {}", found.name, found.origin)),
+            None => (place.api == Api::Vertex).then(|| "your account of Google Cloud".to_owned()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What costs more than tokens: an hour in the cache, tools of the provider's own, tiers.
 
 use levity_core::{Fees, Limits, Model, ModelCard, ModelErrorKind, Money, Price, Request, Usage};
-use levity_llm::{AnthropicModel, CacheTtl, Endpoint, GeminiModel, ModelList, OpenAiModel};
+use levity_llm::{AnthropicModel, CacheTtl, ChatModel, Endpoint, GeminiModel, ModelList, OpenAiModel};
 use levity_loop::{Agent, Error};
 use serde_json::{Value, json};
 
@@ -76,6 +76,67 @@ async fn searches_of_gemini_are_counted() {
         let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
         let usage = used(if stream { model } else { model.without_streaming() }).await;
         assert_eq!((usage.searches, usage.input, usage.output), (Some(2), Some(7), Some(3)));
+    }
+}
+
+#[tokio::test]
+async fn tier_that_a_chat_reply_names_is_counted() {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 7});
+    for (tier, priority) in
+        [(json!("priority"), true), (json!("default"), false), (json!(null), false), (json!(7), false)]
+    {
+        let message = json!({"role": "assistant", "content": "OK"});
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        let whole = json!({"choices": [choice], "usage": usage, "service_tier": tier}).to_string();
+        let piece = json!({"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}], "service_tier": tier});
+        // Some servers name the tier once, and not beside the counts.
+        let stream =
+            format!("data: {piece}\n\ndata: {}\n\ndata: [DONE]\n\n", json!({"choices": [], "usage": usage}));
+        for (streams, answer) in [(true, Answer::sse(stream)), (false, Answer::json(200, whole))] {
+            let server = Server::saying(answer).await;
+            let model = ChatModel::openai("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
+            let card = ModelCard::new("openai", "m").with_price(Price::new(1.0, 1.0).with_priority(200));
+            let model = model.with_card(card);
+            let price = model.card().price.unwrap();
+            let usage = used(if streams { model } else { model.without_streaming() }).await;
+            assert_eq!((usage.priority, usage.input), (priority, Some(9)), "{tier} {streams}");
+            let usual = price.cost(&Usage::new(9, 7)).nanos();
+            let factor = if priority { 2 } else { 1 };
+            assert_eq!(price.cost(&usage).nanos(), factor * usual, "{tier} {streams}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tier_that_a_gemini_reply_names_is_counted() {
+    for (name, tier, header, priority) in [
+        ("serviceTier", json!("priority"), "", true),
+        ("serviceTier", json!("SERVICE_TIER_PRIORITY"), "", true),
+        ("trafficType", json!("ON_DEMAND_PRIORITY"), "", true),
+        ("none", json!(""), "priority", true),
+        ("serviceTier", json!("standard"), "standard", false),
+        ("trafficType", json!("ON_DEMAND"), "", false),
+        ("trafficType", json!({"a": 1}), "", false),
+    ] {
+        let content = json!({"role": "model", "parts": [{"text": "OK"}]});
+        let mut counts = json!({"promptTokenCount": 7, "candidatesTokenCount": 3});
+        counts[name] = tier.clone();
+        let candidate = json!({"content": content, "finishReason": "STOP"});
+        let reply = json!({"candidates": [candidate], "usageMetadata": counts}).to_string();
+        for (streams, answer) in
+            [(true, Answer::sse(format!("data: {reply}\n\n"))), (false, Answer::json(200, reply.clone()))]
+        {
+            let answer =
+                if header.is_empty() { answer } else { answer.header("x-gemini-service-tier", header) };
+            let server = Server::saying(answer).await;
+            let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
+            let usage = used(if streams { model } else { model.without_streaming() }).await;
+            assert_eq!(
+                (usage.priority, usage.output),
+                (priority, Some(3)),
+                "{name} {tier} {header} {streams}"
+            );
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use levity_core::text::chain;
 use levity_core::{Embedder, Message, Model, ModelError, Purpose, Request};
 use levity_llm::{
-    AccessTokens, AnthropicModel, ChatModel, Endpoint, GeminiEmbedder, GeminiModel, Models, OllamaEmbedder,
-    OllamaModel, OpenAiEmbedder, OpenAiModel,
+    AccessTokens, AnthropicModel, ChatModel, Endpoint, GeminiEmbedder, GeminiModel, ModelList, Models,
+    OllamaEmbedder, OllamaModel, OpenAiEmbedder, OpenAiModel,
 };
 
 use crate::server::{Answer, Server};
@@ -157,6 +157,171 @@ async fn calls_that_reach_nobody_do_not_show_the_key() {
 async fn replies_that_break_off_do_not_show_the_key() {
     let reset = Server::saying(Answer::json(200, r#"{"choices": ["#).then_reset()).await;
     all_silent(reset.url(), "reset").await;
+}
+
+/// What a server reads from `Authorization`, in the forms in which it may repeat it.
+fn forms(header: &str) -> Vec<String> {
+    let value = header.split_once(' ').map_or(header, |(_, value)| value);
+    let bare = value.trim_end_matches('=').to_owned();
+    let escaped = value.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    vec![header.to_owned(), value.to_owned(), escaped, bare.replace('+', "-").replace('/', "_"), bare]
+}
+
+#[tokio::test]
+async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = seen.clone();
+    let server = Server::with(move |_, seen| {
+        let forms = forms(seen.header("authorization"));
+        let said = forms.join(" and ");
+        kept.lock().unwrap().extend(forms);
+        Answer::json(401, serde_json::json!({"error": {"message": said}}).to_string())
+    })
+    .await;
+    let host = server.url().trim_start_matches("http://");
+    let addresses = [
+        format!("http://someone:hush-password@{host}"),
+        format!("http://someone:hu%3F%3Esh~~~%2B@{host}"),
+        format!("http://hush-token@{host}"),
+        format!("http:///someone:hush-password@{host}"),
+        format!("http:\\\\someone:hush-password@{host}"),
+        server.url().to_owned(),
+    ];
+    for address in addresses {
+        let there = moved(&address);
+        let headers = |endpoint: Endpoint| {
+            let endpoint = there(endpoint);
+            match address == server.url() {
+                true => endpoint.with_header("Authorization", "Basic c29tZW9uZTpodXNoPz8+fn4="),
+                false => endpoint,
+            }
+        };
+        let all: Vec<Arc<dyn Model>> = vec![
+            Arc::new(ChatModel::compatible(&address, "m").with_endpoint(headers)),
+            Arc::new(OllamaModel::new("m").with_endpoint(headers)),
+            Arc::new(AnthropicModel::new("none", "m").with_endpoint(headers)),
+        ];
+        for model in all {
+            seen.lock().unwrap().clear();
+            let error =
+                model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
+            let shown = format!("{error} {} {error:?}", chain(&error));
+            let sent = seen.lock().unwrap().clone();
+            assert!(sent.iter().any(|form| form.starts_with("Basic ")), "{address}: {sent:?}");
+            assert!(sent.iter().all(|form| !shown.contains(form)), "{address}: {shown}");
+            silent(&error, &address);
+        }
+    }
+}
+
+#[test]
+fn names_and_lists_with_odd_addresses_show_no_secret() {
+    let odd = [
+        "http://§:§@h/v1?key=§#§",
+        "HTTPS://me:§@h",
+        " http://me:§@h",
+        "ftp://me:§@h",
+        "\u{200b}http://me:§@h",
+        "http:/me:§@h",
+        "http:me:§@h",
+        "http:///me:§@h",
+        "http://\\me:§@h",
+        "http:\\\\me:§@h",
+        "//me:§@h",
+        "http://me:12/§@h",
+        "http://me:12?§@h",
+        "http://me:12#§@h",
+        "http://h:§",
+        "http://h/@?§",
+        "me:§@h/v1",
+        "h?key=§",
+        "http://h\n?§",
+        "wss://h?§",
+        "http://§@",
+        "http://[§",
+        "HTTP://§%40h",
+        "http ://me:§@h",
+        "h:80/v1;k=§",
+    ];
+    let models = Models::new().with_variable("COMPATIBLE_API_KEY", "key");
+    for address in odd.map(|address| address.replace('§', HUSH)) {
+        for name in [
+            format!("compatible:m@{address}"),
+            format!("openai:m@{address}"),
+            format!("compatible:@cf/m@{address}"),
+            format!("nobody:m@{address}"),
+            format!("fast@{address}"),
+            format!(":@{address}"),
+        ] {
+            let mut said = match models.model(&name) {
+                Ok(model) => format!("{:?}", model.card()),
+                Err(error) => format!("{error} {error:?} {}", chain(&error)),
+            };
+            if let Err(error) = models.embedder(&name) {
+                said.push_str(&format!("{error} {error:?}"));
+            }
+            if let Err(error) = models.card(&name) {
+                said.push_str(&format!("{error} {error:?}"));
+            }
+            let chosen = models.clone().with_variable("LEVITY_MODEL", name.as_str()).choose();
+            said.push_str(
+                &chosen.map_or_else(|error| format!("{error:?}"), |chosen| format!("{chosen} {chosen:?}")),
+            );
+            assert!(!said.contains(HUSH), "{name:?}: {said}");
+        }
+        let name = format!("compatible:m@{address}");
+        let list = serde_json::json!({
+            "servers": {"house": {"base_url": address, "key": "HOUSE_API_KEY"}},
+            "profiles": {"fast": {"model": name, "fallback": [name]}}, "defaults": {"gemini": name},
+        });
+        let listed = models.clone().with_list(ModelList::parse(&list.to_string()).unwrap());
+        assert!(!format!("{listed:?} {:?}", listed.list()).contains(HUSH), "{address}");
+        for wrong in
+            [serde_json::json!({"servers": address}), serde_json::json!({"profiles": {"fast": address}})]
+        {
+            let error = ModelList::parse(&wrong.to_string()).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains(HUSH), "{error}");
+        }
+    }
+}
+
+#[test]
+fn address_behind_a_name_counts_however_it_is_written_or_is_refused() {
+    let models = Models::new();
+    for name in
+        ["compatible:m@http://h/v1", "compatible:m@HTTP://h", "compatible:@cf/m@Https://me:pw@h:80/v1?k=1"]
+    {
+        assert!(models.model(name).is_ok(), "{name}");
+    }
+    for address in [
+        "ftp://h",
+        " http://h",
+        "http:/h",
+        "http:h",
+        "http:///h",
+        "//h",
+        "http://",
+        "http://h\\x",
+        "http://me:12/pw@h",
+        "http://h h",
+        "\u{200b}http://h",
+        "http:\\\\h",
+    ] {
+        let error = models.model(&format!("openai:m@{address}")).err().unwrap();
+        assert!(
+            matches!(&error, levity_llm::Error::Address { model, .. } if model == "openai:m"),
+            "{address:?}: {error}"
+        );
+        assert_eq!(error.kind(), levity_llm::ErrorKind::Name);
+    }
+}
+
+#[test]
+fn error_of_models_is_one_line_in_debug() {
+    let error = Models::new().model("opnai:m").err().unwrap();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let missing = ModelList::read("no such file").unwrap_err();
+    assert!(format!("{missing:?}").starts_with("`no such file` cannot be read: "), "{missing:?}");
 }
 
 #[test]

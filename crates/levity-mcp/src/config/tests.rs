@@ -114,7 +114,10 @@ fn addresses_are_read() {
 #[test]
 fn places_tell_no_secret() {
     let place = |url: &str| ServerConfig::http("x", url).place();
-    assert_eq!(place("https://user:s3cret@h:1/mcp/a@b?key=s3cret#s3cret"), "https://h:1/mcp/a@b");
+    assert_eq!(place("https://user:s3cret@h:1/mcp/a?key=s3cret#s3cret"), "https://h:1/mcp/a");
+    assert_eq!(place("https://user:s3cret@h:1/mcp/a@b?key=s3cret"), "https://***");
+    assert_eq!(place("https://user:1/s3cret@h/mcp"), "https://***");
+    assert_eq!(place("https://host.example/@name/server/mcp"), "https://host.example/@name/server/mcp");
     assert_eq!(place("nonsense?s3cret"), "nonsense");
     assert_eq!(place("https://h/api/v1/s/Zm9vYmFyMTIzNDU2Nzg5/mcp/"), "https://h/api/v1/s/***/mcp/");
     assert_eq!(place("https://h/internationalization-server"), "https://h/internationalization-server");
