@@ -137,6 +137,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         EventKind::Delta { delta: Delta::Waiting { time, reason }, .. } => {
             format!("  waits  {time:.1?}: {reason}\n")
         }
+        EventKind::Delta { delta: Delta::Notice { text }, .. } => format!("  notice {text}\n"),
         EventKind::Delta { delta: Delta::Restart { reason }, .. } => format!("  anew   {reason}\n"),
         EventKind::ToolStarted { call, .. } => {
             format!("  calls  {} {}\n", call.name, brief(call.args.to_string()))

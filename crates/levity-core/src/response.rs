@@ -229,6 +229,11 @@ pub enum Delta {
         /// What for, in words.
         reason: String,
     },
+    /// Not of the reply: something that whoever watches should know, such as that a call was read from text.
+    Notice {
+        /// What happened, in words.
+        text: String,
+    },
     /// Not of the reply: it begins anew, and what came before it is void but for the token counts, which
     /// include all that was sent.
     Restart {
@@ -253,7 +258,12 @@ impl Delta {
     pub fn is_content(&self) -> bool {
         !matches!(
             self,
-            Self::Usage(_) | Self::Model(_) | Self::Finish(_) | Self::Waiting { .. } | Self::Restart { .. }
+            Self::Usage(_)
+                | Self::Model(_)
+                | Self::Finish(_)
+                | Self::Waiting { .. }
+                | Self::Notice { .. }
+                | Self::Restart { .. }
         )
     }
 }
@@ -461,7 +471,7 @@ impl Fold {
             Delta::Usage(usage) => self.usage.update(usage),
             Delta::Model(model) => self.model = Some(model),
             Delta::Finish(finish) => self.finish = Some(finish),
-            Delta::Waiting { .. } => {}
+            Delta::Waiting { .. } | Delta::Notice { .. } => {}
             Delta::Restart { .. } => self.restart(),
         }
         Ok(())
@@ -555,6 +565,7 @@ fn delta_size(delta: &Delta) -> usize {
         Delta::Part(part) => PART + json_size(part),
         Delta::Opaque(opaque) => PART + json_size(opaque),
         Delta::Model(name) => name.len(),
+        Delta::Notice { text } => text.len(),
         Delta::Usage(_) | Delta::Finish(_) | Delta::Waiting { .. } | Delta::Restart { .. } => 1,
     };
     size.max(1)

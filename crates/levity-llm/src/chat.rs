@@ -144,7 +144,9 @@ impl ChatModel {
     fn new(provider: &str, endpoint: Endpoint, model: impl Into<String>, dialect: Dialect) -> Self {
         let model = model.into();
         let offers = if dialect == Dialect::OpenAi { Offers::openai(&model) } else { Offers::new(false) };
-        Self(Remote::new(Chat::new(dialect, offers), ModelCard::new(provider, model), endpoint))
+        let mut remote = Remote::new(Chat::new(dialect, offers), ModelCard::new(provider, model), endpoint);
+        remote.rescues = dialect != Dialect::OpenAi;
+        Self(remote)
     }
 
     /// A model of OpenAI's.

@@ -38,6 +38,8 @@ mod names;
 mod ollama;
 #[cfg(feature = "http")]
 mod origin;
+#[cfg(feature = "http")]
+mod rescue;
 #[cfg(feature = "openai")]
 mod responses;
 #[cfg(feature = "http")]

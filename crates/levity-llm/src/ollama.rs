@@ -58,7 +58,9 @@ impl OllamaModel {
         let card = ModelCard::new("ollama", model);
         // The only family that takes a level at the time of writing; it takes nothing else.
         let wire = Ollama { levels: card.id.contains("gpt-oss"), ..Ollama::default() };
-        Self(Remote::new(wire, card, Endpoint::new("http://127.0.0.1:11434")))
+        let mut remote = Remote::new(wire, card, Endpoint::new("http://127.0.0.1:11434"));
+        remote.rescues = true;
+        Self(remote)
     }
 
     /// A model in Ollama's cloud.

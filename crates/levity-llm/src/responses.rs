@@ -85,7 +85,9 @@ impl OpenAiModel {
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         let card = card("compatible", model.into(), false);
         let wire = Responses::new(None, false, Offers::new(false));
-        Self(Remote::new(wire, card, Endpoint::new(base_url)))
+        let mut remote = Remote::new(wire, card, Endpoint::new(base_url));
+        remote.rescues = true;
+        Self(remote)
     }
 
     /// Sends this key.

@@ -232,7 +232,10 @@ impl fmt::Debug for LogFilesBuilder {
 fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
     let (mut answered, size) = (0, size_of(&event.kind));
     let kind = match &event.kind {
-        EventKind::Delta { delta: Delta::Waiting { .. } | Delta::Restart { .. }, .. } => event.kind.clone(),
+        EventKind::Delta {
+            delta: Delta::Waiting { .. } | Delta::Notice { .. } | Delta::Restart { .. },
+            ..
+        } => event.kind.clone(),
         EventKind::Delta { .. } | EventKind::Progress { .. } => return None,
         EventKind::ToolFinished { effect, result } => {
             answered = answer_size(result) as u64;

@@ -97,6 +97,7 @@ fn piece(delta: &Delta) -> String {
         Delta::CallStart { index, id, name } => format!("call {index} is {id}: {name}"),
         Delta::CallArgs { index, text } => format!("call {index} args {text:?}"),
         Delta::Waiting { time, reason } => format!("waits {time:?}: {reason:?}"),
+        Delta::Notice { text } => format!("notice: {text:?}"),
         Delta::Restart { reason } => format!("begins anew: {reason:?}"),
         other => serde_json::to_string(other).unwrap_or_else(|_| "?".into()),
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, World,
+    Content, EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+    ToolSpec, World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -115,10 +116,9 @@ impl Dispatcher {
     pub fn verdict(&self, call: &ToolCall) -> Verdict {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
         let Some(entry) = entry else { return Verdict::Allow };
-        match self.judge(&entry, &call.args) {
-            Verdict::Allow => Verdict::Allow,
-            _ if entry.input.arguments(call).is_err() => Verdict::Allow,
-            verdict => verdict,
+        match entry.input.corrected(call) {
+            Ok((args, _)) => self.judge(&entry, &args),
+            Err(_) => Verdict::Allow,
         }
     }
 
@@ -128,7 +128,7 @@ impl Dispatcher {
     /// When there is no such tool, or the arguments do not match.
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
-        entry.input.arguments(call)
+        entry.input.corrected(call).map(|(args, _)| args)
     }
 
     /// The tools.
@@ -138,14 +138,18 @@ impl Dispatcher {
 
     async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
         let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
-        let args = entry.input.arguments(call).map_err(|error| cx.stop(error, Some(&entry)))?;
+        let corrected = entry.input.corrected(call);
+        let (args, note) = corrected.map_err(|error| cx.stop(error, Some(&entry)))?;
         if cx.again {
             Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
         }
         self.permit(&entry, &args, approved)?;
         let output = self.run(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
-        Ok(output)
+        Ok(match note {
+            Some(note) => told(output, &note),
+            None => output,
+        })
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
@@ -198,7 +202,15 @@ impl fmt::Debug for Dispatcher {
     }
 }
 
-/// The arguments, once they match the schema.
+/// An output with a note before it.
+fn told(mut output: ToolOutput, note: &str) -> ToolOutput {
+    if output.content.is_empty() {
+        output.content.extend(output.value.as_ref().map(|value| Content::Text(value.to_string())));
+    }
+    output.content.insert(0, Content::Text(format!("{note}\n")));
+    output
+}
+
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

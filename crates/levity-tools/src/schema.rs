@@ -11,6 +11,7 @@ use crate::text::Short;
 pub use of_tool::Arguments;
 pub(crate) use of_tool::ToolSchema;
 
+mod coerce;
 mod of_tool;
 mod plain;
 

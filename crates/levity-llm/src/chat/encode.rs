@@ -13,7 +13,7 @@ use super::media::{self, shown};
 use super::{CUSTOM, Dialect, Field, NAME};
 use crate::body::{Body, List, ROOM, list, write};
 use crate::origin::{Bound, Origin};
-use crate::{names, unseen};
+use crate::{names, rescue, unseen};
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -114,14 +114,14 @@ impl<'a> TextPart<'a> {
 fn write_assistant(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), ModelError> {
     let kept = kept(message, to);
     let thoughts = if to.dialect.recalls() { own_thoughts(message, to) } else { Vec::new() };
-    let calls = message.calls().next().is_some();
+    let (written, calls) = rescue::split(message);
     let seen = message.parts.iter().filter_map(|part| match part {
         Part::Media(media) => Some(media),
         _ => None,
     });
     // What another model showed and this one cannot take is put into words.
     let (seen, unseen): (Vec<_>, Vec<_>) = seen.partition(|media| media::part(media, to.dialect).is_ok());
-    let text = unseen.into_iter().fold(message.text(), |text, media| unseen::told(&text, media).into());
+    let text = unseen.into_iter().fold(written, |text, media| unseen::told(&text, media).into());
     if !text.is_empty() || calls || !kept.is_empty() || !thoughts.is_empty() {
         // What the server gave out with its reply goes back as it came.
         let mut body = Body::over(&kept);

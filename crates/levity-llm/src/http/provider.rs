@@ -21,6 +21,17 @@ macro_rules! provider {
                 self
             }
 
+            /// Sets whether a call that the model wrote as text is read as a call, where the server did not recognise
+            /// it. On by default for servers of others' models and for Ollama, off for OpenAI, Anthropic and Gemini.
+            ///
+            /// Only text that is nothing but calls of offered tools is read so, and a notice in the stream says that
+            /// it happened. `docs/models.md` lists the forms.
+            #[must_use]
+            pub fn with_text_calls(mut self, on: bool) -> Self {
+                self.0.rescues = on;
+                self
+            }
+
             /// Asks for replies in one piece.
             #[must_use]
             pub fn without_streaming(mut self) -> Self {

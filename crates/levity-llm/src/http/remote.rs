@@ -16,6 +16,7 @@ use super::{Endpoint, Failure, Framing, Secret};
 use crate::ModelList;
 use crate::names;
 use crate::origin::Origin;
+use crate::rescue::Rescue;
 use crate::schema::nulls::{Filter, Nulls};
 
 /// The longest error that is read.
@@ -377,12 +378,14 @@ pub(crate) struct Remote<W> {
     pub(crate) endpoint: Endpoint,
     /// Whether replies are asked for piece by piece.
     pub(crate) streams: bool,
+    /// Whether calls that the model wrote as text are read as calls.
+    pub(crate) rescues: bool,
 }
 
 impl<W: Wire> Remote<W> {
     /// A model of this name, with what the list says of it.
     pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
-        Self { wire, card: ModelList::builtin().complete(card), endpoint, streams: true }
+        Self { wire, card: ModelList::builtin().complete(card), endpoint, streams: true, rescues: false }
     }
 
     /// Sends a request. A reply that comes in one piece is read here.
@@ -397,6 +400,7 @@ impl<W: Wire> Remote<W> {
         let (mut reply, secrets) =
             begun.map_err(|error| place.sent(self.wire.explain(error, card, endpoint)))?;
         let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request), Some(origin.name()));
+        let rescue = self.rescues.then(|| Rescue::new(request, offered.clone())).flatten();
         reader.sink.offered = offered;
         reader.came = Came::of(reply.status(), reply.headers());
         reader.sink.prioritised =
@@ -408,7 +412,11 @@ impl<W: Wire> Remote<W> {
             };
             reader.sink = read.map_err(|error| place.sent(secrets.scrub(error)))?;
         }
-        Ok(Flow { reply, secrets, place, reader, failed: None, over: !self.streams })
+        let mut flow = Flow { reply, secrets, place, reader, rescue, failed: None, over: !self.streams };
+        if flow.over {
+            flow.rescue(true);
+        }
+        Ok(flow)
     }
 
     async fn begin(&self, body: Vec<u8>, place: &Place) -> Result<(Reply, Secrets), ModelError> {
@@ -463,6 +471,7 @@ struct Flow<W: Wire> {
     secrets: Secrets,
     place: Place,
     reader: Reader<W>,
+    rescue: Option<Rescue>,
     /// Why there is no more, once all that came before has been said.
     failed: Option<ModelError>,
     over: bool,
@@ -487,8 +496,21 @@ impl<W: Wire> Flow<W> {
                 let error = self.place.sent(self.secrets.scrub(error));
                 (self.over, self.failed) = (true, Some(error));
             }
+            self.rescue(self.over);
         }
         Ok(true)
+    }
+
+    /// Looks for calls in the text of the pieces that came.
+    fn rescue(&mut self, end: bool) {
+        let Some(rescue) = &mut self.rescue else { return };
+        let deltas = &mut self.reader.sink.deltas;
+        let mut out = VecDeque::with_capacity(deltas.len());
+        deltas.drain(..).for_each(|delta| rescue.take(delta, &mut out));
+        if end {
+            rescue.end(&mut out);
+        }
+        *deltas = out;
     }
 
     /// Takes the next bytes in, or the end.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NAME, schema};
 use crate::body::{List, write};
-use crate::unseen;
+use crate::{rescue, unseen};
 
 #[derive(Serialize)]
 struct Sent<'a> {
@@ -100,7 +100,8 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
         Role::Assistant => "assistant",
         _ => "user",
     };
-    let (mut text, thinking) = (message.text(), own_thinking(message));
+    let (mut text, has_calls) = rescue::split(message);
+    let thinking = own_thinking(message);
     let mut images = Vec::new();
     for part in &message.parts {
         let Part::Media(media) = part else { continue };
@@ -114,7 +115,7 @@ fn encode(message: &Message) -> Result<Vec<u8>, ModelError> {
     let mut sent = Sent::new(role, &text);
     sent.thinking = &thinking;
     sent.images = images;
-    sent.tool_calls = message.calls().map(call).collect();
+    sent.tool_calls = message.calls().filter(|_| has_calls).map(call).collect();
     write(&mut bytes, &sent);
     Ok(bytes)
 }

@@ -3,6 +3,7 @@
 mod errors;
 mod replies;
 mod requests;
+mod text_calls;
 
 use levity_core::{Finish, Message, Model as _, ModelErrorKind, Request, Response, ToolSpec};
 use levity_llm::ChatModel;

@@ -111,6 +111,9 @@ impl Story {
                 let entry = new(Warn, "model waits").with("reason", reason.as_str());
                 entry.with("ms", millis(*time))
             }
+            Kind::Delta { delta: Delta::Notice { text }, .. } => {
+                new(Info, "model notice").with("text", text.as_str())
+            }
             Kind::Delta { delta: Delta::Restart { reason }, .. } => {
                 new(Warn, "model begins anew").with("reason", reason.as_str())
             }

@@ -105,7 +105,7 @@ fn bad_arguments_are_explained() {
     let schema = "the schema: {\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\
                   \"required\":[\"city\"],\"additionalProperties\":false}";
     let cases = [
-        (json!({"city": 5}), "- at `/city`: 5 is not of type \"string\""),
+        (json!({"city": [5]}), "- at `/city`: [5] is not of type \"string\""),
         (json!(null), "- the property \"city\" is missing"),
         (json!({"city": "a", "x": 1}), "- there is no property \"x\""),
         (json!([1]), "- [1] is not of type \"object\""),
@@ -115,6 +115,31 @@ fn bad_arguments_are_explained() {
         let text = format!("the arguments do not match the schema of `weather`:\n{problem}\n{schema}");
         check(&call(&dispatcher, "weather", args), ToolErrorKind::InvalidArgs, &text);
     }
+}
+
+#[test]
+fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
+    let result = call(&dispatcher(weather()), "weather", json!({"city": 5}));
+    let text = "(The arguments were corrected: at `/city`, 5 became \"5\".)\nsunny in \"5\"";
+    assert_eq!((result.error, &*result.text()), (None, text));
+}
+
+#[test]
+fn policy_judges_the_arguments_that_the_tool_gets() {
+    let registry = Registry::builder().tool(weather()).build().unwrap();
+    let rule = Rule::any().when(|_, args: &Value| args["city"] == "5").deny("not this one");
+    let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::allow_all().rule(rule));
+    let dispatcher = builder.build().unwrap();
+    let call_of_number = ToolCall::new("c", "weather", json!({"city": 5}));
+    assert_eq!(dispatcher.verdict(&call_of_number), Verdict::deny("not this one"));
+    assert_eq!(done(&dispatcher, &call_of_number).error, Some(ToolErrorKind::Denied));
+}
+
+#[test]
+fn schema_in_place_of_arguments_is_answered_with_an_example() {
+    let args = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let text = "the arguments of `weather` are its schema; give values in its place, for example {\"city\":\"text\"}";
+    check(&call(&dispatcher(weather()), "weather", args), ToolErrorKind::InvalidArgs, text);
 }
 
 #[test]
@@ -178,7 +203,7 @@ async fn policy_asks_and_denies_before_the_tool_runs() {
 fn bad_arguments_are_told_before_anybody_is_asked() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::ask_all());
-    let result = call(&builder.build().unwrap(), "weather", json!({"city": 1}));
+    let result = call(&builder.build().unwrap(), "weather", json!({"city": [1]}));
     assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
 }
 

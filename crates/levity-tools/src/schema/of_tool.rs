@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Map, Value};
 
-use super::{Schema, plain};
+use super::{Schema, coerce, plain};
 use crate::error::{Error, Side};
 use crate::text::Short;
 
@@ -72,9 +72,37 @@ impl ToolSchema {
             return Ok(args);
         };
         let (name, schema) = (&self.spec.name, Short(&self.spec.input, 1024));
+        if coerce::is_schema(&self.spec.input, &args) {
+            let example = Short(coerce::example(&self.spec.input), 1024).to_string();
+            return Err(invalid(format!(
+                "the arguments of `{name}` are its schema; give values in its place, for example {example}"
+            )));
+        }
         Err(invalid(format!(
             "the arguments do not match the schema of `{name}`:\n{problems}\nthe schema: {schema}"
         )))
+    }
+
+    /// The arguments of a call, also if they match the schema only once values have the wanted type. The second is what
+    /// the model should be told of that.
+    ///
+    /// # Errors
+    /// When they do not match.
+    pub(crate) fn corrected<'a>(
+        &self,
+        call: &'a ToolCall,
+    ) -> Result<(Cow<'a, Value>, Option<String>), ToolError> {
+        let error = match self.arguments(call) {
+            Ok(args) => return Ok((args, None)),
+            Err(error) => error,
+        };
+        match coerce::coerce(&self.spec.input, &call.args) {
+            Some(coerced) if call.raw.is_none() && self.problems(&coerced.args).is_none() => {
+                let note = coerced.note();
+                Ok((Cow::Owned(coerced.args), Some(note)))
+            }
+            _ => Err(error),
+        }
     }
 }
 

@@ -1,0 +1,221 @@
+//! Reads tool calls that a model wrote as text.
+//!
+//! Small and local models often make the right call, but their server does not recognise it and delivers it as the text of
+//! the reply. While tools are offered and the reply has no native call, text that *is* a call of an offered tool becomes
+//! that call. Text that only speaks of calls stays text:
+//!
+//! - The call ends the reply. A short lead-in may stand before it, nothing behind it.
+//! - The tool's name is one of the offered names, and the arguments are an object that fits the tool.
+//! - The user did not ask for JSON, code or an example, and the text is not quoted from a message or a tool result.
+//!
+//! Text streams on while it cannot be a call; only what may still become one is held back.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use levity_core::{CallId, Delta, Finish, Message, Opaque, Request, ToolCall, ToolChoice, ToolSpec};
+use serde_json::json;
+
+use crate::names::Offered;
+
+mod forms;
+mod python;
+mod quoted;
+mod start;
+mod value;
+
+use start::Start;
+
+/// The name under which the model's own text rides on a call.
+pub(crate) const NAME: &str = "text_call";
+
+/// How many bytes of text may stand before a call. More is an answer, and what follows an answer is a part of it.
+const LONGEST_LEAD_IN: usize = 320;
+
+/// How much text is held back at most.
+const LONGEST_HELD: usize = 1 << 20;
+
+/// Rescued calls are counted from here, so that they never share an index with native calls.
+const FIRST_INDEX: u32 = 1 << 16;
+
+/// A call that was found in text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    /// The arguments, as JSON text.
+    pub(crate) args: String,
+}
+
+/// Reads one reply.
+#[derive(Debug)]
+pub(crate) struct Rescue {
+    tools: Arc<[Arc<ToolSpec>]>,
+    offered: Option<Arc<Offered>>,
+    context: quoted::Context,
+    /// Text that was passed on: the lead-in.
+    lead_in: String,
+    /// Text that may be a call.
+    held: String,
+    /// Whether `held` surely begins like a call, so that only its end decides.
+    begun: bool,
+    /// Whether the reply can have no call in its text.
+    over: bool,
+}
+
+impl Rescue {
+    /// A reader of the reply to this request, if it offers tools. `offered` translates names that the wire changed.
+    pub(crate) fn new(request: &Request, offered: Option<Arc<Offered>>) -> Option<Self> {
+        if request.tools.is_empty() || request.tool_choice == ToolChoice::None {
+            return None;
+        }
+        Some(Self {
+            tools: request.tools.clone(),
+            offered,
+            context: quoted::Context::of(request),
+            lead_in: String::new(),
+            held: String::new(),
+            begun: false,
+            over: false,
+        })
+    }
+
+    /// Takes a piece of the reply, and hands on what is certain.
+    pub(crate) fn take(&mut self, delta: Delta, out: &mut VecDeque<Delta>) {
+        match delta {
+            Delta::Text(text) if !self.over => self.text(&text, out),
+            Delta::Finish(finish) => {
+                let finish = self.finish(finish, out);
+                out.push_back(Delta::Finish(finish));
+            }
+            Delta::Restart { .. } => {
+                self.lead_in.clear();
+                self.held.clear();
+                (self.begun, self.over) = (false, false);
+                out.push_back(delta);
+            }
+            Delta::Thinking(_) | Delta::Usage(_) | Delta::Model(_) | Delta::Waiting { .. } => {
+                out.push_back(delta);
+            }
+            delta if delta.is_content() => {
+                // Native calls, media or blocks of the provider's own: this reply needs no help.
+                self.release(out);
+                self.over = true;
+                out.push_back(delta);
+            }
+            delta => out.push_back(delta),
+        }
+    }
+
+    /// The stream ended without a reason.
+    pub(crate) fn end(&mut self, out: &mut VecDeque<Delta>) {
+        if self.finish(Finish::Stop, out) == Finish::ToolCalls {
+            out.push_back(Delta::Finish(Finish::ToolCalls));
+        }
+    }
+
+    fn text(&mut self, text: &str, out: &mut VecDeque<Delta>) {
+        self.held.push_str(text);
+        if self.held.len() > LONGEST_HELD {
+            self.release(out);
+            self.over = true;
+            return;
+        }
+        while !self.begun && !self.held.is_empty() && !self.over {
+            let at = start::candidate(&self.lead_in, &self.held, &self.tools);
+            self.pass(at, out);
+            if self.held.is_empty() || self.over {
+                break;
+            }
+            match start::judge(&self.held, &self.tools) {
+                Start::Call => self.begun = true,
+                Start::Unknown => break,
+                Start::Text => self.pass(first_char(&self.held), out),
+            }
+        }
+        if self.over {
+            self.release(out);
+        }
+    }
+
+    /// Hands on so many bytes of the held text as a part of the lead-in.
+    fn pass(&mut self, bytes: usize, out: &mut VecDeque<Delta>) {
+        if bytes == 0 {
+            return;
+        }
+        let rest = self.held.split_off(bytes);
+        let text = std::mem::replace(&mut self.held, rest);
+        self.lead_in.push_str(&text);
+        self.over = self.lead_in.trim().len() > LONGEST_LEAD_IN || self.lead_in.contains("```");
+        match out.back_mut() {
+            Some(Delta::Text(last)) => last.push_str(&text),
+            _ => out.push_back(Delta::Text(text)),
+        }
+    }
+
+    fn release(&mut self, out: &mut VecDeque<Delta>) {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            out.push_back(Delta::Text(held));
+        }
+    }
+
+    /// Decides on what is held back.
+    fn finish(&mut self, finish: Finish, out: &mut VecDeque<Delta>) -> Finish {
+        let calls = match finish {
+            Finish::Stop | Finish::ToolCalls | Finish::Other(_) if !self.over => self.calls(),
+            _ => None,
+        };
+        self.over = true;
+        let Some(calls) = calls else {
+            self.release(out);
+            return finish;
+        };
+        let text = std::mem::take(&mut self.held);
+        let names: Vec<&str> = calls.iter().map(|call| &*call.name).collect();
+        out.push_back(Delta::Notice { text: format!("read from text: call of `{}`", names.join("`, `")) });
+        for (number, call) in calls.into_iter().enumerate() {
+            let index = FIRST_INDEX + u32::try_from(number).unwrap_or(u32::MAX - FIRST_INDEX);
+            let own = self.offered.as_ref().and_then(|offered| offered.get(&call.name)).cloned();
+            let name = own.unwrap_or(call.name);
+            out.push_back(Delta::CallStart { index, id: CallId::from(""), name });
+            out.push_back(Delta::CallArgs { index, text: call.args });
+            // The first call carries the text for all of them.
+            let data = if number == 0 { json!({"text": text}) } else { json!({}) };
+            out.push_back(Delta::Opaque(Opaque::new(NAME, data)));
+        }
+        Finish::ToolCalls
+    }
+
+    fn calls(&self) -> Option<Vec<Call>> {
+        let text = self.held.trim();
+        if text.is_empty() || self.context.forbids(&self.lead_in, text) {
+            return None;
+        }
+        let calls = forms::read(text, &self.tools, !self.context.forbids_code())?;
+        (!calls.is_empty()).then_some(calls)
+    }
+}
+
+/// The text of a message, and whether its calls are sent as such. Calls that the model wrote as text go back to it in the
+/// form that it used.
+pub(crate) fn split(message: &Message) -> (Cow<'_, str>, bool) {
+    let Some(first) = message.calls().next() else { return (message.text(), false) };
+    let rescued = |call: &ToolCall| call.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == NAME);
+    let written = first.opaque.as_ref().and_then(|opaque| opaque.data.get("text")?.as_str());
+    match written.filter(|_| message.calls().all(rescued)) {
+        Some(written) => (message.text() + written, false),
+        None => (message.text(), true),
+    }
+}
+
+fn first_char(text: &str) -> usize {
+    text.chars().next().map_or(0, char::len_utf8)
+}
+
+fn named<'t>(tools: &'t [Arc<ToolSpec>], name: &str) -> Option<&'t ToolSpec> {
+    tools.iter().find(|tool| tool.name == name).map(|tool| &**tool)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Whether a text that has the form of a call is meant as one, told by the conversation.
+
+use levity_core::{Request, Role};
+use serde_json::Value;
+
+/// How many messages back a quoted text is looked for.
+const MESSAGES: usize = 8;
+
+/// How much of each message is looked at.
+const LONGEST: usize = 64 << 10;
+
+/// Words that ask for something to be written out.
+const VERBS: [&str; 35] = [
+    "write",
+    "give",
+    "show",
+    "return",
+    "print",
+    "output",
+    "generate",
+    "produce",
+    "respond",
+    "answer",
+    "reply",
+    "quote",
+    "repeat",
+    "echo",
+    "explain",
+    "describe",
+    "document",
+    "draft",
+    "display",
+    "provide",
+    "list",
+    "convert",
+    "translate",
+    "parse",
+    "fix",
+    "correct",
+    "validate",
+    "serialize",
+    "complete",
+    "tell",
+    "how",
+    "what",
+    "just",
+    "need",
+    "again",
+];
+
+/// Words for data that looks like a call.
+const DATA: [&str; 20] = [
+    "yaml",
+    "xml",
+    "payload",
+    "syntax",
+    "schema",
+    "example",
+    "examples",
+    "literal",
+    "template",
+    "markdown",
+    "documentation",
+    "calls",
+    "call",
+    "verbatim",
+    "string",
+    "format",
+    "fixture",
+    "mock",
+    "shape",
+    "illustration",
+];
+
+/// Words for code, in which a call looks like one of Python's.
+const CODE: [&str; 14] = [
+    "code",
+    "snippet",
+    "snippets",
+    "python",
+    "curl",
+    "javascript",
+    "js",
+    "typescript",
+    "rust",
+    "script",
+    "statement",
+    "function",
+    "library",
+    "sql",
+];
+
+/// How many words may stand between the two.
+const DISTANCE: usize = 10;
+
+/// What the conversation says.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    /// The user asks for JSON, an example or the like.
+    asks_for_data: bool,
+    /// The user asks for code.
+    asks_for_code: bool,
+    /// Keys of the object that is asked for as the answer.
+    answer: Vec<String>,
+    /// Messages of users and tools, without blanks.
+    said: Vec<String>,
+}
+
+impl Context {
+    pub(super) fn of(request: &Request) -> Self {
+        let messages = request.history.messages();
+        let asked = messages.iter().rev().find(|message| message.role == Role::User);
+        let recent = messages.iter().rev().take(MESSAGES);
+        let said = recent.filter_map(|message| match message.role {
+            Role::User => Some(packed(&message.text())),
+            Role::Tool => Some(message.results().map(|result| packed(&result.text())).collect()),
+            _ => None,
+        });
+        let output = request.output.as_ref().map(|output| &output.schema);
+        let required = output.and_then(|schema| schema.get("required")).and_then(Value::as_array);
+        let asked = asked.map(|message| message.text()).unwrap_or_default();
+        Self {
+            asks_for_data: asks_for(&asked, &DATA) || names_json(&asked),
+            asks_for_code: asks_for(&asked, &CODE),
+            answer: required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            said: said.collect(),
+        }
+    }
+
+    /// Whether a text with the form of a call is something else.
+    pub(super) fn forbids(&self, lead_in: &str, text: &str) -> bool {
+        let packed = packed(text);
+        let has_all = || self.answer.iter().all(|key| packed.contains(&format!("\"{key}\":")));
+        self.asks_for_data
+            || (!self.answer.is_empty() && has_all())
+            || speaks_of_calls(lead_in)
+            || self.said.iter().any(|said| said.contains(&*packed))
+    }
+
+    /// Whether calls in the syntax of a programming language are code that was asked for.
+    pub(super) fn forbids_code(&self) -> bool {
+        self.asks_for_code
+    }
+}
+
+/// A text without blanks and quotes, so that the same JSON is found however it is laid out.
+fn packed(text: &str) -> String {
+    let plain = text.char_indices().take_while(|(at, _)| *at < LONGEST).map(|(_, char)| char);
+    let fence = |char: &char| !(char.is_whitespace() || *char == '`' || *char == '\\');
+    let text: String = plain.filter(fence).collect();
+    match text.strip_prefix("json") {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let is_address = |word: &&str| word.contains(['/', '@']);
+    let words = text.split_whitespace().filter(move |word| !is_address(word));
+    let words = words
+        .flat_map(|word| word.split(|char: char| !(char.is_alphanumeric() || char == '\'' || char == '_')));
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// Whether a word that asks stands near one of these.
+fn asks_for(text: &str, nouns: &[&str]) -> bool {
+    let (mut verb, mut noun) = (None, None);
+    for (at, word) in words(text).enumerate() {
+        if nouns.contains(&&*word) {
+            noun = Some(at);
+        }
+        if VERBS.contains(&&*word) {
+            verb = Some(at);
+        }
+        if let (Some(verb), Some(noun)) = (verb, noun)
+            && usize::abs_diff(verb, noun) <= DISTANCE
+            && verb != noun
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether a text speaks of JSON, and not of a file whose name ends so.
+fn names_json(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let is_word = |at: usize| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + 4..].chars().next();
+        let is_free = |char: Option<char>| char.is_none_or(|char| !char.is_alphanumeric());
+        is_free(before) && is_free(after) && !matches!(before, Some('.' | '/' | '_' | '-'))
+    };
+    text.match_indices("json").any(|(at, _)| is_word(at))
+}
+
+/// Whether the words before a call are an answer, or introduce an example, and not the call itself.
+fn speaks_of_calls(lead_in: &str) -> bool {
+    const EXAMPLE: [&str; 18] = [
+        "example",
+        "for instance",
+        "e.g.",
+        "you can",
+        "you could",
+        "you would",
+        "would",
+        "looks like",
+        "look like",
+        "format",
+        "syntax",
+        "documentation",
+        "not call",
+        "don't call",
+        "reference",
+        "definition",
+        "when you",
+        "valid",
+    ];
+    let lead_in = lead_in.trim().to_lowercase();
+    lead_in.contains("\n\n") || EXAMPLE.iter().any(|word| lead_in.contains(word))
+}

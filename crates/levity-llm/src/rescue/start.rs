@@ -1,0 +1,177 @@
+//! Whether a text may begin a call, told from as few letters as possible.
+
+use std::sync::Arc;
+
+use levity_core::ToolSpec;
+
+use super::forms::{FENCE, OPENERS};
+use super::value::{ARGUMENTS, BESIDE, NAMES, WRAPPERS};
+
+/// What the beginning of a text tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It begins like a call of an offered tool; its end decides.
+    Call,
+    /// More letters will tell.
+    Unknown,
+    /// It is no call.
+    Text,
+}
+
+/// The languages of fences in which models write calls.
+const LANGUAGES: [&str; 12] = [
+    "",
+    "json",
+    "jsonc",
+    "tool_call",
+    "tool_code",
+    "tool",
+    "function",
+    "function_call",
+    "xml",
+    "text",
+    "python",
+    "plaintext",
+];
+
+/// Where in `held` a call may begin: at the beginning of a line, behind a colon, or at a mark of its own.
+pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> usize {
+    let mut before = lead_in.chars().rev().find(|char| !matches!(char, ' ' | '\t'));
+    let mut quoted = lead_in.ends_with('`');
+    let mut word = lead_in.ends_with(|char: char| char.is_alphanumeric() || char == '_');
+    for (at, char) in held.char_indices() {
+        let line = matches!(before, None | Some('\n'));
+        let here = match char {
+            '{' => line || before == Some(':'),
+            '`' => line,
+            '[' | '<' => !quoted,
+            '>' | 'f' | 'A' | 'T' if line => true,
+            _ if line && !word => may_be_name(&held[at..], tools),
+            _ => false,
+        };
+        if here {
+            return at;
+        }
+        quoted = char == '`';
+        word = char.is_alphanumeric() || char == '_';
+        if !matches!(char, ' ' | '\t') {
+            before = Some(char);
+        }
+    }
+    held.len()
+}
+
+fn may_be_name(text: &str, tools: &[Arc<ToolSpec>]) -> bool {
+    let begins = |name: &str| text.starts_with(name) || name.starts_with(text);
+    tools.iter().any(|tool| begins(&tool.name)) || begins("functions.")
+}
+
+/// Judges a text that stands where a call may begin.
+pub(super) fn judge(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+    let text = text.trim_start();
+    match text.chars().next() {
+        None => Start::Unknown,
+        Some('`') => fence(text, tools),
+        Some('{') => object(text, tools),
+        Some('<' | '[') => opener(text, tools),
+        Some(_) => match (opener(text, tools), name(text, tools)) {
+            (Start::Text, start) | (start, Start::Text) => start,
+            (Start::Call, _) | (_, Start::Call) => Start::Call,
+            _ => Start::Unknown,
+        },
+    }
+}
+
+fn fence(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+    let Some(rest) = text.strip_prefix(FENCE) else {
+        return if FENCE.starts_with(text) { Start::Unknown } else { Start::Text };
+    };
+    let Some((language, body)) = rest.split_once('\n') else {
+        let language = rest.trim();
+        let known = LANGUAGES.iter().any(|known| known.starts_with(language));
+        return if known { Start::Unknown } else { Start::Text };
+    };
+    if !LANGUAGES.contains(&language.trim()) {
+        return Start::Text;
+    }
+    match body.trim_start() {
+        "" => Start::Unknown,
+        body if body.starts_with('`') => Start::Text,
+        body if language.trim() == "tool_code" && body.starts_with("print(") => Start::Call,
+        body if language.trim() == "tool_code" && "print(".starts_with(body) => Start::Unknown,
+        body => judge(body, tools),
+    }
+}
+
+fn opener(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+    if OPENERS.iter().any(|opener| text.starts_with(opener)) {
+        return Start::Call;
+    }
+    if OPENERS.iter().any(|opener| opener.starts_with(text)) {
+        return Start::Unknown;
+    }
+    match text.strip_prefix('[').map(str::trim_start) {
+        None => Start::Text,
+        Some("") => Start::Unknown,
+        Some(item) if item.starts_with('{') => object(item, tools),
+        Some(item) => name(item, tools),
+    }
+}
+
+/// An object is a call if its first key is one that calls have, and a name that stands first is an offered one.
+fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+    let mut inside = text[1..].trim_start();
+    while let Some((_, after)) = inside.strip_prefix("//").and_then(|comment| comment.split_once('\n')) {
+        inside = after.trim_start();
+    }
+    let Some((key, rest)) = key(inside) else {
+        return if text.len() < 256 && !text.contains('}') { Start::Unknown } else { Start::Text };
+    };
+    if NAMES.contains(&key) {
+        let value = rest.trim_start();
+        return match value.strip_prefix(['"', '\'']) {
+            Some(name) => match name.split_once(['"', '\'']) {
+                Some((name, _)) if super::value::offered(name, tools).is_some() => Start::Call,
+                Some(_) => Start::Text,
+                None if name.len() > 128 => Start::Text,
+                None => Start::Unknown,
+            },
+            // `{"function": {"name": ..}}`
+            None if value.starts_with('{') && WRAPPERS.contains(&key) => object(value, tools),
+            None if value.is_empty() => Start::Unknown,
+            None => Start::Text,
+        };
+    }
+    let known = WRAPPERS.contains(&key) || ARGUMENTS.contains(&key) || BESIDE.contains(&key);
+    if known { Start::Call } else { Start::Text }
+}
+
+/// The first key of an object's inside, and what follows its colon.
+fn key(text: &str) -> Option<(&str, &str)> {
+    let (key, rest) = match text.strip_prefix(['"', '\'']) {
+        Some(text) => text.split_once(['"', '\''])?,
+        None => {
+            let end = text.find(|char: char| !(char.is_alphanumeric() || char == '_'))?;
+            text.split_at(end)
+        }
+    };
+    Some((key, rest.trim_start().strip_prefix(':')?))
+}
+
+/// `name(..)`, `functions.name(..)`, `name {..}`, or a name on a line of its own.
+fn name(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
+    let bare = text.strip_prefix("functions.").unwrap_or(text);
+    let mut start = if "functions.".starts_with(text) { Start::Unknown } else { Start::Text };
+    for tool in tools {
+        if tool.name.starts_with(bare) {
+            start = Start::Unknown;
+        } else if let Some(rest) = bare.strip_prefix(&*tool.name) {
+            match rest.trim_start().chars().next() {
+                Some('(' | '{') => return Start::Call,
+                None => start = Start::Unknown,
+                Some(_) => {}
+            }
+        }
+    }
+    start
+}
