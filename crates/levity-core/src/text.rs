@@ -19,11 +19,7 @@ use serde_json::Value;
 mod address;
 mod blank;
 
-<<<<<<< HEAD
-pub use address::bare_url;
-=======
 pub use address::{bare_model_name, bare_url, split_model_address};
->>>>>>> fix/keys
 pub use blank::is_blank;
 
 /// A longer row of backticks is not fenced: the fences would be too much beside it.
