@@ -208,7 +208,7 @@ impl Parts {
             match self.find_model(name) {
                 Ok(model) => return Ok(model),
                 Err(problem) => {
-                    why.push(format!("`{}`: {problem}", crate::names::short(&bare_model_name(name))))
+                    why.push(format!("`{}`: {problem}", crate::names::short(&bare_model_name(name))));
                 }
             }
         }
