@@ -122,11 +122,6 @@ impl Workspace {
         self.0.deny.is_empty()
     }
 
-    /// Whether files with several hard links may be read.
-    pub(crate) fn allows_hard_links(&self) -> bool {
-        self.0.hard_links
-    }
-
     /// Whether a rule looks at more than the last name of a path.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_by_path(&self) -> bool {

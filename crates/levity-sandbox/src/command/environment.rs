@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
 use std::path::Path;
 
 /// The environment of commands: what was named, and nothing else of the host's.
@@ -12,6 +13,7 @@ pub(super) struct Environment {
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Variables that keep programs from running others, from the network and from writing on the side.
+#[cfg(target_os = "linux")]
 const READING: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
@@ -23,12 +25,14 @@ const READING: &[(&str, &str)] = &[
 ];
 
 /// Settings of git that outrank those of a repository.
+#[cfg(target_os = "linux")]
 const GIT_SETTINGS: &[&str] = &[
     "safe.bareRepository=explicit",
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.pager=cat",
     "log.showSignature=false",
+    "submodule.recurse=false",
 ];
 
 impl Environment {
@@ -54,8 +58,16 @@ impl Environment {
         self.set.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Keeps programs that only read from running what files of the workspace say, and from programs in it.
-    pub(super) fn keep_to_reading(&mut self, workspace: &Path) {
+    /// Keeps programs that only read from what files of the workspace say, and from programs in it. The kernel does not let
+    /// them do harm; these settings spare them the attempt.
+    #[cfg(target_os = "linux")]
+    pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
+        self.set("HOME", home);
+        self.set("TMPDIR", temp);
+        // Git looks for no repository above the workspace, whose files it could not read.
+        if let Some(above) = workspace.parent() {
+            self.set("GIT_CEILING_DIRECTORIES", above);
+        }
         for (name, value) in READING {
             self.set(*name, *value);
         }
@@ -67,8 +79,8 @@ impl Environment {
         }
         self.set("GIT_CONFIG_PARAMETERS", settings);
         let path = self.get("PATH").unwrap_or(OsStr::new(PATH)).to_owned();
-        let outside =
-            std::env::split_paths(&path).filter(|place| place.is_absolute() && !place.starts_with(workspace));
+        let is_outside = |place: &Path| place.canonicalize().is_ok_and(|real| !real.starts_with(workspace));
+        let outside = std::env::split_paths(&path).filter(|place| place.is_absolute() && is_outside(place));
         if let Ok(path) = std::env::join_paths(outside) {
             self.set("PATH", path);
         }
