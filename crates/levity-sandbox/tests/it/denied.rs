@@ -110,7 +110,7 @@ pub(crate) async fn run_all(sandbox: &Sandbox, scope: ReadScope, lines: &[&str])
     let mut outputs = Vec::new();
     for some in lines.chunks(200) {
         let quoted =
-            some.iter().map(|line| format!("sh -c '{}' 2>&1 </dev/null", line.replace('\'', "'\\''")));
+            some.iter().map(|line| format!("(eval '{}') 2>&1 </dev/null", line.replace('\'', "'\\''")));
         let script = quoted.collect::<Vec<_>>().join("\necho; echo @@next@@\n");
         let done = sandbox.command(["sh"]).stdin(script).read_only(scope).run().await.unwrap();
         let parts: Vec<_> = done.stdout.text.split("@@next@@").map(str::to_owned).collect();

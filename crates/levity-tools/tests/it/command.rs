@@ -182,8 +182,9 @@ async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
             continue;
         }
         let with = |policy: CommandPolicy| {
-            let tool =
-                tool(&folder, |builder| without.iter().fold(builder, |builder, means| builder.without(means)));
+            let tool = tool(&folder, |builder| {
+                without.iter().fold(builder, |builder, means| builder.without(means))
+            });
             tool.policy(policy)
         };
         for tool in [with(CommandPolicy::new()), with(CommandPolicy::new().allow("ls"))] {

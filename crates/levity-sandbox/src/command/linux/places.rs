@@ -140,6 +140,11 @@ impl Places {
         ruleset.create().ok()
     }
 
+    /// Where the system keeps its programs, by their real names.
+    pub(super) fn programs() -> impl Iterator<Item = PathBuf> {
+        PROGRAMS.iter().filter_map(|place| Path::new(place).canonicalize().ok())
+    }
+
     /// What is allowed in a `/proc` of the command's own.
     pub(super) fn proc_access() -> u64 {
         (AccessFs::ReadFile | AccessFs::ReadDir).bits()

@@ -172,6 +172,9 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
         return Guard::open([], "Landlock and seccomp are needed");
     }
     let by = [How::Landlock { abi: means.landlock }, How::Seccomp];
+    if system.holds_programs() {
+        return Guard::open(by, "the workspace holds the system's programs, which could not be executed");
+    }
     let Some(reading) = system.try_reading() else {
         return Guard::open(by, "the workspace has too many files, or cannot be searched for denied ones");
     };

@@ -67,7 +67,7 @@ impl Reading {
             let access = if *runs { read() | AccessFs::Execute } else { read() };
             // The folder for what is empty is the only one of the sandbox's own.
             let own = if real == empty { &[workspace.root()][..] } else { &[workspace.root(), private] };
-            rules.allow_around(&real, access, own)?;
+            rules.allow_around(&real, access, own, found)?;
         }
         rules.allow_workspace(workspace, found, scope)?;
         Ok(Self { ruleset, temp })
@@ -105,6 +105,7 @@ impl Rules<'_> {
         place: &Path,
         access: BitFlags<AccessFs>,
         except: &[&Path],
+        found: &Found,
     ) -> Result<(), Refusal> {
         let mut waiting: Vec<PathBuf> = vec![place.to_owned()];
         while let Some(place) = waiting.pop() {
@@ -113,6 +114,8 @@ impl Rules<'_> {
             }
             if !except.iter().any(|except| except.starts_with(&place)) {
                 match openat(CWD, &place, OPEN, Mode::empty()) {
+                    // A mount gives a folder of the workspace another path.
+                    Ok(fd) if found.searched.contains(&Identity::of(&fstat(&fd)?)) => {}
                     Ok(fd) => self.allow_opened(&fd, access)?,
                     Err(Errno::NOENT | Errno::ACCESS) => {}
                     Err(error) => return Err(error.into()),
@@ -204,5 +207,48 @@ fn open_folder(root: &OwnedFd, folder: &[u8]) -> Option<OwnedFd> {
         // A filter that does not know the call says PERM.
         Err(Errno::NOSYS | Errno::PERM) => openat(root, path, LIST, Mode::empty()).ok(),
         opened => opened.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::hide;
+    use super::*;
+
+    /// Whether a workspace with these files needs no more rules than this.
+    fn fits(names: &[&str], rules: usize) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let found = hide::search(&workspace).unwrap();
+        let created = landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
+        let ruleset: Option<OwnedFd> = created.create().unwrap().into();
+        // Where there is no Landlock, nothing can be counted.
+        let Some(ruleset) = ruleset else { return true };
+        let mut rules = Rules { ruleset: ruleset.as_fd(), left: rules };
+        match rules.allow_workspace(&workspace, &found, ReadScope::Files) {
+            Ok(()) => rules.left == 0,
+            Err(Refusal::TooManyRules) => false,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn folder_without_denied_files_needs_one_rule_and_others_one_for_each_entry() {
+        assert!(fits(&["a", "b", "sub/c"], 1));
+        // The folder, and `a`, `b` and `sub`.
+        assert!(fits(&["a", "b", ".env", "sub/c"], 4));
+        // Two folders, and `a`, `b` and `sub/c`.
+        assert!(fits(&["a", "b", "sub/.env", "sub/c"], 5));
+        assert!(fits(&["a", ".git/config", ".git/x.key", "sub/.ssh/c"], 3));
+        if launch::landlock_abi() > 0 {
+            assert!(!fits(&["a", "b", ".env"], 2));
+        }
     }
 }

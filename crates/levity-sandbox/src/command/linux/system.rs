@@ -237,6 +237,11 @@ impl System {
         Ok(())
     }
 
+    /// Whether programs of the system are in the workspace.
+    pub(super) fn holds_programs(&self) -> bool {
+        Places::programs().any(|place| place.starts_with(self.workspace.root()))
+    }
+
     /// A run of the workspace that only reads, to try that; `None` where it cannot be.
     pub(super) fn try_reading(&self) -> Option<Reading> {
         let found = hide::search(&self.workspace).ok()?;
