@@ -219,9 +219,13 @@ impl<'a> Scan<'a> {
         let Some(stat) = look(fd, name)? else { return Ok(false) };
         let identity = Identity::of(&stat);
         match FileType::from_raw_mode(stat.st_mode) {
-            // A link with a denied name says that its target is a secret, whatever the target's own name.
+            // A link with a denied name says that its target is a secret, whatever the target's own name. Git needs
+            // the target of `.git`.
             FileType::Symlink => {
-                if is_denied && let Ok(target) = statat(fd, name, AtFlags::empty()) {
+                if is_denied
+                    && name != b".git"
+                    && let Ok(target) = statat(fd, name, AtFlags::empty())
+                {
                     self.linked.insert(Identity::of(&target));
                 }
                 return Ok(false);
@@ -462,6 +466,21 @@ mod tests {
         let workspace = Workspace::open(folder.path()).unwrap();
         let expected =
             ["0", "a/.env", "a/notes", "z/notes"].map(|name| (CoverKind::File, PathBuf::from(name)));
+        assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_covers_targets_of_links_with_a_denied_name() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/secret", "a/other", "keys/1", "store/HEAD", "z/b"]);
+        for (to, from) in
+            [("a/secret", ".env"), ("../keys", "z/.ssh"), ("/etc/hostname", ".npmrc"), ("store", ".git")]
+        {
+            std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let expected =
+            [(CoverKind::File, PathBuf::from("a/secret")), (CoverKind::Folder, PathBuf::from("keys"))];
         assert_eq!(found(&workspace, BOUNDS), expected);
     }
 

@@ -160,9 +160,9 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ),
     ("a link to it", "ln -s sub/id_rsa l; ln -s $W/sub k", "cat l k/id_rsa"),
     ("a hard link", "ln sub/id_rsa hard; ln .env sub/hard", "cat hard sub/hard"),
-    ("a crowd", "cd sub; seq 3000 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
-    ("a crowd of denied files", "cd sub; seq -f %g.pem 1500 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
-    ("a crowd of folders", "cd sub; seq 3000 | xargs mkdir", "cat sub/id_rsa sub/deep/.env"),
+    ("a crowd", "cd sub; seq 1500 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
+    ("a crowd of denied files", "cd sub; seq -f %g.pem 1100 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
+    ("a crowd of folders", "cd sub; seq 600 | xargs mkdir", "cat sub/id_rsa sub/deep/.env"),
     (
         "moved to the temporary folder",
         "mv sub keys .env $TMPDIR",
