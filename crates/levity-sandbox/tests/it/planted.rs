@@ -569,6 +569,36 @@ async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn place_around_the_workspace_opens_nothing_of_it() {
+    let arena = Arena::new();
+    arena.write(".env", "hush");
+    arena.write("run", "#!/bin/sh\necho PLANTED\n");
+    arena.write("../tools/run", "#!/bin/sh\necho own\n");
+    for name in ["work/run", "tools/run"] {
+        let path = arena.folder.path().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for without in [&[][..], &["namespaces"]] {
+        let builder = Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+        // The place holds the workspace, and another lies in it.
+        let builder = builder.read(arena.folder.path()).read(arena.work().join("dir")).read(arena.work());
+        let sandbox = builder.build().unwrap();
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        let lines =
+            ["../tools/run", "cat ../tools/run", "cat a.txt dir/b.txt", "cat .env; ./run; cat .git/config"];
+        let texts = super::denied::run_all(&sandbox, ReadScope::Files, &lines).await;
+        for (text, part) in texts.iter().zip(["own", "echo own", "one\none", "denied"]) {
+            assert!(text.contains(part), "{without:?}: {text}");
+        }
+        assert!(!texts[3].contains("hush") && !texts[3].contains("PLANTED"), "{}", texts[3]);
+        assert!(!texts[3].contains("[core]"), "{}", texts[3]);
+    }
+}
+
 #[tokio::test]
 async fn git_works_in_a_command_that_only_reads() {
     if !has_git() {
