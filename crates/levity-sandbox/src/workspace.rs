@@ -113,6 +113,7 @@ impl Workspace {
     }
 
     /// Whether the entry `name` of the folder `dir`, which itself is not denied, is denied.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)
     }

@@ -15,6 +15,9 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Variables that keep programs from running others, from the network and from writing on the side.
 #[cfg(target_os = "linux")]
 const READING: &[(&str, &str)] = &[
+    // What the system says of git is out of reach, and an error if it is there.
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
