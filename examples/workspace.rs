@@ -26,7 +26,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .call("run_command", json!({"command": "cat greeting.txt | wc -w"}))
         .call("run_command", json!({"command": "rm greeting.txt"}))
         .reply("The typo is mended.");
-    let policy = CommandPolicy::new().deny("rm", "nothing is removed here").within(&workspace);
+    let policy = CommandPolicy::new()
+        .allow("cat")
+        .allow("wc")
+        .deny("rm", "nothing is removed here")
+        .within(&workspace);
     let agent = Agent::builder(model)
         .tools(FileTools::new(workspace))
         .tool(RunCommand::new(sandbox).policy(policy))

@@ -49,7 +49,7 @@ async fn whoever_watches_sees_files_change() {
 async fn a_command_that_changes_something_waits_for_leave() {
     let folder = Folder::new("leave");
     let model = ScriptedModel::new()
-        .call("run_command", json!({"command": "ls"}))
+        .call("run_command", json!({"command": "pwd"}))
         .call("run_command", json!({"command": "echo hi > made"}))
         .call("now", json!({}))
         .reply("Done.");

@@ -48,7 +48,7 @@ pub use net::{
     AddressError, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard, NetGuardBuilder, Reply,
     Resolver, Resolving, SystemResolver,
 };
-pub use policy::{CommandPolicy, Line, Ruling};
+pub use policy::{CommandPolicy, Line, ReadScope, Ruling};
 pub use workspace::{
     Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
     WorkspaceBuilder, WriteOptions, Written,

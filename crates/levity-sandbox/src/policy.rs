@@ -5,18 +5,20 @@ use serde::{Deserialize, Serialize};
 
 mod git;
 mod judge;
-mod reach;
 mod read_only;
 mod repository;
 mod shell;
 
-use reach::Scene;
+use judge::Scene;
 
 use crate::workspace::Workspace;
 
 /// Which commands may run, which are asked about, and which may not.
 ///
-/// Without rules, commands that only read files of the working directory are allowed, and all others are asked about.
+/// Without rules, commands that only read are allowed, and all others are asked about. A command that is allowed in this way
+/// must run read-only (`Command::read_only`, with [`read_scope`](Self::read_scope)): the kernel, and not the policy, keeps it from
+/// changing something and from denied files.
+///
 /// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`, `$(..)`, `sh -c`, `xargs`
 /// and the like, and the strictest word counts. What is not understood is asked about.
 ///
@@ -34,7 +36,8 @@ use crate::workspace::Workspace;
 /// assert_eq!(push, Ruling::deny("nothing leaves this machine"));
 /// ```
 ///
-/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit.
+/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit. Of git, which
+/// can read all that was ever committed, only options that show no contents, or contents of tracked files, are allowed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
@@ -59,6 +62,18 @@ pub enum Line<'a> {
     Argv(&'a [String]),
     /// A line for the shell.
     Shell(&'a str),
+}
+
+/// What a command may read that runs read-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReadScope {
+    /// It asks for no file: it works on its arguments and its input.
+    Nothing,
+    /// Files of the workspace, but none that are denied, and nothing of `.git`.
+    Files,
+    /// Also what is in `.git`.
+    Repository,
 }
 
 /// What a [`CommandPolicy`] says of a command.
@@ -142,9 +157,9 @@ impl CommandPolicy {
         self.rule(command, Ruling::deny(reason))
     }
 
-    /// Has a person asked about commands that may read a file which this workspace denies, though they only read: by its
-    /// name, a pattern, a link, a folder that is searched, or what git keeps of it. Commands are taken to run in the
-    /// workspace, whose files are looked at for this. Commands of git are allowed only where this is known.
+    /// Has a person asked about commands that name a file which this workspace denies, though they only read, and about
+    /// commands of git whose repository may show one. Commands are taken to run in the workspace, whose repositories are looked
+    /// at for this. Commands of git are allowed only where this is known.
     #[must_use]
     pub fn within(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
@@ -156,7 +171,7 @@ impl CommandPolicy {
         self.workspace.as_ref()
     }
 
-    /// Decides on a command.
+    /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must run read-only.
     pub fn judge(&self, line: Line<'_>) -> Ruling {
         self.judge_at(".", line)
     }
@@ -166,18 +181,31 @@ impl CommandPolicy {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
-    /// Whether a command that begins in a folder only reads, whatever the rules say of it. What such a command
-    /// runs under (`Command::read_only`) can be stricter without a loss.
-    pub fn only_reads_in(&self, dir: &str, line: Line<'_>) -> bool {
-        let plain = Self { workspace: self.workspace.clone(), ..Self::default() };
-        plain.judge_in(dir, line) == Ruling::Allow
+    /// What a command reads that is allowed only because it reads; `None` for all others. It depends on the command and the
+    /// rules alone, not on files, so it is the same when the command runs as when it was decided on.
+    pub fn read_scope(&self, line: Line<'_>) -> Option<ReadScope> {
+        self.read_scope_in(".", line)
+    }
+
+    /// The same for a command that begins in a folder of the working directory.
+    pub fn read_scope_in(&self, dir: &str, line: Line<'_>) -> Option<ReadScope> {
+        let mut scene = Scene::new(dir, false);
+        let ruling = self.judge_folder(dir).and(self.judge_scene(line, &mut scene));
+        if ruling == Ruling::Allow { scene.scope() } else { None }
     }
 
     fn judge_at(&self, dir: &str, line: Line<'_>) -> Ruling {
-        let mut scene = Scene::new(dir);
-        match line {
-            Line::Argv(words) => self.judge_words(words, &mut scene),
-            Line::Shell(line) => self.judge_line(line, 0, &mut scene),
+        self.judge_scene(line, &mut Scene::new(dir, true))
+    }
+
+    fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Ruling {
+        let ruling = match line {
+            Line::Argv(words) => self.judge_words(words, scene),
+            Line::Shell(line) => self.judge_line(line, 0, scene),
+        };
+        match scene.conflict() {
+            Some(reason) => ruling.and(Ruling::ask(reason)),
+            None => ruling,
         }
     }
 

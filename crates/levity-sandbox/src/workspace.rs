@@ -113,6 +113,7 @@ impl Workspace {
     }
 
     /// Whether the entry `name` of the folder `dir`, which itself is not denied, is denied.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)
     }
@@ -120,11 +121,6 @@ impl Workspace {
     /// Whether no path is denied.
     pub(crate) fn denies_nothing(&self) -> bool {
         self.0.deny.is_empty()
-    }
-
-    /// Whether files with several hard links may be read.
-    pub(crate) fn allows_hard_links(&self) -> bool {
-        self.0.hard_links
     }
 
     /// Whether a rule looks at more than the last name of a path.

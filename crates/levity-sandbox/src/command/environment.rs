@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
 use std::path::Path;
 
 /// The environment of commands: what was named, and nothing else of the host's.
@@ -12,7 +13,11 @@ pub(super) struct Environment {
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Variables that keep programs from running others, from the network and from writing on the side.
+#[cfg(target_os = "linux")]
 const READING: &[(&str, &str)] = &[
+    // What the system says of git is out of reach, and an error if it is there.
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
@@ -23,12 +28,14 @@ const READING: &[(&str, &str)] = &[
 ];
 
 /// Settings of git that outrank those of a repository.
+#[cfg(target_os = "linux")]
 const GIT_SETTINGS: &[&str] = &[
     "safe.bareRepository=explicit",
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.pager=cat",
     "log.showSignature=false",
+    "submodule.recurse=false",
 ];
 
 impl Environment {
@@ -54,8 +61,16 @@ impl Environment {
         self.set.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Keeps programs that only read from running what files of the workspace say, and from programs in it.
-    pub(super) fn keep_to_reading(&mut self, workspace: &Path) {
+    /// Keeps programs that only read from what files of the workspace say, and from programs in it. The kernel does not let
+    /// them do harm; these settings spare them the attempt.
+    #[cfg(target_os = "linux")]
+    pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
+        self.set("HOME", home);
+        self.set("TMPDIR", temp);
+        // Git looks for no repository above the workspace, whose files it could not read.
+        if let Some(above) = workspace.parent() {
+            self.set("GIT_CEILING_DIRECTORIES", above);
+        }
         for (name, value) in READING {
             self.set(*name, *value);
         }
@@ -67,8 +82,8 @@ impl Environment {
         }
         self.set("GIT_CONFIG_PARAMETERS", settings);
         let path = self.get("PATH").unwrap_or(OsStr::new(PATH)).to_owned();
-        let outside =
-            std::env::split_paths(&path).filter(|place| place.is_absolute() && !place.starts_with(workspace));
+        let is_outside = |place: &Path| place.canonicalize().is_ok_and(|real| !real.starts_with(workspace));
+        let outside = std::env::split_paths(&path).filter(|place| place.is_absolute() && is_outside(place));
         if let Ok(path) = std::env::join_paths(outside) {
             self.set("PATH", path);
         }

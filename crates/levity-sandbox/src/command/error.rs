@@ -53,6 +53,11 @@ pub enum CommandError {
     /// The directory is not one of the workspace.
     #[error("`{0}` is no directory of the workspace")]
     Directory(String),
+    /// The sandbox cannot run this command read-only, so it did not run.
+    #[error(
+        "the command cannot run read-only: {0}; let a rule of the policy allow it, to run it with all rights"
+    )]
+    ReadOnly(&'static str),
     /// Not all of the tree could be killed.
     #[error("{0} processes of the command could not be killed")]
     Survivors(u32),

@@ -16,6 +16,7 @@ mod inside;
 mod job;
 mod places;
 mod probe;
+mod reading;
 mod running;
 mod system;
 mod watch;

@@ -43,11 +43,15 @@ impl System {
             process_count: nothing(),
             cpu_time: nothing(),
             file_size: nothing(),
+            read_only: nothing(),
         };
         Ok((Self { workspace: setup.workspace }, report))
     }
 
     pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
+        if order.read_only.is_some() {
+            return Err(CommandError::ReadOnly("this system is not known"));
+        }
         let control = control.try_clone().map_err(|source| CommandError::Setup { step: "a pipe", source })?;
         let start = now();
         let end = start.checked_add(order.limits.time);

@@ -4,6 +4,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What is in the file by which a folder is known to be one of these. No command can change the file.
+const CANARY: &str = "nobody reads this";
+
 /// A folder for the commands of one sandbox, removed with it. If its process is killed, the next sandbox of the user removes
 /// it.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ impl Private {
         for folder in [private.temp(), private.home(), private.empty()] {
             fs::create_dir(folder)?;
         }
-        fs::write(private.canary(), "nobody reads this")?;
+        fs::write(private.canary(), CANARY)?;
         Ok(private)
     }
 
@@ -62,6 +65,17 @@ impl Private {
         self.root.join("home")
     }
 
+    /// A new folder for the temporary files of one command.
+    #[cfg(target_os = "linux")]
+    pub(super) fn run_folder(root: &Path) -> io::Result<RunFolder> {
+        create(root, "run-").map(RunFolder)
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What is seen in place of a folder that is hidden.
     pub(super) fn empty(&self) -> PathBuf {
         self.root.join("empty")
@@ -88,6 +102,25 @@ impl Drop for Private {
     }
 }
 
+/// A folder for the temporary files of one command, removed when it is dropped.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(super) struct RunFolder(PathBuf);
+
+#[cfg(target_os = "linux")]
+impl RunFolder {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        owned::remove(&self.0);
+    }
+}
+
 /// Makes a folder with a name that nobody has.
 fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     let mut builder = DirBuilder::new();
@@ -109,13 +142,16 @@ fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
 mod owned {
     use std::fs;
     use std::io;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd as _, OwnedFd};
     use std::path::Path;
 
-    use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat};
-    use rustix::io::{Errno, fcntl_dupfd_cloexec};
+    use rustix::fs::{
+        AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, openat, statat,
+    };
+    use rustix::io::{Errno, fcntl_dupfd_cloexec, read};
 
-    use crate::command::remove::clear;
+    use super::CANARY;
+    use crate::command::remove::{clear, open_up};
 
     /// Folders with this name are locked as long as they are used. No other folder is swept.
     pub(super) const PREFIX: &str = "levity-sandbox-";
@@ -172,9 +208,19 @@ mod owned {
         pub(super) fn remove(&mut self, root: &Path) {
             let Some((fd, spare)) = self.open.take() else { return };
             drop(spare);
+            // A command may have shut it.
+            let _ = fchmod(&fd, Mode::RWXU);
             if clear(fd, u64::MAX) {
                 let _ = fs::remove_dir(root);
             }
+        }
+    }
+
+    /// Removes a folder with all that is in it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn remove(folder: &Path) {
+        if open(folder).is_ok_and(|fd| fchmod(&fd, Mode::RWXU).is_ok() && clear(fd, u64::MAX)) {
+            let _ = fs::remove_dir(folder);
         }
     }
 
@@ -207,19 +253,41 @@ mod owned {
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
+    /// Whether it is a folder of this user, whatever its mode: a command of the user can change that.
+    fn is_own(root: &Path) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_uid == own)
+    }
+
+    /// Whether it has the file that every such folder has, and that no command can put there.
+    fn has_canary(fd: &OwnedFd) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = openat(fd, "canary", flags, Mode::empty()) else { return false };
+        let mut text = [0; CANARY.len() + 1];
+        read(file, &mut text).is_ok_and(|length| &text[..length] == CANARY.as_bytes())
+    }
+
     fn sweep_one(root: &Path) {
-        let Ok(fd) = open(root) else { return };
-        let rights = Mode::RWXU | Mode::RWXG | Mode::RWXO;
-        let is_own = |stat: Stat| {
-            stat.st_uid == rustix::process::geteuid().as_raw()
-                && Mode::from_raw_mode(stat.st_mode) & rights == Mode::RWXU
-        };
-        if !fstat(&fd).is_ok_and(is_own) || flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !is_own(root) {
             return;
         }
-        if clear(fd, MOST_SWEPT) {
-            let _ = fs::remove_dir(root);
+        let opened = open(root).or_else(|error| match (error, root.file_name()) {
+            (Errno::ACCESS, Some(name)) => {
+                let base = open(root.parent().unwrap_or(Path::new("/")))?;
+                open_up(base.as_fd(), name);
+                open(root)
+            }
+            _ => Err(error),
+        });
+        let Ok(fd) = opened else { return };
+        if flock(&fd, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
         }
+        // One whose process died before the file was there is empty.
+        if has_canary(&fd) && fchmod(&fd, Mode::RWXU).is_ok() {
+            clear(fd, MOST_SWEPT);
+        }
+        let _ = fs::remove_dir(root);
     }
 }
 
@@ -291,7 +359,7 @@ mod tests {
         fs::write(outside.join("kept"), "").unwrap();
         let link = base.path().join(format!("{}0123456789abcdef", owned::PREFIX));
         symlink(&outside, &link).unwrap();
-        // Those that are not locked by their makers, or are open to others.
+        // Those that are not locked by their makers, or are none of these.
         let others = [
             "levity-0123456789abcdef",
             "levity-sandbox-01234567",
@@ -303,12 +371,21 @@ mod tests {
         }
         let public = base.path().join(format!("{}fedcba9876543210", owned::PREFIX));
         fs::create_dir(&public).unwrap();
+        fs::write(public.join("kept"), "").unwrap();
         fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
+        // Commands of the user can change modes.
+        fs::set_permissions(&left_root, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut shut = std::mem::ManuallyDrop::new(Private::new_in(base.path()).unwrap());
+        let shut_root = shut.root.clone();
+        fs::set_permissions(&shut_root, fs::Permissions::from_mode(0o000)).unwrap();
+        let unfinished = base.path().join(format!("{}00000000000000ff", owned::PREFIX));
+        fs::create_dir(&unfinished).unwrap();
         // A process that dies lets go of its locks and removes nothing.
         let mut left = std::mem::ManuallyDrop::new(left);
         left.hold.let_go();
+        shut.hold.let_go();
         let new = Private::new_in(base.path()).unwrap();
-        assert!(!left_root.exists());
+        assert!(!left_root.exists() && !shut_root.exists() && !unfinished.exists());
         assert!(live.canary().exists() && new.canary().exists() && public.exists());
         assert_eq!(names(&outside), ["kept"]);
         assert!(link.is_symlink() && others.iter().all(|name| base.path().join(name).exists()));

@@ -130,7 +130,7 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 
 /// Gives the owner of a folder all rights to it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn open_up(parent: BorrowedFd<'_>, name: &CStr) {
+pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     use std::os::fd::AsRawFd as _;
 
     // What may not be opened can be held, and changed by the name that the system has for that. A link is neither.
@@ -141,7 +141,7 @@ fn open_up(parent: BorrowedFd<'_>, name: &CStr) {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn open_up(parent: BorrowedFd<'_>, name: &CStr) {
+pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     let _ = rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW);
 }
 

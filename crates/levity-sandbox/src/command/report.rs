@@ -133,11 +133,14 @@ pub struct Report {
     pub cpu_time: Guard,
     /// The size of a file.
     pub file_size: Guard,
+    /// Commands that are run [read-only](crate::Command::read_only): they change nothing, reach no network, and read no file that
+    /// the workspace denies.
+    pub read_only: Guard,
 }
 
 impl Report {
     /// Each guard with the name of what it guards.
-    pub fn guards(&self) -> [(&'static str, &Guard); 9] {
+    pub fn guards(&self) -> [(&'static str, &Guard); 10] {
         [
             ("files", &self.files),
             ("hidden files", &self.hidden),
@@ -148,6 +151,7 @@ impl Report {
             ("process count", &self.process_count),
             ("CPU time", &self.cpu_time),
             ("file size", &self.file_size),
+            ("read-only runs", &self.read_only),
         ]
     }
 

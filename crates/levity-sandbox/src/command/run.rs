@@ -13,6 +13,7 @@ use super::environment::Environment;
 use super::error::CommandError;
 use super::finished::Finished;
 use super::limits::Limits;
+use crate::policy::ReadScope;
 
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 
@@ -31,6 +32,8 @@ pub(super) struct Order {
     pub(super) stdin: Vec<u8>,
     pub(super) listener: Option<Arc<Listener>>,
     pub(super) limits: Limits,
+    /// What it may read, if it may only read.
+    pub(super) read_only: Option<ReadScope>,
 }
 
 impl Command {
@@ -42,6 +45,7 @@ impl Command {
             stdin: Vec::new(),
             listener: None,
             limits: sandbox.0.limits,
+            read_only: None,
         };
         Self { sandbox, order }
     }
@@ -58,11 +62,30 @@ impl Command {
         self
     }
 
-    /// Keeps programs from running what files of the workspace say, for a command that only reads: git takes no folder
-    /// for a bare repository, runs no hook and no file monitor, fetches nothing and writes nothing on the side, and no program is
-    /// looked for in the workspace. See [`CommandPolicy::only_reads_in`](crate::CommandPolicy::only_reads_in).
-    pub fn read_only(mut self) -> Self {
-        self.order.environment.keep_to_reading(self.sandbox.workspace().root());
+    /// Runs it read-only: the kernel lets it change nothing but temporary files, execute nothing of the workspace, reach no
+    /// network, and read no file that the workspace denies. It has an empty home and a temporary folder of its own.
+    ///
+    /// With [`ReadScope::Repository`] it can read `.git`, and so every file that was ever committed. Use
+    /// [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) to find out what a command needs.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("levity-doc-read-only-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// use levity_sandbox::{Level, ReadScope, Sandbox, Workspace};
+    ///
+    /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
+    /// if sandbox.report().read_only.holds {
+    ///     let finished = sandbox.shell("echo text > made").read_only(ReadScope::Files).run().await?;
+    ///     assert!(!finished.is_success());
+    /// }
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_only(mut self, scope: ReadScope) -> Self {
+        self.order.read_only = Some(scope);
         self
     }
 

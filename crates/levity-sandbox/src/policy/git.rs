@@ -1,23 +1,50 @@
-//! Commands of git: which change nothing, and which show what is in files.
+//! Commands of git that are known to show nothing of files but names, or only of files that are tracked.
+//!
+//! A command of git can read `.git`, and so every version of every file. Its options and operands are therefore on a list;
+//! whatever is not is asked about.
 
-use super::reach::{Scene, join, long_is, relative, short_has};
-use super::read_only::no_option;
-use super::repository::{self, Repository};
+use super::judge::join;
+use super::repository;
 use crate::Workspace;
 
-/// What it costs to look into a repository, in entries of folders.
-const INSPECTION: usize = 500;
+/// What a command of git shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// Nothing of a repository.
+    Nothing,
+    /// Names, numbers and messages; or the contents of a file in the working tree, which the kernel guards.
+    Names,
+    /// Contents of files that the index tracks.
+    Tracked,
+}
 
 /// A command of git, without the folder that `-C` names.
-struct Git<'a> {
+#[derive(Debug)]
+pub(super) struct Git<'a> {
     folder: Option<&'a str>,
     command: &'a str,
     rest: &'a [&'a str],
 }
 
+/// Options that a command may have: short ones, short ones with a value, and long ones. A long one that ends in `=` has
+/// a value behind it.
+struct Options {
+    flags: &'static str,
+    valued: &'static str,
+    long: &'static [&'static [&'static str]],
+}
+
+/// The arguments of a command whose options are all known.
+struct Parsed<'a> {
+    options: Vec<&'a str>,
+    words: Vec<&'a str>,
+    /// What stands behind `--`.
+    paths: Vec<&'a str>,
+}
+
 impl<'a> Git<'a> {
-    fn of(args: &'a [&'a str]) -> Option<Self> {
-        // `git -C dir status` is as good as `git status`; other options before the command can run programs.
+    pub(super) fn of(args: &'a [&'a str]) -> Option<Self> {
+        // Other options before the command can name repositories and settings.
         match args {
             ["-C", folder, command, rest @ ..] => Some(Self { folder: Some(folder), command, rest }),
             [command, rest @ ..] => Some(Self { folder: None, command, rest }),
@@ -25,207 +52,163 @@ impl<'a> Git<'a> {
         }
     }
 
-    fn words(&self) -> Vec<&'a str> {
-        self.rest.iter().copied().filter(|arg| !arg.starts_with('-')).collect()
-    }
-}
-
-/// Options that write a file, run a program, or have git read files that it does not track.
-const ACTS: [&str; 14] = [
-    "--output",
-    "--ext-diff",
-    "--textconv",
-    "--open-files-in-pager",
-    "--exec",
-    "--upload-pack",
-    "--show-signature",
-    "--remerge-diff",
-    "--no-index",
-    "--untracked",
-    "--verify",
-    "--filters",
-    "--recurse-submodules",
-    "--submodule",
-];
-
-/// Whether a command of git changes nothing, as far as its arguments tell.
-pub(super) fn only_reads(args: &[&str]) -> bool {
-    let Some(git) = Git::of(args) else { return false };
-    let (rest, words) = (git.rest, git.words());
-    // `%G?` has signatures verified by a program, and so has `%(signature)`.
-    let verifies = |arg: &&str| arg.contains("%G") || arg.contains("%(signature") || arg.contains("remerge");
-    let is_revision_check = git.command == "rev-parse" && rest.contains(&"--verify");
-    let acts: Vec<&str> = ACTS.into_iter().filter(|act| *act != "--verify" || !is_revision_check).collect();
-    if !no_option(rest, "O", &acts) || rest.iter().any(verifies) {
-        return false;
-    }
-    match git.command {
-        "status" | "log" | "diff" | "show" | "rev-parse" | "ls-files" | "ls-tree" | "blame" | "describe"
-        | "shortlog" | "grep" | "name-rev" | "merge-base" | "rev-list" | "count-objects" | "check-ignore"
-        | "whatchanged" | "cherry" | "diff-tree" | "version" | "--version" => true,
-        "branch" => words.is_empty() && no_option(rest, "dDmMcCuf", &BRANCH_WRITES),
-        "tag" => words.is_empty() && no_option(rest, "asufdFmev", &["--delete", "--edit", "--sign"]),
-        "remote" => words.is_empty() || matches!(&*words, ["get-url", _]),
-        "stash" | "worktree" => matches!(&*words, ["list"]),
-        "config" => matches!(rest, ["--get" | "--get-all", _] | ["--list" | "-l"] | ["get", _] | ["list"]),
-        "reflog" => words.is_empty() || words[0] == "show",
-        _ => false,
-    }
-}
-
-const BRANCH_WRITES: [&str; 9] = [
-    "--delete",
-    "--move",
-    "--copy",
-    "--force",
-    "--set-upstream-to",
-    "--unset-upstream",
-    "--edit-description",
-    "--create-reflog",
-    "--track",
-];
-
-/// Checks what a command of git that only reads would run, and which files it would show.
-///
-/// # Errors
-/// The reason to ask.
-pub(super) fn check(space: Option<&Workspace>, scene: &mut Scene, args: &[&str]) -> Result<(), String> {
-    let Some(git) = Git::of(args) else { return Ok(()) };
-    if matches!(git.command, "version" | "--version") {
-        return Ok(());
-    }
-    let Some(space) = space else {
-        return Err("which programs the repository has git run is not known".to_owned());
-    };
-    let mut places = Vec::new();
-    for folder in scene.folders()?.to_vec() {
-        scene.spend(INSPECTION)?;
-        let folder = git.folder.map_or_else(|| folder.clone(), |below| join(&folder, below));
-        let repository = repository::inspect(space, &folder)?;
-        places.push(Place { folder, repository });
-    }
-    if space.denies_nothing() || shows_no_denied(space, &git, &places) {
-        return Ok(());
-    }
-    Err(format!("`git {}` may show what is kept apart; name single files after `--`", git.command))
-}
-
-/// Where a command may run, and the repository that git finds there.
-struct Place {
-    folder: String,
-    repository: Option<Repository>,
-}
-
-/// Whether a command shows no contents of files, or only of such as are not denied.
-fn shows_no_denied(space: &Workspace, git: &Git<'_>, places: &[Place]) -> bool {
-    let words = git.words();
-    let tracks_denied =
-        places.iter().any(|place| place.repository.as_ref().is_none_or(|found| found.tracks_denied));
-    match git.command {
-        "status" => !git.rest.iter().any(|arg| short_has(arg, "v") || long_is(arg, &["verbose"])),
-        "log" | "whatchanged" | "reflog" | "stash" => {
-            shows_names(git.rest) || single_files(space, git, places)
+    /// What it shows; nothing where that is not known.
+    pub(super) fn shows(&self) -> Option<Shows> {
+        let parse = |options: &Options| Parsed::of(self.rest, options);
+        let only_names = |fits: bool| fits.then_some(Shows::Names);
+        match self.command {
+            "version" | "--version" if self.rest.is_empty() => Some(Shows::Nothing),
+            "status" => parse(&STATUS).map(|_| Shows::Names),
+            "log" => only_names(parse(&LOG)?.has_revisions()),
+            "shortlog" => only_names(parse(&SHORTLOG)?.has_revisions()),
+            "rev-list" => only_names(parse(&REV_LIST)?.has_revisions()),
+            "show" => {
+                let parsed = parse(&LOG)?;
+                // Any other name, and so any list of names, may be that of a file's contents.
+                let lists = parsed.has(&["--all", "--branches", "--remotes", "--tags"]);
+                let is_commit = !lists && parsed.words.iter().all(|word| is_head(word));
+                only_names(is_commit && parsed.asks_for_names())
+            }
+            "diff" => {
+                let parsed = parse(&DIFF)?;
+                let is_staged = parsed.has(&["--cached", "--staged"]);
+                match parsed.asks_for_names() && !parsed.asks_for_contents() {
+                    true => only_names(parsed.has_revisions()),
+                    // What differs from a commit may be tracked no longer.
+                    false => (parsed.words.is_empty() && !is_staged).then_some(Shows::Tracked),
+                }
+            }
+            "grep" => {
+                let parsed = parse(&GREP)?;
+                let value = |option: &&str| option.chars().find(|char| GREP.valued.contains(*char));
+                let short = |option: &&&str| !option.starts_with("--");
+                let mut options = parsed.options.iter().filter(short);
+                let has_pattern = options.any(|option| value(option) == Some('e'));
+                (parsed.words.len() == usize::from(!has_pattern)).then_some(Shows::Tracked)
+            }
+            "blame" => {
+                let parsed = parse(&BLAME)?;
+                only_names(parsed.words.len() + parsed.paths.len() == 1)
+            }
+            "branch" => only_names(parse(&BRANCH)?.is_bare()),
+            // With other options it shows what a tag is for, which may be any file.
+            "tag" => match self.rest {
+                [] => Some(Shows::Names),
+                ["-l" | "--list", patterns @ ..] => {
+                    only_names(!patterns.iter().any(|pattern| pattern.starts_with('-')))
+                }
+                _ => None,
+            },
+            "remote" => only_names(self.rest.is_empty()),
+            "rev-parse" => only_names(parse(&REV_PARSE)?.has_revisions()),
+            "describe" => only_names(parse(&DESCRIBE)?.has_revisions()),
+            "merge-base" => only_names(parse(&MERGE_BASE)?.has_revisions()),
+            "ls-files" => parse(&LS_FILES).map(|_| Shows::Names),
+            "ls-tree" => parse(&LS_TREE).map(|_| Shows::Names),
+            "check-ignore" => parse(&CHECK_IGNORE).map(|_| Shows::Names),
+            "count-objects" => only_names(parse(&COUNT_OBJECTS)?.is_bare()),
+            _ => None,
         }
-        "diff"
-            if words.is_empty() && git.rest.iter().all(|arg| is_name_option(arg) || is_patch_option(arg)) =>
-        {
-            // What differs from the index is tracked in it; what differs from a commit may be tracked no longer.
-            let is_staged =
-                git.rest.iter().any(|arg| matches!(*arg, "--cached" | "--staged" | "--merge-base"));
-            (!tracks_denied && !is_staged) || asks_for_names(git.rest)
+    }
+
+    /// Checks which file it names, and what the repositories in these folders would have it show.
+    ///
+    /// # Errors
+    /// The reason to ask.
+    pub(super) fn check(&self, space: &Workspace, folders: &[String], shows: Shows) -> Result<(), String> {
+        for folder in folders {
+            let folder = self.folder.map_or_else(|| folder.clone(), |below| join(folder, below));
+            let files = Parsed::of(self.rest, &BLAME).filter(|_| self.command == "blame");
+            let files = files.into_iter().flat_map(|parsed| [parsed.words, parsed.paths].concat());
+            if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
+                return Err("it shows a file that is kept apart".to_owned());
+            }
+            let tracks_denied = repository::inspect(space, &folder)?;
+            if tracks_denied && shows == Shows::Tracked {
+                return Err(format!(
+                    "`git {}` may show what is kept apart: a denied file is tracked",
+                    self.command
+                ));
+            }
         }
-        "diff" | "diff-tree" => asks_for_names(git.rest) || single_files(space, git, places),
-        "show" => {
-            asks_for_names(git.rest)
-                || single_files(space, git, places)
-                || (!words.is_empty() && words.iter().all(|word| is_file_of_revision(space, places, word)))
-        }
-        "grep" => {
-            let simple = |arg: &&&str| short_only(arg, "cEFGHhiIlLnPqvwW") || is_number(arg);
-            let options = git.rest.iter().filter(|arg| arg.starts_with('-'));
-            words.len() == 1 && !tracks_denied && options.into_iter().all(|arg| simple(&arg))
-        }
-        // Where it comes from may have a password in it.
-        "remote" => git.rest.is_empty() || !space.denies(".git/config"),
-        "config" => {
-            let key = git.rest.last().map(|key| key.to_ascii_lowercase()).unwrap_or_default();
-            let open = ["core.", "user.", "init.", "branch.", "color.", "pull.", "push."];
-            open.iter().any(|open| key.starts_with(open)) || !space.denies(".git/config")
-        }
-        // Names and messages; of `blame`, one file that is named.
-        _ => true,
+        Ok(())
     }
 }
 
-/// Whether all options are such as show names, numbers and messages.
-fn shows_names(rest: &[&str]) -> bool {
-    rest.iter().filter(|arg| arg.starts_with('-')).all(|arg| is_name_option(arg))
+impl<'a> Parsed<'a> {
+    /// Takes arguments apart; nothing if an option is not on the list.
+    fn of(rest: &[&'a str], options: &Options) -> Option<Self> {
+        let mut parsed = Self { options: Vec::new(), words: Vec::new(), paths: Vec::new() };
+        let mut at = 0;
+        while let Some(&arg) = rest.get(at) {
+            at += 1;
+            if arg == "--" {
+                parsed.paths.extend(&rest[at..]);
+                break;
+            }
+            if arg.starts_with("--") {
+                options.has_long(arg).then(|| parsed.options.push(arg))?;
+            } else if let Some(short) = arg.strip_prefix('-').filter(|short| !short.is_empty()) {
+                let is_number =
+                    short.bytes().all(|byte| byte.is_ascii_digit()) && options.valued.contains('n');
+                let value = short.find(|char| options.valued.contains(char));
+                let flags = &short[..value.unwrap_or(short.len())];
+                let is_known = flags.chars().all(|flag| options.flags.contains(flag));
+                (is_number || is_known).then(|| parsed.options.push(arg))?;
+                if value.is_some_and(|value| value + 1 == short.len()) {
+                    rest.get(at)?;
+                    at += 1;
+                }
+            } else {
+                parsed.words.push(arg);
+            }
+        }
+        Some(parsed)
+    }
+
+    fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|option| names.contains(option))
+    }
+
+    fn is_bare(&self) -> bool {
+        self.words.is_empty() && self.paths.is_empty()
+    }
+
+    fn has_revisions(&self) -> bool {
+        self.words.iter().all(|word| is_revision(word))
+    }
+
+    /// Whether an option replaces the contents that would be shown otherwise.
+    fn asks_for_names(&self) -> bool {
+        self.options.iter().any(|option| {
+            let name = option.split('=').next().unwrap_or(option);
+            NAMES.iter().any(|names| names.trim_end_matches('=') == name) || *option == "-s"
+        })
+    }
+
+    fn asks_for_contents(&self) -> bool {
+        self.options.iter().any(|option| {
+            let is_short = !option.starts_with("--") && option.contains(['p', 'u', 'U', 'W']);
+            let name = option.split('=').next().unwrap_or(option);
+            is_short || PATCH.iter().any(|patch| patch.trim_end_matches('=') == name)
+        })
+    }
 }
 
-/// The same, and one of them replaces what would be shown otherwise.
-fn asks_for_names(rest: &[&str]) -> bool {
-    let replaces = |arg: &&str| {
-        let name = arg.split('=').next().unwrap_or(arg);
-        NAMES.contains(&name) || *arg == "-s"
-    };
-    shows_names(rest) && rest.iter().any(replaces)
-}
-
-/// Whether all that is shown is limited to files that are named behind `--` and tracked. What is not may have been a folder
-/// once, whose files would be shown.
-fn single_files(space: &Workspace, git: &Git<'_>, places: &[Place]) -> bool {
-    let Some(at) = git.rest.iter().position(|arg| *arg == "--") else { return false };
-    let (options, files) = (&git.rest[..at], &git.rest[at + 1..]);
-    let is_file = |file: &str| {
-        let plain = !file.starts_with([':', '-', '/']) && !file.contains(['*', '?', '[', '\\']);
-        plain && places.iter().all(|place| is_tracked(space, place, file))
-    };
-    let follows = |arg: &&str| long_is(arg, &["follow"]);
-    let mut options = options.iter().filter(|arg| arg.starts_with('-'));
-    !files.is_empty()
-        && files.iter().all(|file| is_file(file))
-        && options.all(|arg| (is_name_option(arg) || is_patch_option(arg)) && !follows(arg))
-}
-
-/// Whether a path leads to a tracked file that is not denied.
-fn is_tracked(space: &Workspace, place: &Place, file: &str) -> bool {
-    let path = space.root().join(join(&place.folder, file));
-    let is_file = path.symlink_metadata().is_ok_and(|meta| meta.is_file());
-    let real = path.canonicalize().ok().and_then(|real| relative(space, &real));
-    let (Some(found), Some(real)) = (&place.repository, real) else { return false };
-    is_file && !space.denies(&real) && found.files.contains(&real)
-}
-
-/// `HEAD:src/main.rs`: one file, which is not denied. The path begins where the repository does, or with `./` where the
-/// command runs.
-fn is_file_of_revision(space: &Workspace, places: &[Place], word: &str) -> bool {
-    let Some((_, path)) = word.split_once(':') else { return false };
-    // `:0:a` is a file of the index.
-    let path = path.split_once(':').map_or(path, |(_, path)| path);
-    let is_odd =
-        word.contains(['{', '}']) || word.starts_with(":/") || path.is_empty() || path.starts_with('/');
-    let is_open = |place: &Place| {
-        let above = place.repository.as_ref().map(|found| &found.folder);
-        let paths = above.into_iter().chain([&place.folder]).map(|folder| join(folder, path));
-        paths.into_iter().all(|path| !space.denies(&path))
-    };
-    !is_odd && places.iter().all(is_open)
-}
-
-fn is_number(arg: &str) -> bool {
-    arg.strip_prefix('-')
-        .is_some_and(|number| !number.is_empty() && number.chars().all(|char| char.is_ascii_digit()))
-}
-
-/// Whether an argument is made of these short options alone.
-fn short_only(arg: &str, short: &str) -> bool {
-    arg.strip_prefix('-')
-        .is_some_and(|flags| !flags.is_empty() && flags.chars().all(|flag| short.contains(flag)))
+impl Options {
+    fn has_long(&self, arg: &str) -> bool {
+        if let Some(format) = arg.strip_prefix("--format=").or_else(|| arg.strip_prefix("--pretty=")) {
+            return self.long.iter().any(|long| long.contains(&"--format=")) && is_safe_format(format);
+        }
+        let name = arg.find('=').map_or(arg, |end| &arg[..=end]);
+        self.long.iter().any(|long| long.contains(&name))
+    }
 }
 
 /// Options that show names or numbers in place of contents.
-const NAMES: [&str; 9] = [
+const NAMES: &[&str] = &[
     "--stat",
+    "--stat=",
     "--shortstat",
     "--numstat",
     "--name-only",
@@ -233,86 +216,269 @@ const NAMES: [&str; 9] = [
     "--summary",
     "--no-patch",
     "--quiet",
-    "--dirstat",
 ];
 
-/// Options that show nothing of files beside their names.
-const HARMLESS: [&str; 47] = [
-    "--",
+/// Options that show contents.
+const PATCH: &[&str] =
+    &["--patch", "--unified=", "--word-diff", "--word-diff=", "--color-words", "--function-context"];
+
+/// Options that choose commits, and how they are shown.
+const COMMITS: &[&str] = &[
     "--abbrev",
+    "--abbrev=",
     "--abbrev-commit",
-    "--after",
+    "--after=",
     "--all",
-    "--author",
-    "--author-date-order",
-    "--before",
+    "--author=",
+    "--before=",
     "--branches",
-    "--cached",
-    "--cherry",
     "--color",
-    "--committer",
-    "--date",
+    "--color=",
+    "--committer=",
+    "--date=",
     "--date-order",
     "--decorate",
-    "--diff-filter",
+    "--decorate=",
+    "--diff-filter=",
     "--first-parent",
     "--follow",
-    "--format",
+    "--format=",
     "--graph",
-    "--grep",
+    "--grep=",
     "--left-right",
-    "--max-count",
-    "--merge-base",
+    "--max-count=",
     "--merges",
+    "--no-abbrev-commit",
     "--no-color",
     "--no-decorate",
     "--no-merges",
-    "--no-pager",
     "--no-renames",
     "--no-walk",
     "--oneline",
     "--pretty",
     "--regexp-ignore-case",
-    "--relative",
     "--relative-date",
     "--remotes",
     "--reverse",
     "--simplify-by-decoration",
-    "--since",
-    "--skip",
-    "--staged",
+    "--since=",
+    "--skip=",
     "--tags",
     "--topo-order",
-    "--until",
-    "--walk-reflogs",
+    "--until=",
 ];
 
-fn is_name_option(arg: &str) -> bool {
-    let name = arg.split('=').next().unwrap_or(arg);
-    let count = arg.strip_prefix("-n").is_some_and(|count| count.chars().all(|char| char.is_ascii_digit()));
-    NAMES.contains(&name)
-        || HARMLESS.contains(&name)
-        || count
-        || is_number(arg)
-        || matches!(arg, "-s" | "-i" | "-r" | "-z" | "-g")
+const LOG: Options = Options { flags: "isz", valued: "n", long: &[COMMITS, NAMES] };
+const SHORTLOG: Options =
+    Options { flags: "sne", valued: "", long: &[COMMITS, &["--summary", "--numbered", "--email"]] };
+const REV_LIST: Options = Options { flags: "i", valued: "n", long: &[COMMITS, &["--count"]] };
+const DIFF: Options = Options {
+    flags: "pubwsWRz",
+    valued: "U",
+    long: &[
+        NAMES,
+        PATCH,
+        &[
+            "--cached",
+            "--color",
+            "--color=",
+            "--diff-filter=",
+            "--exit-code",
+            "--find-renames",
+            "--histogram",
+            "--ignore-all-space",
+            "--ignore-blank-lines",
+            "--ignore-space-change",
+            "--merge-base",
+            "--minimal",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-prefix",
+            "--no-renames",
+            "--no-textconv",
+            "--patience",
+            "--relative",
+            "--staged",
+        ],
+    ],
+};
+const STATUS: Options = Options {
+    flags: "sbzuonalrm",
+    valued: "",
+    long: &[&[
+        "--ahead-behind",
+        "--branch",
+        "--ignored",
+        "--long",
+        "--no-ahead-behind",
+        "--no-renames",
+        "--porcelain",
+        "--porcelain=",
+        "--short",
+        "--show-stash",
+        "--untracked-files",
+        "--untracked-files=",
+    ]],
+};
+const GREP: Options = Options {
+    flags: "cEFGHhiIlLnPqvwW",
+    valued: "ABCe",
+    long: &[&[
+        "--break",
+        "--color",
+        "--color=",
+        "--count",
+        "--extended-regexp",
+        "--files-with-matches",
+        "--fixed-strings",
+        "--heading",
+        "--ignore-case",
+        "--line-number",
+        "--name-only",
+        "--no-color",
+        "--perl-regexp",
+        "--show-function",
+        "--word-regexp",
+    ]],
+};
+const BLAME: Options = Options {
+    flags: "wsleftnbcMC",
+    valued: "L",
+    long: &[&[
+        "--date=",
+        "--line-porcelain",
+        "--porcelain",
+        "--root",
+        "--show-email",
+        "--show-name",
+        "--show-number",
+    ]],
+};
+const BRANCH: Options = Options {
+    flags: "avrl",
+    valued: "",
+    long: &[&[
+        "--all",
+        "--color",
+        "--color=",
+        "--list",
+        "--merged",
+        "--no-color",
+        "--no-merged",
+        "--remotes",
+        "--show-current",
+        "--verbose",
+    ]],
+};
+const REV_PARSE: Options = Options {
+    flags: "q",
+    valued: "",
+    long: &[&[
+        "--abbrev-ref",
+        "--absolute-git-dir",
+        "--git-common-dir",
+        "--git-dir",
+        "--is-bare-repository",
+        "--is-inside-work-tree",
+        "--quiet",
+        "--short",
+        "--short=",
+        "--show-cdup",
+        "--show-prefix",
+        "--show-toplevel",
+        "--symbolic-full-name",
+        "--verify",
+    ]],
+};
+const DESCRIBE: Options = Options {
+    flags: "",
+    valued: "",
+    long: &[&[
+        "--abbrev=",
+        "--all",
+        "--always",
+        "--contains",
+        "--dirty",
+        "--exact-match",
+        "--first-parent",
+        "--long",
+        "--tags",
+    ]],
+};
+const MERGE_BASE: Options =
+    Options { flags: "a", valued: "", long: &[&["--all", "--fork-point", "--is-ancestor", "--octopus"]] };
+const LS_FILES: Options = Options {
+    flags: "cdmoikstuz",
+    valued: "",
+    long: &[&[
+        "--cached",
+        "--deleted",
+        "--directory",
+        "--error-unmatch",
+        "--exclude-standard",
+        "--full-name",
+        "--modified",
+        "--no-empty-directory",
+        "--others",
+        "--stage",
+        "--unmerged",
+    ]],
+};
+const LS_TREE: Options = Options {
+    flags: "rtdlz",
+    valued: "",
+    long: &[&["--abbrev=", "--full-name", "--full-tree", "--long", "--name-only", "--name-status"]],
+};
+const CHECK_IGNORE: Options =
+    Options { flags: "vnq", valued: "", long: &[&["--non-matching", "--quiet", "--verbose"]] };
+const COUNT_OBJECTS: Options =
+    Options { flags: "vH", valued: "", long: &[&["--human-readable", "--verbose"]] };
+
+/// `HEAD`, `HEAD~2`, `HEAD^`: surely a commit.
+fn is_head(word: &str) -> bool {
+    word.strip_prefix("HEAD")
+        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'~' | b'^')))
 }
 
-/// Options that show how files differ, and nothing else than those that are named.
-fn is_patch_option(arg: &str) -> bool {
-    let name = arg.split('=').next().unwrap_or(arg);
-    let long = [
-        "--patch",
-        "--unified",
-        "--word-diff",
-        "--color-words",
-        "--ignore-all-space",
-        "--ignore-space-change",
-        "--ignore-blank-lines",
-        "--histogram",
-        "--patience",
-        "--minimal",
-        "--function-context",
-    ];
-    let context = arg.strip_prefix("-U").is_some_and(|count| count.chars().all(|char| char.is_ascii_digit()));
-    long.contains(&name) || context || matches!(arg, "-p" | "-u" | "-w" | "-b" | "-W" | "-R")
+/// A revision or a range, by names and numbers alone: no file of a revision, and no search for one.
+fn is_revision(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~^@-+".contains(&byte))
+}
+
+/// Whether a format shows nothing but names, numbers and messages. Others verify signatures by a program, or show notes.
+fn is_safe_format(format: &str) -> bool {
+    const KNOWN: [&str; 8] = ["oneline", "short", "medium", "full", "fuller", "reference", "email", "raw"];
+    let format = format.strip_prefix("format:").or_else(|| format.strip_prefix("tformat:")).unwrap_or(format);
+    let mut parts = format.split('%');
+    let start = parts.next().unwrap_or_default();
+    let mut is_escaped = false;
+    let mut has_any = false;
+    for part in parts {
+        has_any = true;
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
+        // `%%` is a sign of its own, and what follows is text.
+        is_escaped = part.is_empty();
+        if !is_escaped && !is_safe_placeholder(part) {
+            return false;
+        }
+    }
+    // A name of its own may stand for any format, which the repository's settings say.
+    has_any || KNOWN.contains(&start) || start.is_empty()
+}
+
+/// Whether the text behind a `%` begins with a placeholder that is known.
+fn is_safe_placeholder(text: &str) -> bool {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some('H' | 'h' | 'T' | 't' | 'P' | 'p' | 'n' | 's' | 'f' | 'b' | 'B' | 'd' | 'D' | 'm'), _) => true,
+        (Some('a'), Some(next)) => "nNeElLdDrtiIsh".contains(next),
+        (Some('c'), Some(next)) => "nNeElLdDrtiIsh".contains(next),
+        (Some('x'), Some(next)) => next.is_ascii_hexdigit(),
+        (Some('C'), _) => ["Cred", "Cgreen", "Cblue", "Creset", "C("].iter().any(|it| text.starts_with(it)),
+        (Some('<' | '>'), Some('(')) => true,
+        _ => false,
+    }
 }

@@ -1,10 +1,9 @@
 //! What a policy makes of the programs in a command.
 
-use super::git;
-use super::reach::Scene;
-use super::read_only::{is_harmless, only_reads};
+use super::git::{Git, Shows};
+use super::read_only::{Reach, only_reads, reach};
 use super::shell::{self, Simple, Word};
-use super::{CommandPolicy, Ruling};
+use super::{CommandPolicy, ReadScope, Ruling};
 
 /// How deep shells and wrappers may be nested.
 const MAX_DEPTH: usize = 8;
@@ -12,11 +11,93 @@ const MAX_DEPTH: usize = 8;
 /// Shells whose `-c` takes a line.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
+/// How many folders a line may go through by `cd`.
+const MAX_FOLDERS: usize = 16;
+
+/// Where the commands of a line may run, and what those need that are allowed.
+#[derive(Debug)]
+pub(super) struct Scene {
+    /// Folders, relative to the workspace, in which a command of the line may begin.
+    folders: Vec<String>,
+    /// Whether there are more folders than are followed.
+    lost: bool,
+    /// Whether repositories are looked at. What a command needs does not depend on files.
+    looks: bool,
+    names: bool,
+    files: bool,
+    git: bool,
+    /// Whether a rule allows a program, which then has all rights of the sandbox.
+    rule: bool,
+}
+
+impl Scene {
+    pub(super) fn new(dir: &str, looks: bool) -> Self {
+        let dir = if dir == "." { "" } else { dir };
+        let folders = vec![dir.to_owned()];
+        Self { folders, lost: false, looks, names: false, files: false, git: false, rule: false }
+    }
+
+    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
+    fn enter(&mut self, args: &[Word]) {
+        let end = args.iter().position(|word| word.text == "--");
+        let (options, rest) = args.split_at(end.unwrap_or(args.len()));
+        let options = options.iter().filter(|word| !word.text.starts_with('-'));
+        let mut dirs = options.chain(rest.iter().skip(1));
+        let Some(dir) = dirs.next() else { return };
+        // With two, some shells replace a part of the folder's name.
+        self.lost |= dir.expands || !dir.literal || dirs.next().is_some();
+        let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
+        for folder in below {
+            if !self.folders.contains(&folder) {
+                self.folders.push(folder);
+            }
+        }
+        self.lost |= self.folders.len() > MAX_FOLDERS;
+    }
+
+    fn add(&mut self, reach: Reach) {
+        self.names |= reach == Reach::Names;
+        self.files |= reach == Reach::Files;
+    }
+
+    /// Why programs that are allowed cannot stand in one line: each line runs with one set of rights.
+    pub(super) fn conflict(&self) -> Option<&'static str> {
+        match self {
+            Self { rule: true, files: true, .. } | Self { rule: true, git: true, .. } => {
+                Some("it reads files beside a command with more rights; run them one by one")
+            }
+            Self { git: true, files: true, .. } => Some(
+                "it reads files beside git, which can read all that was ever committed; run them one by one",
+            ),
+            _ => None,
+        }
+    }
+
+    /// What the line reads, if it is allowed only because it reads.
+    pub(super) fn scope(&self) -> Option<ReadScope> {
+        match self {
+            Self { rule: true, .. } => None,
+            Self { git: true, .. } => Some(ReadScope::Repository),
+            Self { names: true, .. } | Self { files: true, .. } => Some(ReadScope::Files),
+            _ => Some(ReadScope::Nothing),
+        }
+    }
+}
+
+/// A path below a folder of the workspace.
+pub(super) fn join(folder: &str, name: &str) -> String {
+    match (folder.is_empty(), name) {
+        (_, ".") => folder.to_owned(),
+        (true, _) => name.to_owned(),
+        (false, _) => format!("{folder}/{name}"),
+    }
+}
+
 impl CommandPolicy {
     /// What is said of the folder that a command begins in.
     pub(super) fn judge_folder(&self, dir: &str) -> Ruling {
-        let denied = |space| Scene::new(".").check_path(space, dir, None).is_err();
-        match leaves(&Word::literal(dir)) || self.workspace.as_ref().is_some_and(denied) {
+        let is_denied = self.workspace.as_ref().is_some_and(|space| dir != "." && space.denies(dir));
+        match leaves(&Word::literal(dir)) || is_denied {
             true => self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart"),
             false => Ruling::Allow,
         }
@@ -32,7 +113,7 @@ impl CommandPolicy {
 
     pub(super) fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Ruling {
         if depth > MAX_DEPTH {
-            return self.unclear("it is nested too deeply to be looked into");
+            return self.unclear("it is nested too deeply to be looked into", scene);
         }
         match shell::parse(line) {
             Ok(commands) if commands.is_empty() => Ruling::deny("there is no program in it; name one"),
@@ -40,14 +121,17 @@ impl CommandPolicy {
                 let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
                 each.fold(Ruling::Allow, Ruling::and)
             }
-            Err(problem) => self.unclear(problem),
+            Err(problem) => self.unclear(problem, scene),
         }
     }
 
     /// A line that could not be looked into may hold anything.
-    fn unclear(&self, problem: &str) -> Ruling {
+    fn unclear(&self, problem: &str, scene: &mut Scene) -> Ruling {
         match &self.otherwise {
-            Some(Ruling::Allow) if self.rules.is_empty() => Ruling::Allow,
+            Some(Ruling::Allow) if self.rules.is_empty() => {
+                scene.rule = true;
+                Ruling::Allow
+            }
             Some(deny @ Ruling::Deny { .. }) => deny.clone(),
             _ => Ruling::ask(problem),
         }
@@ -65,11 +149,9 @@ impl CommandPolicy {
         if command.reads.iter().any(leaves) {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
         }
-        if let (Some(space), None) = (&self.workspace, &self.otherwise) {
-            let mut checks = command.reads.iter().map(|word| scene.check_word(space, word, None));
-            if let Some(Err(reason)) = checks.find(Result::is_err) {
-                ruling = ruling.and(Ruling::ask(reason));
-            }
+        if self.otherwise.is_none() && command.reads.iter().any(|word| word.text != "/dev/null") {
+            scene.files = true;
+            ruling = ruling.and(self.judge_denied(&command.reads, scene));
         }
         ruling
     }
@@ -77,7 +159,7 @@ impl CommandPolicy {
     fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Ruling {
         let Some(program) = words.first() else { return Ruling::Allow };
         if !program.literal || program.expands {
-            return self.unclear("which program it runs is not known before it runs");
+            return self.unclear("which program it runs is not known before it runs", scene);
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
         let mut ruling = self.judge_named(&texts, words, scene);
@@ -96,7 +178,7 @@ impl CommandPolicy {
                 ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
-                ruling = ruling.and(self.unclear("which program it runs is not known before it runs"));
+                ruling = ruling.and(self.unclear("which program it runs is not known before it runs", scene));
             }
         }
         ruling
@@ -120,10 +202,14 @@ impl CommandPolicy {
         };
         let literal = words.iter().all(|word| word.literal);
         if let Some(rule) = self.rules.iter().find(fits).filter(|_| literal) {
+            scene.rule = true;
             return rule.ruling.clone();
         }
         let ruling = match &self.otherwise {
-            Some(otherwise) => otherwise.clone(),
+            Some(otherwise) => {
+                scene.rule = true;
+                otherwise.clone()
+            }
             None => self.judge_reading(texts, words, scene),
         };
         match self.may_be_denied(name, words) {
@@ -146,46 +232,64 @@ impl CommandPolicy {
             // The program inside is judged for itself.
             return Ruling::Allow;
         }
-        if !is_plain(texts[0]) || !only_reads(program, &texts[1..]) {
+        let args = &texts[1..];
+        if !is_plain(texts[0]) || (program != "git" && !only_reads(program, args)) {
             return Ruling::ask(format!("`{}` may change something", short(texts[0])));
         }
         if words[1..].iter().any(|word| !word.literal) {
             return Ruling::ask(format!("what `{program}` is given is not known before it runs"));
         }
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
-            return Ruling::ask(format!("`{}` may lie elsewhere, or is kept apart", short(&word.text)));
+            return Ruling::ask(format!("`{}` may lie elsewhere", short(&word.text)));
         }
-        if let Some(word) = words[1..].iter().find(|word| may_be_option(program, word)) {
-            let text = short(&word.text);
-            return Ruling::ask(format!("files that `{text}` finds may be taken for options of `{program}`"));
+        let expands = words.iter().any(|word| word.expands);
+        if program == "git" {
+            return self.judge_git(args, expands, scene);
         }
-        match self.check_reading(program, &texts[1..], &words[1..], scene) {
-            Err(reason) => Ruling::ask(reason),
-            Ok(()) => Ruling::Allow,
+        let reach = reach(program, args, expands);
+        scene.add(reach);
+        match reach {
+            Reach::Files => self.judge_denied(&words[1..], scene),
+            Reach::Nothing | Reach::Names => Ruling::Allow,
         }
     }
 
-    /// Checks which files a program reads, and what it runs because of them.
-    fn check_reading(
-        &self,
-        program: &str,
-        args: &[&str],
-        words: &[Word],
-        scene: &mut Scene,
-    ) -> Result<(), String> {
-        if let Some(space) = &self.workspace {
-            scene.check_args(space, program, words)?;
+    /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
+    fn judge_denied(&self, words: &[Word], scene: &Scene) -> Ruling {
+        let Some(space) = &self.workspace else { return Ruling::Allow };
+        let is_denied = |word: &&Word| {
+            let is_path = !word.text.is_empty() && !word.text.starts_with('-') && word.text != "/dev/null";
+            let paths = scene.folders.iter().map(|folder| join(folder, &word.text));
+            is_path && paths.into_iter().any(|path| !path.is_empty() && space.denies(&path))
+        };
+        match words.iter().find(is_denied) {
+            Some(word) => Ruling::ask(format!("`{}` is kept apart", short(&word.text))),
+            None => Ruling::Allow,
         }
-        if program != "git" {
-            return Ok(());
+    }
+
+    fn judge_git(&self, args: &[&str], expands: bool, scene: &mut Scene) -> Ruling {
+        let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
+            let command = args.first().map_or("", |command| command);
+            return Ruling::ask(format!(
+                "`git {}` may change something, or show what is kept apart",
+                short(command)
+            ));
+        };
+        if shows == Shows::Nothing {
+            return Ruling::Allow;
         }
-        if let (Some(space), ["-C", ..]) = (&self.workspace, args) {
-            // Paths begin in the folder that is named.
-            let mut below = scene.clone();
-            below.enter(&words[1..2]);
-            below.check_args(space, program, &words[2..])?;
+        let Some(space) = &self.workspace else {
+            return Ruling::ask("which programs the repository has git run is not known");
+        };
+        if expands || scene.lost {
+            return Ruling::ask("which files or folders git looks at is not known before it runs");
         }
-        git::check(self.workspace.as_ref(), scene, args)
+        scene.git = true;
+        if !scene.looks || space.denies_nothing() {
+            return Ruling::Allow;
+        }
+        git.check(space, &scene.folders, shows).map_or_else(Ruling::ask, |()| Ruling::Allow)
     }
 
     /// Asks, unless all is allowed anyway.
@@ -203,21 +307,12 @@ fn leaves(word: &Word) -> bool {
     if text == "/dev/null" {
         return false;
     }
-    let outside = text.starts_with('/')
+    text.starts_with('/')
         || text.contains("=/")
         || (text.starts_with('-') && text.contains('/'))
         || text.split(['/', '=', ':']).any(|part| part == "..")
         || (word.expands && text.contains(['~', '{']))
-        || !word.literal;
-    // A pattern for hidden files would find those that are kept apart.
-    let hidden = word.expands && text.split('/').any(|part| part.starts_with(['.', '[', '?']) && part != ".");
-    outside || hidden
-}
-
-/// Whether a pattern may find a file whose name such a program takes for an option, or for one name too many.
-fn may_be_option(program: &str, word: &Word) -> bool {
-    let first = word.text.starts_with(['*', '?', '[', '-']);
-    word.expands && !is_harmless(program) && (first || program == "uniq")
+        || !word.literal
 }
 
 /// What a program runs that it is given.

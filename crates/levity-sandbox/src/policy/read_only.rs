@@ -1,29 +1,30 @@
-//! Commands that only read, as far as their arguments tell.
+//! Programs that only read, and what they reach.
+//!
+//! Such a program runs read-only, and the kernel holds it to that. The lists of options only spare a person a command that
+//! would fail: whoever wants to write is asked about. The lists of programs that read no file at all must be exact, because
+//! those may stand beside commands with more rights.
 
-use super::git;
+/// What a program that only reads has to do with files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// None: it works on its arguments and its input.
+    Nothing,
+    /// Names, sizes and times alone.
+    Names,
+    /// Contents.
+    Files,
+}
 
 /// Whether a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
-        // A file of names would be shown line by line, as names that are not there.
         "find" => {
-            none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls", "-files0-from"])
-                && no_prefix(args, "-fprint")
-        }
-        "wc" | "du" => no_option(args, "", &["--files0-from"]),
-        "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => no_option(args, "c", &["--check"]),
-        // Its programs may read other files as modules.
-        "jq" => {
-            no_option(args, "L", &["--library-path"])
-                && !args.iter().any(|arg| arg.contains("import") || arg.contains("include"))
+            none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls"])
+                && !args.iter().any(|arg| arg.starts_with("-fprint"))
         }
         "fd" | "fdfind" => no_option(args, "xX", &["--exec", "--exec-batch"]),
         "rg" => no_option(args, "z", &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]),
-        "sort" => no_option(
-            args,
-            "oT",
-            &["--output", "--compress-program", "--temporary-directory", "--files0-from"],
-        ),
+        "sort" => no_option(args, "oT", &["--output", "--compress-program", "--temporary-directory"]),
         // With `-R` it writes a page into each folder.
         "tree" => no_option(args, "oR", &["--output"]),
         "date" => no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+'])),
@@ -35,17 +36,99 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
-        "git" => git::only_reads(args),
-        "file" => no_option(args, "Cmfp", &["--compile", "--magic-file", "--files-from", "--preserve-date"]),
+        "file" => no_option(args, "Cp", &["--compile", "--preserve-date"]),
         _ if PLAIN.contains(&program) => true,
         _ if TELL_VERSION.contains(&program) => matches!(args, ["--version"]),
         _ => false,
     }
 }
 
-/// Whether no argument can make a program write or run something, so that names of files may stand for options.
-pub(super) fn is_harmless(program: &str) -> bool {
-    PLAIN.contains(&program)
+/// What a program that only reads reaches. `expands` says that the shell puts names of files in place of an argument, which
+/// may look like options.
+pub(super) fn reach(program: &str, args: &[&str], expands: bool) -> Reach {
+    match program {
+        "echo" if expands => Reach::Names,
+        "ls" => Reach::Names,
+        _ if expands => Reach::Files,
+        "basename" | "cd" | "dirname" | "echo" | "env" | "false" | "hostname" | "id" | "nproc"
+        | "printenv" | "printf" | "ps" | "pwd" | "seq" | "sleep" | "true" | "uname" | "whoami" => {
+            Reach::Nothing
+        }
+        "date" if no_option(args, "fr", &["--file", "--reference"]) => Reach::Nothing,
+        "df" | "readlink" | "realpath" | "stat" | "test" | "[" | "which" => Reach::Names,
+        "find" if none(args, &["-files0-from"]) => Reach::Names,
+        "du" if no_option(args, "X", &["--files0-from", "--exclude-from"]) => Reach::Names,
+        // `-n 1,5p`, and no file.
+        "sed" if args.len() == 2 => Reach::Nothing,
+        _ if is_filter(program, args) => Reach::Nothing,
+        _ => Reach::Files,
+    }
+}
+
+/// Programs that work on their input if no argument names a file: options, options with a value, and how many arguments
+/// are no files.
+const FILTERS: &[(&str, &str, &str, usize)] = &[
+    ("cat", "nbsAETv", "", 0),
+    ("column", "t", "s", 0),
+    ("cut", "sz", "dfcb", 0),
+    ("egrep", GREP_FLAGS, GREP_VALUED, 1),
+    ("fgrep", GREP_FLAGS, GREP_VALUED, 1),
+    ("fold", "sb", "w", 0),
+    ("grep", GREP_FLAGS, GREP_VALUED, 1),
+    ("head", "qvz", "nc", 0),
+    ("nl", "p", "bdfhilnsvw", 0),
+    ("rev", "", "", 0),
+    ("sort", "bdfghiMnRrVuzs", "kt", 0),
+    ("tac", "", "", 0),
+    ("tail", "qvz", "nc", 0),
+    ("tr", "cCdst", "", 2),
+    ("uniq", "cdiuz", "fsw", 0),
+    ("wc", "lwcmL", "", 0),
+];
+
+const GREP_FLAGS: &str = "EFGPivnwxcqohHlLasyz";
+const GREP_VALUED: &str = "meABC";
+
+/// Long options that many of them share, and that name no file.
+const LONG: [&str; 8] = [
+    "--color=always",
+    "--color=auto",
+    "--color=never",
+    "--count",
+    "--ignore-case",
+    "--invert-match",
+    "--line-number",
+    "--only-matching",
+];
+
+/// Whether a program works on its input alone.
+fn is_filter(program: &str, args: &[&str]) -> bool {
+    let Some((_, flags, valued, words)) = FILTERS.iter().find(|(name, ..)| *name == program) else {
+        return false;
+    };
+    let (mut at, mut count, mut has_pattern) = (0, 0, false);
+    while let Some(arg) = args.get(at) {
+        at += 1;
+        if LONG.contains(arg) {
+            continue;
+        }
+        match arg.strip_prefix('-') {
+            Some(short) if !short.is_empty() => {
+                if short.bytes().all(|byte| byte.is_ascii_digit()) {
+                    continue;
+                }
+                let value = short.find(|char| valued.contains(char));
+                if !short[..value.unwrap_or(short.len())].chars().all(|flag| flags.contains(flag)) {
+                    return false;
+                }
+                has_pattern |= value.is_some_and(|value| short[value..].starts_with('e'));
+                at += usize::from(value.is_some_and(|value| value + 1 == short.len()));
+            }
+            _ => count += 1,
+        }
+    }
+    let words = if has_pattern { 0 } else { *words };
+    at == args.len() && count <= words
 }
 
 /// Programs that write nothing and run nothing, whatever their arguments are.
@@ -121,12 +204,8 @@ fn computes_nothing(args: &[&str]) -> bool {
     !args.iter().any(|arg| arg.contains('[') && arg.contains(['$', '`']))
 }
 
-fn no_prefix(args: &[&str], prefix: &str) -> bool {
-    !args.iter().any(|arg| arg.starts_with(prefix))
-}
-
 /// Whether none of these options is there: long ones also shortened or with a value, short ones also among others.
-pub(super) fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
+fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
     !args.iter().any(|arg| match arg.strip_prefix("--") {
         Some("") => false,
         Some(name) => {

@@ -1,14 +1,14 @@
-//! What git would do because a repository says so.
+//! What git would show because a repository says so.
 //!
-//! A repository's settings name programs that git runs while it only reads: `core.fsmonitor`, filters, `textconv`, hooks.
-//! So a command of git is allowed unasked only where all settings are known to name none.
+//! A repository's settings name programs that git runs while it only reads: filters, `textconv`, hooks. Those can change
+//! nothing, but they can read `.git`, and print what was ever committed. So a command of git is allowed unasked only where
+//! all settings are known to name none.
 
-use std::collections::HashSet;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::judge::short;
-use super::reach::{is_absent, join, relative};
+use super::judge::{join, short};
 use crate::Workspace;
 
 /// How long a file with settings may be.
@@ -20,31 +20,21 @@ const MAX_INDEX: u64 = 64 << 20;
 /// How many repositories inside others are looked at.
 const MAX_REPOSITORIES: usize = 64;
 
-/// A repository whose settings run nothing.
-#[derive(Debug, Default)]
-pub(super) struct Repository {
-    /// The folder of its files, relative to the workspace.
-    pub(super) folder: String,
-    /// The files that it tracks, relative to the workspace.
-    pub(super) files: HashSet<String>,
-    /// Whether a file that the workspace denies is tracked, or may be.
-    pub(super) tracks_denied: bool,
-}
-
-/// Looks at the repository that git finds from a folder of the workspace on; none, if there is none.
+/// Looks at the repository that git finds from a folder of the workspace on. Whether it tracks a file that the workspace
+/// denies, or may.
 ///
 /// # Errors
 /// Why git may run something for it.
-pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<Option<Repository>, String> {
+pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<bool, String> {
     let start = match space.root().join(folder).canonicalize() {
         Ok(start) if start.starts_with(space.root()) => start,
-        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(false),
         _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
     };
     let mut budget = MAX_REPOSITORIES;
     for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
         if has(&folder.join(".git"))? {
-            return look(space, folder, &mut budget).map(Some);
+            return look(space, folder, &mut budget);
         }
         let is_bare = has(&folder.join("HEAD"))?
             && (has(&folder.join("objects"))?
@@ -55,17 +45,21 @@ pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<Option<Reposito
             return Err(format!("git would take `{}` for a repository, and run what it says", short(&name)));
         }
     }
-    Ok(None)
+    Ok(false)
 }
 
 /// Looks at the repository whose files are in `tree`, and at those inside it.
-fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<Repository, String> {
+fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<bool, String> {
     *budget = budget.checked_sub(1).ok_or("there are too many repositories to look at")?;
     let git = directory(space, tree, &tree.join(".git"))?;
     let common = match text(&git.join("commondir"), MAX_CONFIG)? {
         Some(path) => inside(space, &git.join(path.trim_end_matches('\n')))?,
         None => git.clone(),
     };
+    if !is_repository(&git, &common) {
+        // Git would go on with the folders above, and the next git may decide otherwise.
+        return Err(format!("`{}` may be no repository", short(&git.to_string_lossy())));
+    }
     let mut long_hashes = false;
     for file in [common.join("config"), git.join("config"), git.join("config.worktree")] {
         if let Some(config) = text(&file, MAX_CONFIG)? {
@@ -83,17 +77,48 @@ fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<Repository
             .ok_or("the repository's index cannot be looked into")?,
     };
     let prefix = relative(space, tree).unwrap_or_default();
-    let mut found = Repository { folder: prefix.clone(), ..Repository::default() };
+    let mut tracks_denied = false;
     for entry in entries {
-        let path = String::from_utf8_lossy(&entry.path).into_owned();
-        let place = join(&prefix, &path);
-        found.tracks_denied |= entry.mode & KIND == FOLDER || space.denies(&place);
-        if entry.mode & KIND == REPOSITORY && has(&tree.join(&path).join(".git"))? {
-            found.tracks_denied |= look(space, &tree.join(&path), budget)?.tracks_denied;
+        tracks_denied |= entry.mode & KIND == FOLDER
+            || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
+        if entry.mode & KIND == REPOSITORY {
+            let inner = tree.join(path_of(entry.path));
+            if has(&inner.join(".git"))? {
+                tracks_denied |= look(space, &inner, budget)?;
+            }
         }
-        found.files.insert(place);
     }
-    Ok(found)
+    Ok(tracks_denied)
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes))
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether git surely takes a folder for the inside of a repository.
+fn is_repository(git: &Path, common: &Path) -> bool {
+    let head = text(&git.join("HEAD"), MAX_CONFIG).ok().flatten().unwrap_or_default();
+    let head = head.trim_end_matches('\n');
+    let is_hash = matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (head.starts_with("ref: refs/") || is_hash)
+        && common.join("objects").is_dir()
+        && common.join("refs").is_dir()
+}
+
+/// A path relative to the workspace; nothing if it lies elsewhere.
+fn relative(space: &Workspace, real: &Path) -> Option<String> {
+    real.strip_prefix(space.root()).ok()?.to_str().map(str::to_owned)
+}
+
+/// Whether there is no such file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// The folder in which git keeps a repository: `.git`, or what a file of that name says.
@@ -186,7 +211,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ("user", &["name", "email", "signingkey", "useconfigonly"]),
     ("author", &["name", "email"]),
     ("committer", &["name", "email"]),
-    ("submodule", &["url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules", "recurse"]),
+    ("submodule", &["url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"]),
     ("init", &["defaultbranch"]),
     ("pull", &["rebase", "ff"]),
     ("push", &["default", "autosetupremote", "followtags"]),

@@ -1,11 +1,13 @@
 //! Repositories that tell git to run a program: no command that is allowed unasked runs it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Level, Line, Ruling, Sandbox, Workspace};
+use levity_sandbox::{CommandPolicy, Level, Line, ReadScope, Ruling, Sandbox, Workspace};
 use tempfile::TempDir;
 
 /// A workspace with a repository in it, and a place outside where a planted program leaves its mark.
@@ -24,6 +26,15 @@ impl Arena {
         arena.write("dir/b.txt", "one\n");
         arena.git(&["add", "-A"]);
         arena.git(&["commit", "-qm", "one"]);
+        arena
+    }
+
+    /// A copy, which is quicker to have than another repository.
+    fn copy(&self) -> Self {
+        let arena = Self { folder: tempfile::tempdir().unwrap() };
+        let parts = ["work", "home"].map(|name| self.folder.path().join(name));
+        let copied = Command::new("cp").arg("-a").args(parts).arg(arena.folder.path()).status();
+        assert!(copied.unwrap().success());
         arena
     }
 
@@ -90,14 +101,14 @@ impl Arena {
         CommandPolicy::new().within(&Workspace::open(self.work()).unwrap())
     }
 
-    fn sandbox(&self) -> Sandbox {
-        let home = self.folder.path().join("home");
-        Sandbox::builder(Workspace::open(self.work()).unwrap())
+    /// A sandbox in which a command could leave the mark, with mounts or without.
+    fn sandbox(&self, without: &[&'static str]) -> Sandbox {
+        let builder = Sandbox::builder(Workspace::open(self.work()).unwrap())
             .write(self.folder.path())
-            .env("HOME", home)
-            .at_least(Level::Open)
-            .build()
-            .unwrap()
+            .env("HOME", self.folder.path().join("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .at_least(Level::Open);
+        without.iter().fold(builder, |builder, means| builder.without(means)).build().unwrap()
     }
 }
 
@@ -343,6 +354,38 @@ const PLANTS: &[(&str, Plant, &str, bool)] = &[
         "git -C dir status",
         true,
     ),
+    (
+        "empty folder for a repository, filter of the one above",
+        |a| {
+            driver(a, "[filter \"x\"]\nclean = MARK cat\n");
+            fs::create_dir_all(a.work().join("sub/.git")).unwrap();
+        },
+        "git -C sub status",
+        true,
+    ),
+    (
+        "repository without a head, filter of the one above",
+        |a| {
+            driver(a, "[filter \"x\"]\nclean = MARK cat\n");
+            a.write("sub/.git/config", "[core]\nbare = false\n");
+            a.write("sub/.git/HEAD", "x\n");
+            a.write("sub/.git/objects/x", "");
+            a.write("sub/.git/refs/x", "");
+        },
+        "cd sub; git status",
+        true,
+    ),
+    (
+        "repository inside whose name is no text",
+        |a| {
+            nested(a, "no");
+            let name = OsStr::from_bytes(b"in\xffner");
+            fs::rename(a.work().join("inner"), a.work().join(name)).unwrap();
+            a.run("git add in*");
+        },
+        "git status",
+        true,
+    ),
     ("fetch by a helper", |a| partial(a, "url = ext::sh -c touch% ../mark"), "git show HEAD:a.txt", true),
     (
         "fetch by upload-pack",
@@ -358,37 +401,201 @@ const PLANTS: &[(&str, Plant, &str, bool)] = &[
     ),
 ];
 
-#[test]
-fn planted_program_is_not_run_by_an_allowed_line() {
+#[tokio::test(flavor = "multi_thread")]
+async fn planted_program_is_asked_about_and_changes_nothing_read_only() {
     if !has_git() {
         return;
     }
+    let first = Arena::new();
     for (name, plant, line, is_sure) in PLANTS {
-        let arena = Arena::new();
+        let arena = first.copy();
         plant(&arena);
         arena.is_marked();
         let ruling = arena.policy().judge(Line::Shell(line));
         arena.run(line);
         assert!(arena.is_marked() || !is_sure, "{name}: `{line}` does not show the danger");
         assert!(matches!(ruling, Ruling::Ask { .. }), "{name}: `{line}` is not asked about: {ruling:?}");
+        // Between the decision and the run all may be planted.
+        let sandbox = arena.sandbox(&["namespaces"]);
+        if sandbox.report().read_only.holds {
+            sandbox.shell(*line).read_only(ReadScope::Repository).run().await.unwrap();
+            assert!(!arena.is_marked(), "{name}: `{line}`");
+        }
     }
 }
 
-#[tokio::test]
-async fn command_that_only_reads_runs_nothing_that_was_planted_meanwhile() {
+/// Lines that change something, or reach somebody, where nothing holds them.
+const CHANGES: &[&str] = &[
+    "echo x > made",
+    "echo x >> a.txt",
+    ": > a.txt",
+    "truncate -s 0 a.txt",
+    "rm a.txt",
+    "rm -rf dir",
+    "mkdir made",
+    "mv a.txt made",
+    "ln a.txt made",
+    "ln -s a.txt made",
+    "mkfifo made",
+    "cp a.txt made",
+    "cp a.txt ../made",
+    "touch a.txt",
+    "touch -d 2001-01-01 a.txt",
+    "chmod 777 a.txt",
+    "chmod 700 dir",
+    "chown 1:1 a.txt",
+    "setfattr -n user.x -v y a.txt",
+    "sort -o made a.txt",
+    "sort -o a.txt /dev/null",
+    "uniq a.txt made",
+    "tee made < a.txt",
+    "find . -name a.txt -delete",
+    "find . -name a.txt -exec rm {} +",
+    "git add -A",
+    "git commit -qam x",
+    "git gc -q",
+    "git config a.b c",
+    "git branch made",
+    "git tag made",
+    "git stash",
+    "echo x > .git/config",
+    "echo x > $OLD_HOME/made",
+    "touch ../made",
+    "chmod 755 $TMPDIR/..",
+    "echo x > $TMPDIR/../made",
+    "echo x > $HOME/made",
+    "echo x > $HOME/.profile",
+    "dd if=/dev/zero of=a.txt count=1",
+    "sed -i s/one/two/ a.txt",
+    "python3 -c 'open(\"made\", \"w\")'",
+    "python3 -c 'import os; os.utime(\"a.txt\", (1, 1))'",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_command_changes_nothing_but_temporary_files() {
     if !has_git() {
         return;
     }
-    // What file tools can plant, or a hook: no settings of a repository that is there already.
-    for (name, plant, line, _) in PLANTS.iter().filter(|(name, ..)| {
-        ["bare", "hook", "fsmonitor", "fetch by", "place of hooks"].iter().any(|kind| name.starts_with(kind))
-    }) {
+    let arena = Arena::new();
+    let state = || {
+        let mut list = Command::new("find");
+        list.args([".", "-path", "./home", "-prune", "-o", "-printf", "%p %y %m %U %G %s %T@ %n\\n"]);
+        String::from_utf8(list.current_dir(arena.folder.path()).output().unwrap().stdout).unwrap()
+    };
+    for without in [&[][..], &["namespaces"]] {
+        let sandbox = arena.sandbox(without);
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        let before = state();
+        for scope in [ReadScope::Files, ReadScope::Repository] {
+            super::denied::run_all(&sandbox, scope, CHANGES).await;
+        }
+        assert_eq!(state(), before, "{without:?}");
+        // Each run has a temporary folder, which is empty again for the next.
+        let line = "ls -A $TMPDIR $HOME | grep -v : | grep .; echo x > $TMPDIR/f && sort -S 32k a.txt && cat $TMPDIR/f";
+        for _ in 0..2 {
+            let done = sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+            assert_eq!(done.stdout.text, "one\nx\n", "{done:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_command_reaches_no_network_whatever_the_sandbox_allows() {
+    let arena = Arena::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo reached");
+    for without in [&[][..], &["namespaces"]] {
+        let builder = Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+        let sandbox = builder.network(levity_sandbox::Network::Any).build().unwrap();
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        let run = async |line: levity_sandbox::Command| line.run().await.unwrap().stdout.text;
+        assert_eq!(run(sandbox.shell(&line)).await, "reached\n", "{without:?}");
+        assert_eq!(run(sandbox.shell(&line).read_only(ReadScope::Files)).await, "", "{without:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
+    let plants = "printf 'echo PLANTED\\n' | tee $HOME/.profile $HOME/.bash_profile $HOME/.bashrc > $HOME/.bash_login; \
+        printf '[core]\\nfsmonitor = echo PLANTED >&2; false\\n[alias]\\nx = y\\n' > $HOME/.gitconfig; \
+        mkdir -p $HOME/.config/git; cp $HOME/.gitconfig $HOME/.config/git/config; \
+        echo 'def length: \"PLANTED\";' > $HOME/.jq; echo 'def length: \"PLANTED\";' > $TMPDIR/.jq; \
+        mkdir bin; printf '#!/bin/sh\\necho PLANTED\\n' > bin/ls; chmod 755 bin/ls; ln -s bin way";
+    let lines = [
+        "sh -lc ls",
+        "bash -lc ls",
+        "bash -ic ls",
+        "git status",
+        "git log -1",
+        "echo '[1]' | jq length",
+        "ls",
+        "cat a.txt",
+        "./bin/ls",
+        "bin/ls",
+        "way/ls",
+        "$PWD/bin/ls",
+        "exec bin/ls",
+        "env bin/ls",
+        "timeout 5 bin/ls",
+        "find a.txt -exec bin/ls {} +",
+        "cp bin/ls $TMPDIR/x; $TMPDIR/x",
+    ];
+    for without in [&[][..], &["namespaces"]] {
         let arena = Arena::new();
-        plant(&arena);
-        arena.is_marked();
-        let sandbox = arena.sandbox();
-        sandbox.shell(*line).env("GIT_CONFIG_NOSYSTEM", "1").read_only().run().await.unwrap();
-        assert!(!arena.is_marked(), "{name}: `{line}`");
+        let root = arena.work();
+        let builder = Sandbox::builder(Workspace::open(&root).unwrap()).at_least(Level::Open);
+        let paths = ["way", "bin", "dir/../bin", "."].map(|name| root.join(name).display().to_string());
+        let builder = builder.env("PATH", format!("{}:bin:/usr/bin:/bin", paths.join(":"))).output(1 << 20);
+        let sandbox = without.iter().fold(builder, |builder, means| builder.without(means)).build().unwrap();
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        assert!(sandbox.shell(plants).run().await.unwrap().is_success());
+        let danger = sandbox.shell("sh -lc true; ls").run().await.unwrap().stdout.text;
+        assert_eq!(danger.matches("PLANTED").count(), 2, "{danger}");
+        for scope in [ReadScope::Files, ReadScope::Repository] {
+            for (line, text) in lines.iter().zip(super::denied::run_all(&sandbox, scope, &lines).await) {
+                assert!(!text.contains("PLANTED"), "{without:?}: {line}: {text}");
+            }
+            let text = super::denied::run_all(&sandbox, scope, &["ls"]).await;
+            assert!(text[0].contains("a.txt"), "{text:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn place_around_the_workspace_opens_nothing_of_it() {
+    let arena = Arena::new();
+    arena.write(".env", "hush");
+    arena.write("run", "#!/bin/sh\necho PLANTED\n");
+    arena.write("../tools/run", "#!/bin/sh\necho own\n");
+    for name in ["work/run", "tools/run"] {
+        let path = arena.folder.path().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for without in [&[][..], &["namespaces"]] {
+        let builder = Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+        // The place holds the workspace, and another lies in it.
+        let builder = builder.read(arena.folder.path()).read(arena.work().join("dir")).read(arena.work());
+        let sandbox = builder.build().unwrap();
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        let lines =
+            ["../tools/run", "cat ../tools/run", "cat a.txt dir/b.txt", "cat .env; ./run; cat .git/config"];
+        let texts = super::denied::run_all(&sandbox, ReadScope::Files, &lines).await;
+        for (text, part) in texts.iter().zip(["own", "echo own", "one\none", "denied"]) {
+            assert!(text.contains(part), "{without:?}: {text}");
+        }
+        assert!(!texts[3].contains("hush") && !texts[3].contains("PLANTED"), "{}", texts[3]);
+        assert!(!texts[3].contains("[core]"), "{}", texts[3]);
     }
 }
 
@@ -399,36 +606,34 @@ async fn git_works_in_a_command_that_only_reads() {
     }
     let arena = Arena::new();
     touch(&arena);
-    let sandbox = arena.sandbox();
-    for own in ["", "'core.abbrev=9'"] {
-        let line = sandbox.shell("git status --short && git log -1 --format=%h && git diff --stat");
-        let line = if own.is_empty() { line } else { line.env("GIT_CONFIG_PARAMETERS", own) };
-        let done = line.env("GIT_CONFIG_NOSYSTEM", "1").read_only().run().await.unwrap();
-        assert!(
-            done.is_success() && done.stdout.text.contains(" M a.txt"),
-            "{} {}",
-            done.stdout,
-            done.stderr
-        );
-        let commit = done.stdout.text.lines().nth(1).unwrap();
-        assert_eq!(commit.len(), if own.is_empty() { 7 } else { 9 }, "{commit}");
+    for without in [&[][..], &["namespaces"]] {
+        let sandbox = arena.sandbox(without);
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        for own in ["", "'core.abbrev=9'"] {
+            let line = sandbox.shell("git status --short && git log -1 --format=%h && git diff --stat");
+            let line = if own.is_empty() { line } else { line.env("GIT_CONFIG_PARAMETERS", own) };
+            let done = line.read_only(ReadScope::Repository).run().await.unwrap();
+            let is_shown = done.is_success() && done.stdout.text.contains(" M a.txt");
+            assert!(is_shown, "{} {}", done.stdout, done.stderr);
+            let commit = done.stdout.text.lines().nth(1).unwrap();
+            assert_eq!(commit.len(), if own.is_empty() { 7 } else { 9 }, "{commit}");
+        }
+        let done = sandbox.shell("git status").read_only(ReadScope::Files).run().await.unwrap();
+        assert!(!done.is_success(), "{done:?}");
     }
 }
 
 #[tokio::test]
-async fn command_that_only_reads_finds_no_program_in_the_workspace() {
+async fn read_only_command_is_refused_where_it_cannot_be_held() {
     let arena = Arena::new();
-    arena.script("bin/ls");
-    let path = format!("{}:.:bin:/usr/bin:/bin", arena.work().join("bin").display());
-    let sandbox = arena.sandbox();
-    let run = async |line: levity_sandbox::Command| {
-        line.env("PATH", &path).run().await.unwrap();
-        arena.is_marked()
-    };
-    assert!(run(sandbox.shell("ls")).await);
-    let line = sandbox.shell("ls").env("PATH", &path).read_only();
-    line.run().await.unwrap();
-    assert!(!arena.is_marked());
+    for without in [&["landlock"][..], &["seccomp"], &["namespaces", "landlock", "seccomp"]] {
+        let sandbox = arena.sandbox(without);
+        assert!(!sandbox.report().read_only.holds, "{}", sandbox.report());
+        let refused = sandbox.shell("ls").read_only(ReadScope::Files).run().await.unwrap_err();
+        assert!(matches!(refused, levity_sandbox::CommandError::ReadOnly(_)), "{refused}");
+    }
 }
 
 #[test]

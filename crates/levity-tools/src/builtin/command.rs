@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use levity_core::{Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{
-    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, Ruling, Sandbox,
+    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, ReadScope, Ruling, Sandbox,
 };
 use serde_json::{Value, json};
 
@@ -16,6 +16,11 @@ const SLACK: Duration = Duration::from_secs(30);
 ///
 /// A command that fails is a result, which the model reads; one that is not done in time is an error with what it
 /// wrote until then. What it writes is reported as progress while it runs.
+///
+/// A command that the policy allows because it only reads runs read-only: the kernel keeps it from changing anything, from the
+/// network and from files that the workspace denies. Where the sandbox cannot do that
+/// ([`Report::read_only`](levity_sandbox::Report::read_only)), a person is asked about every command that reads files and that no rule
+/// allows.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +56,7 @@ impl RunCommand {
     }
 
     /// Which commands may run, which are asked about, and which may not. A policy that knows no workspace is told the
-    /// sandbox's.
+    /// sandbox's. A command that a rule allows runs with all rights of the sandbox.
     #[must_use]
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.policy = match policy.workspace() {
@@ -62,10 +67,25 @@ impl RunCommand {
     }
 
     fn judge(&self, wish: &Wish) -> Ruling {
-        match &wish.dir {
+        let ruling = match &wish.dir {
             None => self.policy.judge(wish.as_line()),
             Some(dir) => self.policy.judge_in(dir, wish.as_line()),
+        };
+        match (ruling, self.read_scope(wish)) {
+            (Ruling::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
+                Ruling::ask("it only reads, but this system cannot hold a command to that")
+            }
+            (ruling, _) => ruling,
         }
+    }
+
+    /// What the command reads, if it needs no leave because it only reads.
+    fn read_scope(&self, wish: &Wish) -> Option<ReadScope> {
+        self.policy.read_scope_in(wish.dir.as_deref().unwrap_or("."), wish.as_line())
+    }
+
+    fn holds_reading(&self) -> bool {
+        self.sandbox.report().read_only.holds
     }
 
     fn command(&self, wish: &Wish, cx: &ToolCx) -> Command {
@@ -75,9 +95,11 @@ impl RunCommand {
         };
         let progress = cx.progress.clone();
         let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
-        let dir = wish.dir.as_deref().unwrap_or(".");
-        let command =
-            if self.policy.only_reads_in(dir, wish.as_line()) { command.read_only() } else { command };
+        // Nothing here depends on whether it was asked about: files may have changed since.
+        let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
+            Some(scope) => command.read_only(scope),
+            None => command,
+        };
         match &wish.dir {
             Some(dir) => command.dir(dir),
             None => command,

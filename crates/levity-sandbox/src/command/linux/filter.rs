@@ -18,13 +18,30 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
+const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
+const FS_IOC_FSSETXATTR: u64 = 0x401C_5820;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// The filters of a command; `None` where this machine is not known.
 pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>> {
+    programs(means, denied(means, network)?)
+}
+
+/// The filters of a command that only reads: also no network, and no change of modes, owners, times and attributes, which
+/// Landlock does not know of.
+pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
+    let mut denied = denied(&Means { own_network: false, ..*means }, Network::None)?;
+    denied.extend(calls(&CHANGES));
+    #[cfg(target_arch = "x86_64")]
+    denied.extend(calls(&OLD_CHANGES));
+    when(&mut denied, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, FS_IOC_SETFLAGS)?;
+    when(&mut denied, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, FS_IOC_FSSETXATTR)?;
+    programs(means, denied)
+}
+
+fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    let denied = denied(means, network)?;
     let mut kinds = vec![(denied, libc::EACCES), (calls(&MISSING), libc::ENOSYS)];
     if !means.is_apart() {
         kinds.push((calls(&PRETENDED), 0));
@@ -245,6 +262,37 @@ const MISSING: [c_long; 7] = [
 /// What is said to be done and is not: without a namespace of its own, a command stays in one process group, which
 /// the kernel stops and kills at once, however fast it grows.
 const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
+
+/// Calls that change what is known of a file beside its contents. Some have the same number on all machines.
+const CHANGES: [c_long; 15] = [
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    // `fchmodat2`, `setxattrat`, `removexattrat` and `file_setattr`.
+    452,
+    463,
+    466,
+    469,
+];
+
+/// The same in an older form, which only older machines have.
+#[cfg(target_arch = "x86_64")]
+const OLD_CHANGES: [c_long; 6] = [
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
 
 /// What no command needs, and some would use to get out, or to get at others.
 const ALWAYS: [c_long; 47] = [

@@ -46,7 +46,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// What a search of a workspace found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     /// What must be hidden from a command, or protected.
     pub(super) covers: Vec<Cover>,
@@ -84,7 +84,7 @@ struct Scan<'a> {
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
     searched: HashSet<Identity>,
-    /// Denied files that have more than one name.
+    /// Denied files that have more than one name, and targets of links with a denied name.
     linked: HashSet<Identity>,
     /// The same, as an earlier scan found them: all their names are covered.
     covered_links: HashSet<Identity>,
@@ -219,9 +219,18 @@ impl<'a> Scan<'a> {
         let Some(stat) = look(fd, name)? else { return Ok(false) };
         let identity = Identity::of(&stat);
         match FileType::from_raw_mode(stat.st_mode) {
-            // What a symbolic link leads to is hidden where it is, or out of reach.
-            FileType::Symlink => return Ok(false),
-            FileType::Directory if !is_denied => {
+            // A link with a denied name says that its target is a secret, whatever the target's own name. Git needs
+            // the target of `.git`.
+            FileType::Symlink => {
+                if is_denied
+                    && name != b".git"
+                    && let Ok(target) = statat(fd, name, AtFlags::empty())
+                {
+                    self.linked.insert(Identity::of(&target));
+                }
+                return Ok(false);
+            }
+            FileType::Directory if !is_denied && !self.covered_links.contains(&identity) => {
                 self.wait(path.to_owned())?;
                 return Ok(false);
             }
@@ -355,7 +364,7 @@ fn is_folder(fd: &OwnedFd, name: &[u8], kind: FileType) -> Result<bool, Stop> {
     Ok(kind == Some(FileType::Directory))
 }
 
-fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     match (folder, name) {
         (b"", _) => name.to_vec(),
         (_, b"") => folder.to_vec(),
@@ -457,6 +466,21 @@ mod tests {
         let workspace = Workspace::open(folder.path()).unwrap();
         let expected =
             ["0", "a/.env", "a/notes", "z/notes"].map(|name| (CoverKind::File, PathBuf::from(name)));
+        assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_covers_targets_of_links_with_a_denied_name() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/secret", "a/other", "keys/1", "store/HEAD", "z/b"]);
+        for (to, from) in
+            [("a/secret", ".env"), ("../keys", "z/.ssh"), ("/etc/hostname", ".npmrc"), ("store", ".git")]
+        {
+            std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let expected =
+            [(CoverKind::File, PathBuf::from("a/secret")), (CoverKind::Folder, PathBuf::from("keys"))];
         assert_eq!(found(&workspace, BOUNDS), expected);
     }
 

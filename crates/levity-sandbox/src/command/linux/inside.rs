@@ -290,6 +290,11 @@ fn probe(job: &mut Job) -> ! {
 
 fn attempts(job: &Job, probe: &Probe) -> u32 {
     let opens = |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();
+    // A file without a name leaves nothing behind where it can be made.
+    let makes = |path: &CStr| {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        openat(CWD, path, flags, Mode::RUSR | Mode::WUSR).is_ok()
+    };
     let signals_held = match job.means.apart {
         Apart::Nothing => launch::kill(probe.pid, 0).is_err(),
         // What is not in the namespace has no number in it.
@@ -301,6 +306,7 @@ fn attempts(job: &Job, probe: &Probe) -> u32 {
         (probe.port > 0 && !launch::connects(probe.port), found::NETWORK_HELD),
         (!launch::reaches_socket(&probe.socket), found::SOCKETS_HELD),
         (signals_held, found::SIGNALS_HELD),
+        (!makes(c".") && !makes(&probe.folder), found::CHANGES_HELD),
         (!launch::can_map(job.memory.saturating_add(1 << 20)), found::MEMORY_HELD),
         (has_limit(Resource::Fsize, job.file_size), found::FILE_SIZE_HELD),
         (opens(c".", OFlags::RDONLY | OFlags::DIRECTORY), found::WORKS),

@@ -156,6 +156,8 @@ impl Identity {
 pub(super) struct Probe {
     /// A file that must be out of reach.
     pub(super) canary: CString,
+    /// A folder in which commands can usually make files, and those that only read cannot.
+    pub(super) folder: CString,
     /// A socket of the host in the file system, which must be out of reach.
     pub(super) socket: CString,
     /// A port of the host, or 0.
@@ -230,6 +232,8 @@ pub(super) mod found {
     pub(in super::super) const COUNTED: u32 = 1 << 15;
     /// A socket of the file system could not be reached.
     pub(in super::super) const SOCKETS_HELD: u32 = 1 << 16;
+    /// No file could be made in the workspace or beside it.
+    pub(in super::super) const CHANGES_HELD: u32 = 1 << 17;
 }
 
 /// What can fail on the way to a command.

@@ -3,7 +3,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated,
     RulesetCreatedAttr as _, Scope,
 };
 
@@ -56,20 +56,26 @@ pub(super) struct Places {
     open: Vec<(PathFd, BitFlags<AccessFs>)>,
     /// Those that may be written, by their real names.
     pub(super) writable: Vec<PathBuf>,
+    /// What commands that only read may read, and whether they may execute it.
+    pub(super) readable: Vec<(PathBuf, bool)>,
 }
 
 impl Places {
     pub(super) fn new(setup: &Setup, private: &Private, abi: u32) -> Result<Self, SandboxError> {
         let abi = ABI::from(i32::try_from(abi).unwrap_or(0));
-        let mut places = Self { abi, open: Vec::new(), writable: Vec::new() };
+        let mut places = Self { abi, open: Vec::new(), writable: Vec::new(), readable: Vec::new() };
         let names = if setup.network == Network::Any { &NAMES[..] } else { &[] };
         let system = PROGRAMS.iter().chain(&SETTINGS).chain(names);
+        let programs = system.clone().map(PathBuf::from).chain(setup.reads.iter().cloned());
+        places.readable.extend(programs.map(|place| (place, true)));
+        let data = setup.writes.iter().cloned().chain([private.empty()]);
+        places.readable.extend(data.map(|place| (place, false)));
         for place in system {
             // Most systems have some of them only.
             let _ = places.add(Path::new(place), reading(abi));
         }
         for device in DEVICES {
-            let _ = places.add(Path::new(device), AccessFs::ReadFile | AccessFs::WriteFile);
+            let _ = places.add(Path::new(device), device_access());
         }
         let root = setup.workspace.root().to_owned();
         let mut writes = vec![private.temp(), private.home()];
@@ -102,6 +108,27 @@ impl Places {
 
     /// A ruleset that allows these places and nothing else; `None` where there is no Landlock.
     pub(super) fn ruleset(&self) -> Option<OwnedFd> {
+        let mut ruleset = self.create()?;
+        for (place, access) in &self.open {
+            ruleset = ruleset.add_rule(PathBeneath::new(place, *access)).ok()?;
+        }
+        ruleset.into()
+    }
+
+    /// A ruleset that allows nothing but the harmless devices, and all in `temp`.
+    pub(super) fn bare_ruleset(&self, temp: &Path) -> Option<OwnedFd> {
+        let mut ruleset = self.create()?;
+        for device in DEVICES {
+            if let Ok(device) = PathFd::new(device) {
+                ruleset = ruleset.add_rule(PathBeneath::new(device, device_access())).ok()?;
+            }
+        }
+        let temp = PathFd::new(temp).ok()?;
+        let access = writing(self.abi) & !AccessFs::Execute;
+        ruleset.add_rule(PathBeneath::new(temp, access)).ok()?.into()
+    }
+
+    fn create(&self) -> Option<RulesetCreated> {
         if self.abi == ABI::Unsupported {
             return None;
         }
@@ -110,17 +137,22 @@ impl Places {
         if !scopes.is_empty() {
             ruleset = ruleset.scope(scopes).ok()?;
         }
-        let mut ruleset = ruleset.create().ok()?;
-        for (place, access) in &self.open {
-            ruleset = ruleset.add_rule(PathBeneath::new(place, *access)).ok()?;
-        }
-        ruleset.into()
+        ruleset.create().ok()
+    }
+
+    /// Where the system keeps its programs, by their real names.
+    pub(super) fn programs() -> impl Iterator<Item = PathBuf> {
+        PROGRAMS.iter().filter_map(|place| Path::new(place).canonicalize().ok())
     }
 
     /// What is allowed in a `/proc` of the command's own.
     pub(super) fn proc_access() -> u64 {
         (AccessFs::ReadFile | AccessFs::ReadDir).bits()
     }
+}
+
+fn device_access() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::WriteFile
 }
 
 fn reading(abi: ABI) -> BitFlags<AccessFs> {

@@ -8,10 +8,12 @@ use std::os::unix::net::UnixDatagram;
 
 use super::host::{never_block, pipe};
 use super::job::{Apart, Means, Probe, Record, Step, found};
+use super::reading::Reading;
 use super::system::System;
 use crate::command::builder::{Network, Setup};
 use crate::command::error::SandboxError;
 use crate::command::launch;
+use crate::command::limits::Limits;
 use crate::command::private::Private;
 use crate::command::report::{Guard, How, Level, Report};
 
@@ -78,7 +80,7 @@ fn wanted(setup: &Setup, apart: Apart) -> Means {
 
 fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tried), Trouble> {
     let system = System::with(clone(setup), private, wanted).map_err(Trouble::Fatal)?;
-    let tried = try_out(&system, setup, private).map_err(Trouble::Other)?;
+    let tried = try_out(&system, &setup.limits, private, None).map_err(Trouble::Other)?;
     let means = Means {
         frozen: tried.has(found::FROZEN),
         hidden: tried.has(found::HIDDEN),
@@ -102,7 +104,12 @@ fn clone(setup: &Setup) -> Setup {
     }
 }
 
-fn try_out(system: &System, setup: &Setup, private: &Private) -> io::Result<Tried> {
+fn try_out(
+    system: &System,
+    limits: &Limits,
+    private: &Private,
+    reading: Option<&Reading>,
+) -> io::Result<Tried> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
     let port = listener.as_ref().and_then(|it| it.local_addr().ok()).map_or(0, |address| address.port());
     let canary = CString::new(private.canary().as_os_str().as_bytes())?;
@@ -110,9 +117,10 @@ fn try_out(system: &System, setup: &Setup, private: &Private) -> io::Result<Trie
     let _ = std::fs::remove_file(private.socket());
     let _service = UnixDatagram::bind(private.socket()).ok();
     let socket = CString::new(private.socket().as_os_str().as_bytes())?;
+    let folder = CString::new(private.temp().as_os_str().as_bytes())?;
     let (watched, held) = pipe()?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let records = system.probe(Probe { canary, socket, port, pid, held }, &setup.limits)?;
+    let records = system.probe(Probe { canary, folder, socket, port, pid, held }, limits, reading)?;
     let mut bits = 0;
     for record in &records {
         match record {
@@ -152,8 +160,37 @@ pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> Report {
         process_count: process_count(means, tried),
         cpu_time: watched(tried, &[How::Rlimit]),
         file_size: file_size(tried),
+        read_only: Guard::default(),
     }
     .ranked()
+}
+
+/// Whether commands can be run read-only, found out by a run that tries to do more.
+pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> Guard {
+    let means = &system.means;
+    if means.landlock == 0 || !means.seccomp {
+        return Guard::open([], "Landlock and seccomp are needed");
+    }
+    let by = [How::Landlock { abi: means.landlock }, How::Seccomp];
+    if system.holds_programs() {
+        return Guard::open(by, "the workspace holds the system's programs, which could not be executed");
+    }
+    let Some(reading) = system.try_reading() else {
+        return Guard::open(by, "the workspace has too many files, or cannot be searched for denied ones");
+    };
+    let needed = [
+        found::LANDLOCK,
+        found::SECCOMP,
+        found::READS_HELD,
+        found::WRITES_HELD,
+        found::CHANGES_HELD,
+        found::NETWORK_HELD,
+        found::SOCKETS_HELD,
+    ];
+    match try_out(system, limits, private, Some(&reading)) {
+        Ok(tried) if needed.into_iter().all(|bit| tried.has(bit)) => Guard::held(by),
+        _ => Guard::open(by, "a command that was to read only could do more"),
+    }
 }
 
 fn files(means: &Means, tried: Tried) -> Guard {

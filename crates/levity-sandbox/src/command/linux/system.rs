@@ -1,9 +1,10 @@
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,15 +12,18 @@ use rustix::io::Errno;
 use seccompiler::sock_filter;
 
 use super::census::Census;
+use super::hide::Found;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
 use super::job::{Apart, Cover, CoverKind, Identity, Job, Means, Probe, Record, Step};
 use super::places::Places;
+use super::reading::{Reading, Refusal};
 use super::running::{CommandMark, ScanMark};
 use super::watch::{THREADS, limit, time};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
 use crate::command::builder::Setup;
 use crate::command::captured::Stream;
+use crate::command::environment::Environment;
 use crate::command::error::{CommandError, SandboxError};
 use crate::command::finished::{Exit, Finished, Limit};
 use crate::command::launch::{self, Strings};
@@ -27,6 +31,7 @@ use crate::command::limits::Limits;
 use crate::command::private::Private;
 use crate::command::report::Report;
 use crate::command::run::{Control, Order};
+use crate::policy::ReadScope;
 
 /// How often denied files are looked for when they are moved meanwhile.
 const TRIES: usize = 16;
@@ -41,22 +46,34 @@ pub(in crate::command) struct System {
     pub(super) means: Means,
     places: Places,
     filters: Vec<Vec<sock_filter>>,
+    /// The filters of commands that only read; none where they cannot be held.
+    read_only_filters: Option<Vec<Vec<sock_filter>>>,
     root: CString,
     empty: CString,
     writable: Vec<CString>,
+    /// The sandbox's own folder.
+    private: PathBuf,
 }
 
 impl System {
     pub(in crate::command) fn new(setup: Setup, private: &Private) -> Result<(Self, Report), SandboxError> {
         let (means, tried) = probe::means(&setup, private)?;
-        let report = probe::report(&setup, &means, tried);
-        Ok((Self::with(setup, private, means)?, report))
+        let mut report = probe::report(&setup, &means, tried);
+        let limits = setup.limits;
+        let mut system = Self::with(setup, private, means)?;
+        report.read_only = probe::read_only(&system, &limits, private);
+        if !report.read_only.holds {
+            system.read_only_filters = None;
+        }
+        Ok((system, report))
     }
 
     pub(super) fn with(setup: Setup, private: &Private, mut means: Means) -> Result<Self, SandboxError> {
         let places = Places::new(&setup, private, means.landlock)?;
         let filters = filter::filters(&means, setup.network);
         means.seccomp &= filters.is_some();
+        let can_hold = means.seccomp && means.landlock > 0;
+        let read_only_filters = can_hold.then(|| filter::read_only_filters(&means)).flatten();
         let zero = SandboxError::Setting("the workspace's path has a zero byte in it");
         let Some(root) = c_path(setup.workspace.root()) else { return Err(zero) };
         let Some(empty) = c_path(&private.empty()) else { return Err(zero) };
@@ -68,9 +85,11 @@ impl System {
             means,
             places,
             filters: filters.unwrap_or_default(),
+            read_only_filters,
             root,
             empty,
             writable,
+            private: private.root().to_owned(),
         })
     }
 
@@ -92,8 +111,10 @@ impl System {
         let mut tries = 1;
         let (records, out, err) = loop {
             let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
-            let (covers, _mark) = self.covers()?;
-            let (job, wires) = self.prepare(order, control, covers, output)?;
+            let (found, _mark) = self.search(order.read_only.is_some())?;
+            let reading = order.read_only.map(|scope| self.reading(&found, scope)).transpose()?;
+            let covers = if self.means.hidden { found.covers } else { Vec::new() };
+            let (job, wires) = self.prepare(order, control, covers, reading.as_ref(), output)?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
             // What was found has another place by now; nothing was run.
             let moved = Record::Failed(Step::Hide, Errno::STALE.raw_os_error());
@@ -108,18 +129,35 @@ impl System {
     }
 
     /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
-    fn covers(&self) -> Result<(Vec<Cover>, Option<CommandMark>), CommandError> {
+    fn search(&self, read_only: bool) -> Result<(Found, Option<CommandMark>), CommandError> {
+        let search = || hide::search(&self.workspace).map_err(|source| setup(Step::Hide.name(), source));
         if !self.means.hidden {
-            return Ok((Vec::new(), None));
+            // Without mounts other commands are kept from nothing.
+            return Ok((if read_only { search()? } else { Found::default() }, None));
         }
         for _ in 0..TRIES {
             let scan = ScanMark::begin();
-            let found = hide::search(&self.workspace).map_err(|source| setup(Step::Hide.name(), source))?;
+            let found = search()?;
             if let Some(mark) = scan.end(self.workspace.root(), &found) {
-                return Ok((found.covers, Some(mark)));
+                return Ok((found, Some(mark)));
             }
         }
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
+    }
+
+    fn reading(&self, found: &Found, scope: ReadScope) -> Result<Reading, CommandError> {
+        if self.read_only_filters.is_none() {
+            return Err(CommandError::ReadOnly("the kernel cannot hold it here"));
+        }
+        Reading::new(&self.workspace, &self.places, &self.private, found, scope).map_err(|refusal| {
+            match refusal {
+                Refusal::TooManyRules => {
+                    CommandError::ReadOnly("the workspace has too many files beside those that it denies")
+                }
+                Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
+                Refusal::Failed(source) => setup("what a command may read", source),
+            }
+        })
     }
 
     fn prepare(
@@ -127,16 +165,26 @@ impl System {
         order: &Order,
         control: Control,
         covers: Vec<Cover>,
+        reading: Option<&Reading>,
         output: usize,
     ) -> Result<(Job, Wires), CommandError> {
         let dir = self.directory(&order.dir)?;
-        let programs = programs(order)?;
+        let mut environment = Cow::Borrowed(&order.environment);
+        if let Some(reading) = reading {
+            let home = self.private.join("empty");
+            environment.to_mut().keep_to_reading(self.workspace.root(), &home, reading.temp.path());
+        }
+        let programs = programs(order, &environment)?;
         let argv = order.argv.iter().map(|arg| c_string(arg, "an argument")).collect::<Result<_, _>>()?;
-        let lines = order.environment.lines();
+        let lines = environment.lines();
         let envp = lines.map(|line| c_string(&line, "the environment")).collect::<Result<_, _>>()?;
         let (argv, envp) = (Strings::new(argv), Strings::new(envp));
         let pipes = Pipes::new(order.stdin.clone(), output).map_err(|source| setup("a pipe", source))?;
-        let mut job = self.job(control, pipes.child).map_err(|source| setup("a descriptor", source))?;
+        let descriptor = |source| setup("a descriptor", source);
+        let mut job = self.job(control, pipes.child).map_err(descriptor)?;
+        if let Some(reading) = reading {
+            self.keep_to_reading(&mut job, reading).map_err(descriptor)?;
+        }
         job.limit(&order.limits);
         (job.covers, job.dir, job.programs, job.argv, job.envp) = (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
@@ -180,11 +228,39 @@ impl System {
         })
     }
 
-    /// A job that tries what the means are worth.
-    pub(super) fn probe(&self, probe: Probe, limits: &Limits) -> io::Result<Vec<Record>> {
+    /// Gives a job the rights of a command that only reads, in place of its own.
+    fn keep_to_reading(&self, job: &mut Job, reading: &Reading) -> io::Result<()> {
+        job.means.own_network = false;
+        job.ruleset = Some(above(reading.ruleset.try_clone()?)?);
+        job.filters = self.read_only_filters.clone().unwrap_or_default();
+        job.writable = c_path(reading.temp.path()).into_iter().collect();
+        Ok(())
+    }
+
+    /// Whether programs of the system are in the workspace.
+    pub(super) fn holds_programs(&self) -> bool {
+        Places::programs().any(|place| place.starts_with(self.workspace.root()))
+    }
+
+    /// A run of the workspace that only reads, to try that; `None` where it cannot be.
+    pub(super) fn try_reading(&self) -> Option<Reading> {
+        let found = hide::search(&self.workspace).ok()?;
+        self.reading(&found, ReadScope::Files).ok()
+    }
+
+    /// A job that tries what the means are worth, with the rights of any command or of one that only reads.
+    pub(super) fn probe(
+        &self,
+        probe: Probe,
+        limits: &Limits,
+        reading: Option<&Reading>,
+    ) -> io::Result<Vec<Record>> {
         let (control, _alive) = io::pipe()?;
         let pipes = Pipes::new(Vec::new(), 0)?;
         let mut job = self.job(control, pipes.child)?;
+        if let Some(reading) = reading {
+            self.keep_to_reading(&mut job, reading)?;
+        }
         job.probe = Some(probe);
         job.limit(limits);
         job.time_ms = 5000;
@@ -336,13 +412,13 @@ fn exit(status: i32, limit: u8) -> Exit {
 }
 
 /// Where the program may be: as it says, or in each folder of the path that has one of this name.
-fn programs(order: &Order) -> Result<Vec<CString>, CommandError> {
+fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, CommandError> {
     let program = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
     let name = c_string(program, "the program")?;
     if name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
     }
-    let path = order.environment.get("PATH").unwrap_or_default();
+    let path = environment.get("PATH").unwrap_or_default();
     // A folder that is not named in full would be one of the workspace.
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let files = folders.map(|folder| folder.join(program)).filter(|file| file.is_file());

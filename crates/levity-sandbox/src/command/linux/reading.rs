@@ -1,0 +1,254 @@
+//! What a command that only reads may reach, as a ruleset of Landlock that is made for one run.
+//!
+//! Landlock allows and never forbids, so the workspace is allowed in pieces: a folder with nothing hidden in it as a whole,
+//! and of any other folder its names and each entry that is not hidden.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use landlock::{AccessFs, BitFlags};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+
+use super::hide::{Found, join};
+use super::job::Identity;
+use super::places::Places;
+use crate::Workspace;
+use crate::command::launch;
+use crate::command::private::{Private, RunFolder};
+use crate::policy::ReadScope;
+
+/// How many rules a ruleset may have. A workspace that needs more is refused.
+const MOST_RULES: usize = 20_000;
+
+const OPEN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A run that only reads: its rights, and the folder for its temporary files.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) ruleset: OwnedFd,
+    pub(super) temp: RunFolder,
+}
+
+/// Why there is no such run.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    TooManyRules,
+    NoLandlock,
+    Failed(io::Error),
+}
+
+impl From<Errno> for Refusal {
+    fn from(error: Errno) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl Reading {
+    /// Works out the rights of a run. `private` is the sandbox's own folder.
+    pub(super) fn new(
+        workspace: &Workspace,
+        places: &Places,
+        private: &Path,
+        found: &Found,
+        scope: ReadScope,
+    ) -> Result<Self, Refusal> {
+        let temp = Private::run_folder(private).map_err(Refusal::Failed)?;
+        let ruleset = places.bare_ruleset(temp.path()).ok_or(Refusal::NoLandlock)?;
+        let mut rules = Rules { ruleset: ruleset.as_fd(), left: MOST_RULES };
+        let empty = private.join("empty");
+        for (place, runs) in &places.readable {
+            // Most systems have some of them only, and one that was removed meanwhile is not needed.
+            let Ok(real) = place.canonicalize() else { continue };
+            let access = if *runs { read() | AccessFs::Execute } else { read() };
+            // The folder for what is empty is the only one of the sandbox's own.
+            let own = if real == empty { &[workspace.root()][..] } else { &[workspace.root(), private] };
+            rules.allow_around(&real, access, own, found)?;
+        }
+        rules.allow_workspace(workspace, found, scope)?;
+        Ok(Self { ruleset, temp })
+    }
+}
+
+fn read() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::ReadDir
+}
+
+struct Rules<'a> {
+    ruleset: BorrowedFd<'a>,
+    left: usize,
+}
+
+impl Rules<'_> {
+    fn allow(&mut self, place: impl AsFd, access: BitFlags<AccessFs>) -> Result<(), Refusal> {
+        self.left = self.left.checked_sub(1).ok_or(Refusal::TooManyRules)?;
+        Ok(launch::landlock_allow(self.ruleset, place.as_fd(), access.bits())?)
+    }
+
+    /// Allows what was opened: a folder with all in it, or a file.
+    fn allow_opened(&mut self, fd: &OwnedFd, access: BitFlags<AccessFs>) -> Result<(), Refusal> {
+        match FileType::from_raw_mode(fstat(fd)?.st_mode) {
+            FileType::Directory => self.allow(fd, access),
+            // A right that only folders have is refused for files.
+            FileType::RegularFile => self.allow(fd, access & !BitFlags::from(AccessFs::ReadDir)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Allows a place, but not what lies in one of `except`. Where one of them is in the place, all around it is allowed.
+    fn allow_around(
+        &mut self,
+        place: &Path,
+        access: BitFlags<AccessFs>,
+        except: &[&Path],
+        found: &Found,
+    ) -> Result<(), Refusal> {
+        let mut waiting: Vec<PathBuf> = vec![place.to_owned()];
+        while let Some(place) = waiting.pop() {
+            if except.iter().any(|except| place.starts_with(except)) {
+                continue;
+            }
+            if !except.iter().any(|except| except.starts_with(&place)) {
+                match openat(CWD, &place, OPEN, Mode::empty()) {
+                    // A mount gives a folder of the workspace another path.
+                    Ok(fd) if found.searched.contains(&Identity::of(&fstat(&fd)?)) => {}
+                    Ok(fd) => self.allow_opened(&fd, access)?,
+                    Err(Errno::NOENT | Errno::ACCESS) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                continue;
+            }
+            self.allow(openat(CWD, &place, OPEN, Mode::empty())?, AccessFs::ReadDir.into())?;
+            for entry in place.read_dir().map_err(Refusal::Failed)? {
+                if waiting.len() > self.left {
+                    return Err(Refusal::TooManyRules);
+                }
+                waiting.push(entry.map_err(Refusal::Failed)?.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn allow_workspace(
+        &mut self,
+        workspace: &Workspace,
+        found: &Found,
+        scope: ReadScope,
+    ) -> Result<(), Refusal> {
+        let root = openat(CWD, workspace.root(), LIST & !OFlags::NOFOLLOW, Mode::empty())?;
+        let root_path = workspace.root().as_os_str().as_bytes();
+        let above = root_path.strip_suffix(b"/").unwrap_or(root_path).len() + 1;
+        let with_git = scope == ReadScope::Repository;
+        let is_git = |path: &[u8]| path == b".git" || path.ends_with(b"/.git");
+        // Both relative to the workspace: what is hidden, and the folders above that.
+        let (mut hidden, mut parted) = (HashSet::new(), HashSet::new());
+        let mut secrets = HashSet::new();
+        for cover in &found.covers {
+            let path = cover.path.as_bytes().get(above..).unwrap_or_default();
+            if cover.kind.hides() || (!with_git && is_git(path)) {
+                hidden.insert(path);
+                secrets.insert(cover.identity);
+                let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+                parted.extend(ends.chain([0]).map(|end| &path[..end]));
+            }
+        }
+        if hidden.is_empty() {
+            return self.allow(root, read());
+        }
+        let is_hidden = |path: &[u8]| {
+            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+            ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
+        };
+        for folder in parted.iter().copied().filter(|folder| !is_hidden(folder)) {
+            let Some(fd) = open_folder(&root, folder) else { continue };
+            if !found.searched.contains(&Identity::of(&fstat(&fd)?)) {
+                continue;
+            }
+            self.allow(&fd, AccessFs::ReadDir.into())?;
+            let text = String::from_utf8_lossy(folder).into_owned();
+            for entry in Dir::read_from(&fd)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                let path = join(folder, name);
+                let is_own_git = with_git && name == b".git";
+                let is_denied = workspace.denies_entry(&text, &String::from_utf8_lossy(name));
+                if matches!(name, b"." | b"..")
+                    || hidden.contains(&*path)
+                    || parted.contains(&*path)
+                    || (is_denied && !is_own_git)
+                {
+                    continue;
+                }
+                let Ok(child) = openat(&fd, entry.file_name(), OPEN, Mode::empty()) else { continue };
+                let stat = fstat(&child)?;
+                let identity = Identity::of(&stat);
+                // Only what the search saw: another thing may have the name by now.
+                let is_known = match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::Directory => found.searched.contains(&identity),
+                    _ => !secrets.contains(&identity),
+                };
+                if is_known {
+                    self.allow_opened(&child, read())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a folder of the workspace without links; nothing if it is not there any more.
+fn open_folder(root: &OwnedFd, folder: &[u8]) -> Option<OwnedFd> {
+    let path = if folder.is_empty() { &b"."[..] } else { folder };
+    match openat2(root, path, LIST, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // A filter that does not know the call says PERM.
+        Err(Errno::NOSYS | Errno::PERM) => openat(root, path, LIST, Mode::empty()).ok(),
+        opened => opened.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::hide;
+    use super::*;
+
+    /// Whether a workspace with these files needs no more rules than this.
+    fn fits(names: &[&str], rules: usize) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let found = hide::search(&workspace).unwrap();
+        let created = landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
+        let ruleset: Option<OwnedFd> = created.create().unwrap().into();
+        // Where there is no Landlock, nothing can be counted.
+        let Some(ruleset) = ruleset else { return true };
+        let mut rules = Rules { ruleset: ruleset.as_fd(), left: rules };
+        match rules.allow_workspace(&workspace, &found, ReadScope::Files) {
+            Ok(()) => rules.left == 0,
+            Err(Refusal::TooManyRules) => false,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn folder_without_denied_files_needs_one_rule_and_others_one_for_each_entry() {
+        assert!(fits(&["a", "b", "sub/c"], 1));
+        // The folder, and `a`, `b` and `sub`.
+        assert!(fits(&["a", "b", ".env", "sub/c"], 4));
+        // Two folders, and `a`, `b` and `sub/c`.
+        assert!(fits(&["a", "b", "sub/.env", "sub/c"], 5));
+        assert!(fits(&["a", ".git/config", ".git/x.key", "sub/.ssh/c"], 3));
+        if launch::landlock_abi() > 0 {
+            assert!(!fits(&["a", "b", ".env"], 2));
+        }
+    }
+}
