@@ -102,6 +102,10 @@ pub use {schemars, serde, serde_json};
 mod named;
 #[cfg(feature = "providers")]
 mod named;
+// Its tests run in builds with providers, too: no others are tested.
+#[cfg(all(test, feature = "providers"))]
+#[expect(dead_code, unreachable_pub, reason = "only tests call it here")]
+mod unnamed;
 
 /// What nearly every program needs.
 pub mod prelude {

@@ -233,9 +233,13 @@ async fn cancelled_task_kills_the_commander_and_its_children() {
     assert_eq!(ended(&client, "t").await["state"], "cancelled");
     for id in ids {
         let id = rustix::process::Pid::from_raw(id).unwrap();
-        while rustix::process::test_kill_process(id).is_ok() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let gone = async {
+            while rustix::process::test_kill_process(id).is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // It would end by itself some time.
+        tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it is killed");
     }
     drop(host);
 }
@@ -609,4 +613,36 @@ fn every_refusal_is_in_the_docs() {
         let row = format!("| `{}` | {} |", kind.name(), kind.code());
         assert!(docs.contains(&row), "{row}");
     }
+}
+
+#[test]
+fn host_beyond_the_loopback_needs_leave_and_warns() {
+    let place = Place::new("exposed");
+    let work = place.work("");
+    let open = ["bridge", "host", "--workspace", work.to_str().unwrap(), "--listen", "0.0.0.0:0"];
+    let refused = super::ended(&mut place.command(&open));
+    check(&refused, 2, "--allow-plaintext");
+    check(&refused, 2, "can be reached from other machines");
+    let host = place.host(&["--listen", "0.0.0.0:0", "--allow-plaintext"]);
+    drop(host);
+    assert!(place.noted().contains("warning: 0.0.0.0:"), "{}", place.noted());
+}
+
+#[test]
+fn host_answers_to_names_that_it_is_told_of() {
+    use std::io::Write as _;
+    let place = Place::new("named");
+    let host = place.host(&["--allow-host", "tunnel.example:7777"]);
+    let address = host.url.trim_start_matches("ws://").trim_end_matches('/').to_owned();
+    for (name, status) in [("tunnel.example:7777", "200"), ("evil.example", "403"), (&*address, "200")] {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        let head = format!(
+            "GET /challenge?client=0123456789abcdef HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{name}: {answer}");
+    }
+    drop(host);
 }

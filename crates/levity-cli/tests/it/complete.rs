@@ -175,3 +175,34 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
     check(&levity(&["complete", "--model", &model, "--request", marked.to_str().unwrap()]), 0, "Seven.");
     assert_eq!(asked.recv().unwrap()["messages"][0]["content"], "Well?", "a byte-order mark is no word");
 }
+
+/// The object that is printed for a reply with this finish and these arguments of a call, if it has one.
+fn told(finish: &Value, args: Option<&str>) -> Value {
+    let call = |args: &str| json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": args}}]);
+    let message = json!({"content": "Well.", "tool_calls": args.map(call)});
+    let reply = json!({"choices": [{"message": message, "finish_reason": finish}]}).to_string();
+    let (url, _asked) = server(200, "application/json", reply);
+    let output = levity(&["complete", "--model", "compatible:m", "--base-url", &url, "--json", "Well?"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn object_has_the_words_and_fields_that_the_page_names() {
+    for finish in ["stop", "length", "content_filter", "odd_word"] {
+        assert_eq!(told(&json!(finish), None)["finish_reason"], finish);
+    }
+    let calls = told(&json!("tool_calls"), Some("three and four"));
+    assert_eq!(
+        calls["tool_calls"],
+        json!([{"id": "c1", "name": "add", "args": null, "raw": "three and four"}])
+    );
+    assert_eq!(calls["finish_reason"], "tool_calls");
+    let (url, _asked) = server(503, "application/json", r#"{"error": {"message": "come again"}}"#);
+    let output = levity(&["complete", "--model", "compatible:m", "--base-url", &url, "--json", "Well?"]);
+    assert_eq!(output.status.code(), Some(1));
+    let failed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = failed["error"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, ["kind", "retryable", "status", "message", "request_id", "retry_after"]);
+    assert_eq!((&failed["finish_reason"], &failed["text"]), (&Value::Null, &json!("")));
+}

@@ -38,6 +38,19 @@ fn levity(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
+/// What comes of a command that may never end. One that runs on is killed after a minute, and has no exit code then.
+fn ended(command: &mut Command) -> Output {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let process = child.id().to_string();
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
+    ended.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| {
+        Command::new("kill").args(["-9", &process]).status().unwrap();
+        ended.recv().unwrap()
+    })
+}
+
 /// A file of this test run's own.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -266,16 +279,7 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
 /// As [`Place::levity`], for a call that may never end.
 fn in_time(place: &Place, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    let command = command.args(args).arg("--journal").arg(&place.0).stdin(Stdio::null());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let process = child.id().to_string();
-    let (sender, ended) = std::sync::mpsc::channel();
-    std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
-    ended.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| {
-        // It has no exit code then.
-        Command::new("kill").args(["-9", &process]).status().unwrap();
-        ended.recv().unwrap()
-    })
+    ended(command.args(args).arg("--journal").arg(&place.0))
 }
 
 #[test]
@@ -359,30 +363,33 @@ fn files_that_others_can_read_are_named_on_standard_error() {
         let (runs, talks) = (journal.to_str().unwrap(), memory.to_str().unwrap());
         let run = levity(&["run", "--journal", runs, "What is 2 + 5?"]);
         check(&run, 0, "");
-        let chat = levity(&["chat", "--memory", talks, "--conversation", "a", "Hello"]);
-        let said = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&chat.stderr);
+        let talk = levity(&["run", "--memory", talks, "--conversation", "a", "Hello"]);
+        check(&talk, 0, "");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&talk.stderr);
         assert!(!said.contains("chmod"), "{said}");
-        for place in [&journal, &memory].into_iter().filter(|place| place.exists()) {
-            assert_eq!(mode(place) & 0o077, 0, "{place:?}");
-        }
-        let file = if journal.is_dir() {
-            share(&journal, 0o755);
-            fs::read_dir(&journal)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .find(|path| path.is_file())
-                .unwrap()
-        } else {
-            journal.clone()
-        };
-        share(&file, 0o644);
         share(&folder, 0o755);
-        let list = levity(&["runs", "list", "--journal", runs]);
-        let (said, shown) = (String::from_utf8_lossy(&list.stderr), String::from_utf8_lossy(&list.stdout));
         let passes = |above: &std::path::Path| mode(above) & 0o011 != 0;
-        assert_eq!(said.contains("chmod"), folder.ancestors().all(passes), "{said}");
-        assert!(!shown.contains("chmod"), "{shown}");
-        assert_eq!(mode(&file), 0o644);
+        for (place, list) in [
+            (&journal, ["runs", "list", "--journal", runs]),
+            (&memory, ["conversations", "list", "--memory", talks]),
+        ] {
+            assert_eq!(mode(place) & 0o077, 0, "{place:?}");
+            let file = if place.is_dir() {
+                share(place, 0o755);
+                let mut files = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+                files.find(|path| path.is_file()).unwrap()
+            } else {
+                place.clone()
+            };
+            share(&file, 0o644);
+            let list = levity(&list);
+            check(&list, 0, "");
+            let (said, shown) =
+                (String::from_utf8_lossy(&list.stderr), String::from_utf8_lossy(&list.stdout));
+            assert_eq!(said.contains("chmod"), folder.ancestors().all(passes), "{place:?}: {said}");
+            assert!(!shown.contains("chmod"), "{shown}");
+            assert_eq!(mode(&file), 0o644);
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use serde_json::{Value, json};
 
-use super::{check, command, file, levity};
+use super::{check, command, ended, file, levity};
 
 const TOKEN: &str = "0123456789abcdef-of-a-test";
 
@@ -268,8 +268,7 @@ fn named_tokens_are_made_used_and_removed() {
 #[test]
 fn server_beyond_the_loopback_needs_encryption_or_leave() {
     for way in [&["serve", "http", "--listen", "0.0.0.0:0"][..], &["serve", "mcp", "--http", "0.0.0.0:0"]] {
-        let refused = command(way).env("LEVITY_TOKEN", TOKEN).output().unwrap();
-        check(&refused, 2, "--allow-plaintext");
+        check(&ended(command(way).env("LEVITY_TOKEN", TOKEN)), 2, "--allow-plaintext");
     }
     let half = command(&["serve", "http", "--tls-cert", "x"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
     check(&half, 2, "--tls-key");

@@ -164,6 +164,11 @@ fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
     let folder = Folder::new("swarm-bus");
     let bus = folder.0.join("bus.jsonl");
     let output = levity(&["swarm", "Write", "--json", "--bus", bus.to_str().unwrap()]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(&bus).unwrap().permissions().mode() & 0o077, 0, "it is its owner's alone");
+    }
     let object: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!((&object["status"], &object["error"]), (&json!("complete"), &Value::Null));
     assert!(object["text"].as_str().is_some_and(|text| text.starts_with(ANSWER)), "{object}");

@@ -1,8 +1,10 @@
 //! The command in a folder that a stranger wrote: nothing in it gets a key, or starts a program.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
 use crate::command;
@@ -10,14 +12,17 @@ use crate::command;
 /// A folder of a stranger's, whose server is at `{evil}`.
 struct Folder {
     dir: tempfile::TempDir,
-    evil: TcpListener,
+    evil: SocketAddr,
+    reached: Arc<AtomicBool>,
 }
 
 impl Folder {
     fn new(files: &[(&str, &str)]) -> Self {
-        let evil = TcpListener::bind("127.0.0.1:0").unwrap();
-        evil.set_nonblocking(true).unwrap();
-        let folder = Self { dir: tempfile::tempdir().unwrap(), evil };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (evil, reached) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let folder = Self { dir: tempfile::tempdir().unwrap(), evil, reached: reached.clone() };
+        // It hangs up at once, so that a command that does reach it fails, and does not wait.
+        thread::spawn(move || listener.incoming().for_each(|_| reached.store(true, Ordering::SeqCst)));
         for (name, text) in files {
             let path = folder.dir.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -27,7 +32,7 @@ impl Folder {
     }
 
     fn address(&self) -> String {
-        format!("http://{}", self.evil.local_addr().unwrap())
+        format!("http://{}", self.evil)
     }
 
     fn path(&self) -> &Path {
@@ -36,7 +41,7 @@ impl Folder {
 
     /// Whether anybody has tried to reach the stranger.
     fn was_reached(&self) -> bool {
-        self.evil.accept().is_ok()
+        self.reached.load(Ordering::SeqCst)
     }
 }
 
@@ -188,12 +193,9 @@ fn model_that_a_file_chose_is_named_with_its_address() {
         &["complete", "--model", "openai:m", "Hi", "--json"],
         &["run", "Hi", "-q", "--model", "openai:m", "--max-turns", "1"],
     ] {
-        let Folder { dir, evil } = Folder::new(&[(".env", env)]);
-        let address = format!("http://{}", evil.local_addr().unwrap());
-        fs::write(dir.path().join(".env"), env.replace("{evil}", &address)).unwrap();
-        // Nobody answers, so that the call fails at once.
-        drop(evil);
-        let output = command(args).current_dir(dir.path()).output().unwrap();
+        let folder = Folder::new(&[(".env", env)]);
+        let address = folder.address();
+        let output = command(args).current_dir(folder.path()).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(
             err.contains(&format!("at `{address}/v1`, by `OPENAI_BASE_URL` in `.env`")),

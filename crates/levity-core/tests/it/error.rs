@@ -41,6 +41,20 @@ fn a_cause_keeps_its_chain_and_after_a_trip_its_text() {
 }
 
 #[test]
+fn model_error_prints_each_cause_once_by_debug() {
+    let cause = || io::Error::other("connection reset");
+    let error = ModelError::new(ModelErrorKind::Transport, "no reply").with_source(Upload(cause()));
+    assert_eq!(format!("{error:?}"), "Transport: no reply: the upload failed: connection reset");
+    // A cause that the message names already is not repeated.
+    let told = ModelError::new(ModelErrorKind::Transport, "no reply: connection reset").with_source(cause());
+    let told = told.with_target("test:m", "http://h/v1").with_status(502);
+    let line = "request to http://h/v1 failed (model test:m, status 502): no reply: connection reset";
+    assert_eq!(levity_core::text::chain(&told), line);
+    assert_eq!(format!("{told:?}"), format!("Transport: {line}"));
+    assert_eq!(Failure::Model(told).to_string(), line);
+}
+
+#[test]
 fn errors_name_their_source_once() {
     let model = ModelError::new(ModelErrorKind::Transport, "no reply").with_source(nested());
     assert_eq!(chain(&model), ["no reply", "the upload failed", "connection reset"]);

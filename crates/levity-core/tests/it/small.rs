@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Context, Digest, EffectId, Ending, Failure, Hints, History, Limit, Limits, Live, MachineKind, Media,
-    Message, Options, OutputSchema, Part, Phase, Progress, Request, Role, RunId, Status, Timestamp, ToolCall,
-    ToolError, ToolOutput, ToolResult, Usage, World, idempotency_key,
+    Message, Opaque, Options, OutputSchema, Part, Phase, Progress, Request, Role, RunId, Secrets, Status,
+    Subject, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage, World, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -224,5 +224,18 @@ fn a_context_lists_what_was_done() {
             json!({"step": 1, "action": {"tool": "add", "args": {"a": 2}}, "observation": {"ok": true, "output": {"sum": 7}}}),
             json!({"step": 2, "action": {"tool": "sub", "args": {}}, "observation": {"ok": false, "output": "never ran"}}),
         ]
+    );
+}
+
+#[test]
+fn state_without_its_secrets_still_says_who_made_it() {
+    let state = Opaque::new("openai", json!({"note": "password=hunter2"})).with_origin("server account gpt");
+    let said = Message::new(Role::Assistant, [Part::Opaque(state)]);
+    let clean = Subject::Answer(Arc::new(said)).without(&Secrets::new());
+    let Some(Subject::Answer(clean)) = clean else { panic!("{clean:?}") };
+    let [Part::Opaque(clean)] = &clean.parts[..] else { panic!("{clean:?}") };
+    assert_eq!(
+        (&clean.data["note"], clean.origin()),
+        (&json!("password=[secret: password]"), Some("server account gpt"))
     );
 }

@@ -104,6 +104,12 @@ impl Calls {
         self.add(at, text, piece.extra_content.filter(|extra| extra.is_object()), sink);
     }
 
+    fn at(&self, at: usize) -> Option<&Call> {
+        #[cfg(test)]
+        tests::LOOKED.set(tests::LOOKED.get() + 1);
+        self.all.get(at)
+    }
+
     /// Which of the calls that have begun is meant.
     fn find(&self, number: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let last = self.all.len().checked_sub(1);
@@ -111,7 +117,7 @@ impl Calls {
             Some(number) => self.numbers.get(&number),
             None => self.ids.get(id).filter(|_| !id.is_empty()),
         };
-        match same.and_then(|at| Some((*at, self.all.get(*at)?))) {
+        match same.and_then(|at| Some((*at, self.at(*at)?))) {
             Some((at, call)) => call.goes_on(id, name).then_some(at),
             // It says neither which it is nor what.
             None => last.filter(|_| name.is_empty() && id.is_empty()),
@@ -228,4 +234,43 @@ impl Call {
 
 fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local!(
+        /// How many calls were looked at, to find those that pieces belong to.
+        pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) }
+    );
+
+    fn take(calls: &mut Calls, piece: &Value) {
+        let text = piece.to_string();
+        calls.take(serde_json::from_str(&text).unwrap(), &mut Sink::default());
+    }
+
+    #[test]
+    fn piece_finds_its_call_without_a_look_at_the_others() {
+        for count in [10, 1_000, 8_000] {
+            let (mut numbered, mut named) = (Calls::default(), Calls::default());
+            LOOKED.set(0);
+            for n in 0..count {
+                take(&mut numbered, &json!({"index": n, "function": {"name": "add", "arguments": ""}}));
+                take(
+                    &mut named,
+                    &json!({"id": format!("c{n}"), "function": {"name": "add", "arguments": ""}}),
+                );
+            }
+            for n in (0..count).rev() {
+                take(&mut numbered, &json!({"index": n, "function": {"arguments": "{}"}}));
+                take(&mut named, &json!({"id": format!("c{n}"), "function": {"arguments": "{}"}}));
+            }
+            assert_eq!((numbered.all.len(), named.all.len()), (count, count));
+            let looked = LOOKED.get();
+            assert!(looked <= 4 * count, "{looked} looks for {count} calls, twice");
+        }
+    }
 }

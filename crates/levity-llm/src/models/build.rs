@@ -50,8 +50,17 @@ impl Models {
     }
 
     pub(super) fn build(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+        self.build_where(name, is_built)
+    }
+
+    /// The same; `has` fails for an API that is not compiled in.
+    fn build_where(
+        &self,
+        name: &Name<'_>,
+        has: impl Fn(Api, &str) -> Result<(), Error>,
+    ) -> Result<Arc<dyn Model>, Error> {
         let place = self.place(name)?;
-        is_built(place.api, name.provider)?;
+        has(place.api, name.provider)?;
         place.has_address(name)?;
         let key = match place.api {
             // Its tokens run out.
@@ -251,6 +260,28 @@ pub(super) fn ollama_host(host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn feature_that_a_build_lacks_is_named_before_a_missing_key_or_address() {
+        let lacks = |api: Api, provider: &str| {
+            Err(Error::Feature { provider: provider.to_owned(), feature: feature(api).0 })
+        };
+        for (name, feature) in [
+            ("openai:m", "openai"),
+            ("openai-chat:m", "openai"),
+            ("anthropic:m", "anthropic"),
+            ("gemini:m", "gemini"),
+            ("vertex:m", "gemini"),
+            ("ollama:m", "ollama"),
+            ("compatible:m", "compatible"),
+            ("groq:m", "compatible"),
+        ] {
+            let parsed = Name::parse(name).unwrap_or_else(|error| panic!("{error}"));
+            let error = Models::new().build_where(&parsed, lacks).err().map(|error| error.to_string());
+            let way = format!("`cargo add levity --features {feature}`");
+            assert!(error.as_ref().is_some_and(|error| error.contains(&way)), "{name}: {error:?}");
+        }
+    }
 
     #[cfg(feature = "compatible")]
     #[test]

@@ -54,7 +54,7 @@ impl Models {
                 Err(error) => away = away.or(Some(error)),
             }
         }
-        Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted() }))
+        Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted(|api| feature(api).1) }))
     }
 
     /// Says where the model of this name is, if a file decides that: a `.env`, or a list that it names. `None` if it is the
@@ -129,8 +129,9 @@ impl Models {
         }
     }
 
-    /// The variables to set, in words: one for each provider that is compiled in, and the features of the others.
-    fn wanted(&self) -> String {
+    /// The variables to set, in words: one for each provider that is compiled in, and the features of the others. `has` says
+    /// whether an API is compiled in.
+    fn wanted(&self, has: impl Fn(Api) -> bool) -> String {
         let providers = [
             ("gemini", Api::Gemini, "`GEMINI_API_KEY`"),
             ("openai", Api::Responses, "`OPENAI_API_KEY`"),
@@ -138,20 +139,21 @@ impl Models {
             ("vertex", Api::Vertex, "`GOOGLE_CLOUD_PROJECT`"),
             ("ollama", Api::Ollama, "`OLLAMA_HOST`"),
         ];
-        let (built, missing): (Vec<_>, Vec<_>) =
-            providers.into_iter().partition(|(_, api, _)| feature(*api).1);
+        let (built, missing): (Vec<_>, Vec<_>) = providers.into_iter().partition(|(_, api, _)| has(*api));
         let mut wanted: Vec<String> =
             built.iter().map(|(name, _, variable)| format!("{variable} for {name}")).collect();
         let servers = self.list.servers.iter().filter(|(_, server)| server.default.is_some());
-        let servers = servers.filter(|(_, server)| feature(server.api).1);
+        let servers = servers.filter(|(_, server)| has(server.api));
         wanted.extend(
             servers.filter_map(|(name, server)| Some(format!("`{}` for {name}", server.key.as_ref()?))),
         );
-        let mut features: Vec<_> = missing.iter().map(|(_, api, _)| feature(*api).0).collect();
-        if !feature(Api::Chat).1 {
-            features.push("compatible");
+        let missing = missing.iter().map(|(_, api, _)| *api).chain((!has(Api::Chat)).then_some(Api::Chat));
+        let mut features: Vec<&str> = Vec::new();
+        for name in missing.map(|api| feature(api).0) {
+            if !features.contains(&name) {
+                features.push(name);
+            }
         }
-        features.dedup();
         let features: Vec<_> = features.into_iter().map(|feature| format!("`{feature}`")).collect();
         match (wanted.is_empty(), features.is_empty()) {
             (_, true) => wanted.join(", "),
@@ -178,4 +180,23 @@ fn reason(why: String, others: &[String]) -> String {
         return why;
     }
     format!("{why} (there are also {}; `LEVITY_MODEL` chooses)", others.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_without_a_model_names_the_features_that_a_build_lacks() {
+        let models = Models::new();
+        let none = models.wanted(|_| false);
+        let all =
+            "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: no provider is compiled in";
+        assert!(none.contains(all) && !none.contains("_API_KEY"), "{none}");
+        let one = models.wanted(|api| matches!(api, Api::Messages));
+        assert!(one.starts_with("`ANTHROPIC_API_KEY` for anthropic (not compiled in:"), "{one}");
+        assert!(one.contains("features `gemini`, `openai`, `ollama`, `compatible`)"), "{one}");
+        let every = models.wanted(|_| true);
+        assert!(every.contains("`GROQ_API_KEY` for groq") && !every.contains("compiled in"), "{every}");
+    }
 }

@@ -46,6 +46,28 @@ async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
 }
 
 #[tokio::test]
+async fn reply_that_anthropic_served_faster_has_another_tier() {
+    for (speed, priority) in [(json!("fast"), true), (json!("standard"), false), (Value::Null, false)] {
+        let server =
+            Server::saying(said(&json!({"input_tokens": 10, "output_tokens": 5, "speed": speed}))).await;
+        let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
+        assert_eq!(usage.priority, priority, "{speed}");
+    }
+}
+
+#[tokio::test]
+async fn counts_of_chat_without_a_total_stop_at_the_most() {
+    let counts = json!({
+        "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "reasoning_tokens": u64::MAX,
+    });
+    let choice = json!({"index": 0, "message": {"content": "OK"}, "finish_reason": "stop"});
+    let reply = json!({"choices": [choice], "usage": counts}).to_string();
+    let server = Server::saying(Answer::json(200, reply)).await;
+    let usage = used(ChatModel::compatible(server.url(), "m").without_streaming()).await;
+    assert_eq!((usage.input, usage.output, usage.total()), (Some(u64::MAX), Some(u64::MAX), u64::MAX));
+}
+
+#[tokio::test]
 async fn searches_and_sessions_of_openai_are_counted() {
     let output = json!([
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},

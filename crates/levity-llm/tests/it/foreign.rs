@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use levity_core::text::chain;
 use levity_core::{Embedder, Message, Model, Purpose, Request};
 use levity_llm::{Error, ErrorKind, Models};
 
@@ -407,6 +408,16 @@ fn variable_of_the_user_counts_before_the_files_own_name_for_it() {
     assert!(chosen.unwrap().why().starts_with("`GOOGLE_API_KEY` is set"));
 }
 
+#[tokio::test]
+async fn key_of_a_file_goes_to_the_address_that_the_user_sets() {
+    let (dir, home) = (tempfile::tempdir().unwrap(), Server::saying(Answer::json(200, "{}")).await);
+    let file = dir.path().join(".env");
+    fs::write(&file, "OPENAI_API_KEY=theirs").unwrap();
+    let models = Models::new().with_variable("OPENAI_BASE_URL", home.url()).with_env_file(&file).unwrap();
+    complete(&*models.model("openai:m").unwrap()).await;
+    assert_eq!(key(&home.last()), "Bearer theirs");
+}
+
 #[test]
 fn profile_of_a_folder_is_named_as_such_when_it_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
@@ -537,8 +548,17 @@ fn files_that_never_end_are_not_waited_for() {
         fs::write(&env, format!("LEVITY_MODELS={path}")).unwrap();
         let error = Models::new().with_env_file(&env).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::File, "{error}");
+        // Its length alone would stop the reading of a device, but not of a pipe.
+        assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
         fs::write(&env, format!("GOOGLE_CLOUD_PROJECT=p\nGOOGLE_APPLICATION_CREDENTIALS={path}")).unwrap();
-        assert!(Models::new().with_env_file(&env).unwrap().model("vertex:m").is_err(), "{path}");
+        let error = Models::new().with_env_file(&env).unwrap().model("vertex:m").err().unwrap();
+        assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
     }
     assert!(Models::new().with_env_file("/dev/zero").is_ok(), "it is no file, and so there is none");
+    // Whoever reads from this pipe gets a key; nobody does, and the writer waits for ever.
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let written = pipe.clone();
+    std::thread::spawn(move || fs::write(written, "OPENAI_API_KEY=theirs"));
+    assert!(Models::new().with_env_file(&pipe).unwrap().choose().is_err(), "it was read");
 }

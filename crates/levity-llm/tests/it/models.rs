@@ -232,3 +232,74 @@ async fn address_in_a_name_is_where_the_page_says() {
         assert_eq!(server.last().line, path, "{name}");
     }
 }
+
+#[cfg(all(feature = "anthropic", feature = "gemini", feature = "ollama", feature = "openai"))]
+#[test]
+fn providers_are_chosen_in_the_order_of_the_page_and_the_others_are_named() {
+    // The last one that is set is the first in the order.
+    let mut models = Models::new();
+    for (variable, name) in [
+        ("MISTRAL_API_KEY", "mistral:"),
+        ("OLLAMA_HOST", "ollama:"),
+        ("GOOGLE_CLOUD_PROJECT", "vertex:"),
+        ("ANTHROPIC_API_KEY", "anthropic:"),
+        ("OPENAI_API_KEY", "openai:"),
+        ("GOOGLE_API_KEY", "gemini:"),
+    ] {
+        let before = models.choose().ok().map(|chosen| chosen.name().to_owned());
+        models = models.with_variable(variable, "127.0.0.1:9").with_variable("GOOGLE_ACCESS_TOKEN", "t");
+        let chosen = models.choose().unwrap();
+        assert!(chosen.name().starts_with(name), "{chosen}");
+        assert!(chosen.why().starts_with(&format!("`{variable}` is set")), "{chosen}");
+        let other = before.map(|name| name.split_once(':').unwrap().0.to_owned());
+        assert!(other.is_none_or(|other| chosen.why().contains(&other)), "{chosen}");
+    }
+    let gemini = models.with_variable("GEMINI_API_KEY", "k").choose().unwrap();
+    assert!(gemini.why().starts_with("`GEMINI_API_KEY` is set"), "{gemini}");
+}
+
+#[cfg(all(feature = "anthropic", feature = "gemini", feature = "ollama", feature = "openai"))]
+#[tokio::test]
+async fn variables_of_the_page_say_where_requests_go() {
+    for (name, variable, key, line) in [
+        ("openai:m", "OPENAI_BASE_URL", "OPENAI_API_KEY", "POST /v1/responses"),
+        ("openai-chat:m", "OPENAI_BASE_URL", "OPENAI_API_KEY", "POST /v1/chat/completions"),
+        ("anthropic:m", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "POST /v1/messages"),
+        (
+            "gemini:m",
+            "GEMINI_BASE_URL",
+            "GEMINI_API_KEY",
+            "POST /v1beta/models/m:streamGenerateContent?alt=sse",
+        ),
+        ("ollama:m", "OLLAMA_HOST", "OLLAMA_API_KEY", "POST /api/chat"),
+        (
+            "vertex:m@{url}",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_ACCESS_TOKEN",
+            "POST /v1/projects/p/locations/global/publishers/google/models/m:streamGenerateContent?alt=sse",
+        ),
+        ("compatible:m@{url}", "UNUSED", "COMPATIBLE_API_KEY", "POST /v1/chat/completions"),
+        ("groq:m@{url}", "UNUSED", "GROQ_API_KEY", "POST /v1/chat/completions"),
+    ] {
+        let server = Server::saying(Answer::json(400, "{}")).await;
+        let place = if variable == "GOOGLE_CLOUD_PROJECT" { "p" } else { server.url() };
+        let models = Models::new().with_variable(variable, place).with_variable(key, "key-of-the-test");
+        let model = models.model(&name.replace("{url}", server.url())).unwrap();
+        let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+        let seen = server.last();
+        assert_eq!(seen.line, line, "{name}");
+        let sent = ["authorization", "x-api-key", "x-goog-api-key"].map(|header| seen.header(header));
+        assert!(sent.iter().any(|key| key.ends_with("key-of-the-test")), "{name}: {sent:?}");
+    }
+}
+
+#[test]
+fn list_of_more_than_eight_mebibytes_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = |length: usize| format!("{{}}{}", " ".repeat(length - 2));
+    std::fs::write(file.path(), text(8 << 20)).unwrap();
+    ModelList::read(file.path()).unwrap();
+    std::fs::write(file.path(), text((8 << 20) + 1)).unwrap();
+    let error = ModelList::read(file.path()).unwrap_err();
+    assert!(levity_core::text::chain(&error).contains("more than 8 MiB"), "{error}");
+}

@@ -560,3 +560,23 @@ async fn a_server_that_never_gets_ready_is_given_up_however_long_that_takes() {
     assert_eq!(servers.status()[0].starts, 3);
     servers.stop().await;
 }
+
+#[tokio::test]
+async fn schema_of_a_tool_is_kept_as_the_server_sent_it() {
+    let sent = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "$defs": {"place": {"type": "object", "$anchor": "place", "properties": {"city": {"type": "string"}}}},
+        "properties": {"home": {"$ref": "#/$defs/place"}, "to": {"prefixItems": [{"type": "string"}]}},
+        "dependentRequired": {"to": ["home"]}, "unevaluatedProperties": false, "x-own": {"b": 1, "a": 2},
+    });
+    let fixture = Fixture::echo().tool("go");
+    let schema = sent.as_object().unwrap().clone();
+    fixture.change(|tools| tools[0].input_schema = Arc::new(schema)).await;
+    let (servers, server) = one(fixture.config("one")).await;
+    let name = names(&servers)[0].clone();
+    for tool in ["go", &name] {
+        let kept = server.input_schema(tool).unwrap();
+        assert_eq!(kept.to_string(), sent.to_string(), "also in its order");
+    }
+    assert_eq!(server.input_schema("nothing"), None);
+}

@@ -366,8 +366,11 @@ async fn conversations_are_kept_for_their_owner_alone() {
     assert!(rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
     assert_eq!((store.problems(), one.problems()), (Vec::new(), Vec::new()));
     // A file that somebody shares stays shared, and is named.
-    for path in ["own", "own/one.json", "."] {
-        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    let kept = fs::read_dir(dir.path().join("deep/talks")).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept.filter(|path| path.is_file()).collect();
+    let shared = ["own", "own/one.json", "deep", "deep/talks", "."].map(|path| dir.path().join(path));
+    for path in shared.iter().chain(&kept) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     one.save(&"b".into(), &Change::at(1).with_messages([Message::user("more")])).await.unwrap();
     assert_eq!(fs::metadata(dir.path().join("own/one.json")).unwrap().permissions().mode() & 0o777, 0o755);
@@ -377,6 +380,12 @@ async fn conversations_are_kept_for_their_owner_alone() {
     assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
     assert!(
         problems.iter().all(|problem| problem.contains("one.json") && problem.contains("chmod")),
+        "{problems:?}"
+    );
+    let problems = store.problems();
+    assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
+    assert!(
+        problems.iter().all(|problem| problem.contains("/deep/talks/") && problem.contains("chmod -R")),
         "{problems:?}"
     );
 }

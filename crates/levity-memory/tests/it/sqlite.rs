@@ -453,4 +453,18 @@ async fn file_of_conversations_is_made_for_its_owner_alone() {
     assert!(rights.iter().any(|(path, _)| path.ends_with("facts.db")), "{rights:?}");
     assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
     assert_eq!((store.problems(), recall.problems()), (Vec::new(), Vec::new()));
+    // Those that somebody shares are named.
+    use std::os::unix::fs::PermissionsExt as _;
+    for path in ["", "memory.db", "facts.db"].map(|name| folder.0.path().join(name)) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    let is_reached = folder.0.path().ancestors().all(|above| mode(above) & 0o011 != 0);
+    for (problems, name) in [(store.problems(), "memory.db"), (recall.problems(), "facts.db")] {
+        assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
+        assert!(
+            problems.iter().all(|problem| problem.contains(name) && problem.contains("chmod")),
+            "{problems:?}"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use levity_core::{EffectKind, Usage};
+use levity_core::{EffectKind, Fees, Usage};
 
 use super::*;
 
@@ -127,6 +127,26 @@ fn input_of_which_the_cache_is_not_known_has_the_dearest_rate() {
     assert_eq!(settled(Some(1_000), Some(0), Some(1_000)), dollars(0.0002));
     assert_eq!(settled(None, None, Some(1_000)), dollars(0.0021));
     assert_eq!(settled(Some(1_000), Some(0), None), dollars(0.0021));
+}
+
+#[test]
+fn fees_that_nobody_knows_count_at_their_most() {
+    let settled = |price: Price, written: Option<u64>, priority: bool| {
+        let meter = root(Limits::new().money(dollars(1.0)));
+        let mut usage = Usage::new(1_000, 0);
+        (usage.searches, usage.cache_written, usage.priority) = (Some(2), written, priority);
+        meter.reserve(worst(1_000, 200).with_price(price)).unwrap().settle(&mut usage);
+        assert_eq!(usage.cost, Some(meter.spent().cost));
+        meter.spent().cost
+    };
+    let (price, fees) = (Price::new(1.0, 1.0), Fees::UNKNOWN.saturating_mul(2));
+    assert_eq!(settled(price, Some(0), false), dollars(0.001).saturating_add(fees));
+    assert_eq!(settled(price.with_fees(Fees::new().with_search(0.01)), Some(0), false), dollars(0.021));
+    assert_eq!(settled(price.with_priority(200), Some(0), true), dollars(0.002).saturating_add(fees));
+    // The same where the cache is not known.
+    let written = price.with_cache_write(2.0).with_priority(200);
+    assert_eq!(settled(written, None, false), dollars(0.002).saturating_add(fees));
+    assert_eq!(settled(written, None, true), dollars(0.004).saturating_add(fees));
 }
 
 #[test]

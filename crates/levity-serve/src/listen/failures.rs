@@ -114,6 +114,7 @@ impl Drop for Held {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures_util::poll;
     use levity_test::ManualWorld;
 
     use super::*;
@@ -137,6 +138,25 @@ mod tests {
         world.advance(Failures::WINDOW);
         failures.wrong(one).await;
         assert_eq!(told.load(Ordering::Relaxed), 5, "it begins anew");
+    }
+
+    #[tokio::test]
+    async fn answers_to_many_wrong_tokens_are_held_back() {
+        let world = Arc::new(ManualWorld::new());
+        let delay = Duration::from_secs(2);
+        let failures = Arc::new(Failures::new(world.clone(), 1, delay, None));
+        let (guesser, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        assert_eq!(failures.wrong(guesser).await, Penalty::None);
+        let mut held: Vec<_> = (0..Failures::HELD).map(|_| Box::pin(failures.wrong(guesser))).collect();
+        for answer in &mut held {
+            assert!(poll!(answer).is_pending());
+        }
+        // Those that find no place to wait are refused at once, and other addresses are not held up.
+        assert_eq!(failures.wrong(guesser).await, Penalty::Throttled);
+        assert_eq!(failures.wrong(other).await, Penalty::None);
+        world.advance(delay);
+        assert_eq!(futures_util::future::join_all(held).await, [Penalty::Throttled; Failures::HELD as usize]);
+        assert!(poll!(Box::pin(failures.wrong(guesser))).is_pending(), "the places are free again");
     }
 
     #[tokio::test]

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Delta, Model, ModelCard, ModelError, ModelErrorKind, Price, Request, Usage, World};
+use levity_core::{
+    Delta, Fees, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Price, Request, Response,
+    Usage, World,
+};
 use levity_llm::ModelExt;
-use levity_test::{ManualWorld, ScriptedModel, Turn};
+use levity_test::{FunctionModel, ManualWorld, ScriptedModel, Turn};
 
 use super::support::{ask, auto, pieces};
 
@@ -147,6 +150,29 @@ async fn the_worst_case_has_all_attempts() {
     assert_eq!((worst.sends, worst.input), (3, once.input));
     let twice = inner.retry().attempts(3).retry().attempts(2);
     assert_eq!(twice.worst(&ask("?")).sends, 6);
+}
+
+#[tokio::test]
+async fn fees_that_nobody_knows_count_at_their_most() {
+    let mut used = Usage::new(1_000_000, 0);
+    (used.searches, used.cache_written) = (Some(2), Some(0));
+    let cost = async |price: Price, used: Usage| {
+        let reply = move |_: &Request| Ok(Response::new(Message::assistant("yes")).with_usage(used));
+        let model = FunctionModel::new(reply).with_card(ModelCard::new("test", "m").with_price(price));
+        model.retry().complete(ask("?")).await.unwrap().usage.cost.unwrap()
+    };
+    let (price, dollars) = (Price::new(1.0, 1.0), Money::from_dollars);
+    let fees = Fees::UNKNOWN.saturating_mul(2);
+    assert_eq!(cost(price, used).await, dollars(1.0).saturating_add(fees));
+    assert_eq!(cost(price.with_fees(Fees::new().with_search(0.01)), used).await, dollars(1.02));
+    // The same where the provider does not say what it put into its cache, which then has the dearest rate.
+    used.cache_written = None;
+    assert_eq!(cost(price.with_cache_write(2.0), used).await, dollars(2.0).saturating_add(fees));
+    used.priority = true;
+    assert_eq!(
+        cost(price.with_cache_write(2.0).with_priority(200), used).await,
+        dollars(4.0).saturating_add(fees)
+    );
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
+use std::sync::Arc;
+
 use levity_core::{
-    Delta, Media, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Part, Price, Request, Role,
-    ToolSpec,
+    Delta, Fees, Media, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Part, Price, Request,
+    Role, ToolSpec,
 };
 use levity_llm::ModelExt;
 use levity_llm::layers::{Difficulty, Route};
 use levity_test::{ScriptedModel, Turn};
+use serde_json::json;
 
 use super::support::{ask, pieces};
 
@@ -78,6 +81,37 @@ async fn a_fallbacks_card_and_worst_case_hold_for_both() {
     assert!(worst.input >= a.worst(&ask("?")).input);
     let unknown = a.fallback(model("c", None));
     assert_eq!((unknown.worst(&ask("?")).price, unknown.card().price), (None, None), "unknown is not free");
+}
+
+#[test]
+fn fallback_reserves_the_fees_and_tiers_of_both() {
+    let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 3});
+    let mut request = ask("?");
+    Arc::make_mut(&mut request.options).extra.insert("tools".to_owned(), json!([search]));
+    let priced =
+        |name: &str, price: Price| ScriptedModel::new().with_card(card(name, None).with_price(price));
+    let plain = Price::new(1.0, 1.0);
+    let (low, high) = (Fees::new().with_search(0.01), Fees::new().with_search(0.02).with_session(0.03));
+    let (cheap, dear) = (priced("a", plain.with_fees(low)), priced("b", plain.with_fees(high)));
+    let free = priced("c", plain);
+    for both in [cheap.clone().fallback(dear.clone()), dear.clone().fallback(cheap.clone())] {
+        let worst = both.worst(&request);
+        assert_eq!((worst.fees, worst.unknown), (Money::from_dollars(0.06), None));
+        let fees = both.card().price.unwrap().fees;
+        assert_eq!(
+            (fees.search, fees.session),
+            (high.search, None),
+            "the fee of a session is not known of both"
+        );
+    }
+    for both in [cheap.clone().fallback(free.clone()), free.fallback(cheap)] {
+        assert!(both.worst(&request).unknown.is_some_and(|what| what.contains("set its fee")));
+        assert_eq!(both.card().price.unwrap().fees.search, None);
+    }
+    let (hour, listed) = (plain.with_cache_write_hour(1.5).with_priority(150), plain.with_priority(300));
+    let both = priced("a", hour).fallback(priced("b", listed));
+    let price = both.card().price.unwrap();
+    assert_eq!((price.cache_write_hour, price.priority), (Some(Money::from_dollars(2.0)), Some(300)));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use levity_loop::Agent;
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind};
-use levity_serve::{Gate, Listener, Runs, Token};
+use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -187,4 +187,39 @@ async fn a_host_that_is_not_there_is_absent_whether_or_not_there_is_a_token() {
     let error = client.request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Absent);
     assert!(error.to_string().contains("levity bridge host"), "{error}");
+}
+
+#[tokio::test]
+async fn host_that_proves_itself_is_shown_a_proof_and_not_the_token() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap()).unwrap().patience(Duration::ZERO);
+    let hearing = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        prove(&mut stream).await;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        String::from_utf8(head).unwrap()
+    };
+    let (answer, head) = tokio::join!(within(client.request("ping", json!({}))), within(hearing));
+    assert!(answer.is_err(), "nobody answers");
+    assert!(head.to_lowercase().contains("\r\nauthorization: levity-proof "), "{head}");
+    assert!(!head.contains(TOKEN), "{head}");
+}
+
+#[tokio::test]
+async fn named_token_reaches_the_host_only_as_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap()).build().unwrap();
+    let mut tokens = Tokens::new();
+    let run = tokens.add("ci", [TokenScope::Run, TokenScope::Approve]).unwrap();
+    let admin = tokens.add("top", [TokenScope::Admin]).unwrap();
+    let listener = Listener::bind("127.0.0.1:0", Gate::named(tokens)).await.unwrap();
+    let (address, mut served) = (listener.address().to_string(), JoinSet::new());
+    served.spawn(async move { host.serve(listener).await.unwrap() });
+    assert_eq!(Raw::connect(&address, Some(run.reveal())).await.err(), Some(403));
+    let mut raw = Raw::connect(&address, Some(admin.reveal())).await.unwrap();
+    raw.request("ping", json!({})).await.unwrap();
 }

@@ -102,6 +102,8 @@ async fn what_is_no_request_is_refused() {
         post(&json!({"goal": "x", "conversation": id}).to_string()).await.refused(422, "bad_id");
     }
     post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string()).await.refused(413, "goal_too_long");
+    let long = json!({"text": "x".repeat((256 << 10) + 1)});
+    client.post("/v1/runs/none/say", long).await.refused(413, "goal_too_long");
     post(&json!({"goal": "x".repeat(2 << 20)}).to_string()).await.refused(413, "too_large");
     for kind in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
         let headers = [bearer(TOKEN), ("Content-Type", kind.to_owned())];

@@ -7,9 +7,9 @@ use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_serve::mcp::{Limits, McpServer, Reply, TaskSupport};
+use levity_serve::mcp::{Fault, Limits, McpServer, Reply, TaskSupport};
 use levity_serve::{AgentServer, Gate, Runs, Token, TokenScope, Tokens};
-use levity_test::{FunctionModel, RecordingTool};
+use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -127,6 +127,42 @@ async fn session_of_one_token_is_none_for_another() {
 }
 
 #[tokio::test]
+async fn task_of_one_token_is_none_for_another() {
+    let waits = |_| std::future::pending::<Result<Reply, Fault>>();
+    let server = builder().offer(Talk::new("wait", waits).tasks(TaskSupport::Required)).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let ask = async |who: usize, method: &str, name: &str, mut params: Value| {
+        let mut meta = modern_meta();
+        meta["io.modelcontextprotocol/clientCapabilities"] =
+            json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        params["_meta"] = meta;
+        let headers = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+            ("mcp-name", name),
+            ("authorization", &*people[who]),
+        ];
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        site.post(&headers, &request).await.message()
+    };
+    let started = ask(0, "tools/call", "wait", json!({"name": "wait", "arguments": {}})).await;
+    let task = started["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
+    for method in ["tasks/get", "tasks/cancel"] {
+        for (who, goes) in [(1, false), (2, false), (3, true), (0, true)] {
+            let answer = ask(who, method, &task, json!({"taskId": task})).await;
+            assert_eq!(answer.get("result").is_some(), goes, "{who} {method}: {answer}");
+            if !goes {
+                assert!(
+                    answer["error"]["message"].as_str().unwrap().contains("there is no task"),
+                    "{answer}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
     let server = builder().tool(echo("look", Hints::new().read_only())).build().unwrap();
     let (gate, people) = people();
@@ -210,6 +246,27 @@ async fn queries_of_one_token_are_nothing_to_another() {
 }
 
 #[tokio::test]
+async fn query_of_a_token_without_approve_is_denied_what_its_run_asks_for() {
+    let script = ScriptedModel::new().call("send", json!({})).reply("Done.").by_history();
+    let asks = Policy::new().rule(Rule::tool("send").ask("nothing is sent unasked"));
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let agent = Agent::builder(script).tool(echo("send", Hints::new())).policy(asks).runtime(runtime);
+    let server = AgentServer::new("levity", "1", Runs::new(agent.build().unwrap())).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let query = || json!({"prompt": "Send it"});
+    let denied = call(&site, &people[0], "query", query()).await;
+    let told = &denied["result"]["structuredContent"];
+    assert_eq!(
+        (&told["answer"], &told["statistics"]["failed_calls"]),
+        (&json!("Done."), &json!(1)),
+        "{denied}"
+    );
+    let asked = call(&site, &people[1], "query", query()).await;
+    assert!(asked["result"].get("inputRequests").is_some(), "{asked}");
+}
+
+#[tokio::test]
 async fn prompts_of_queries_have_a_limit_and_words() {
     let (gate, people) = people();
     let site = Site::behind(&agent_server(1000), gate).await;
@@ -229,10 +286,11 @@ async fn prompts_of_queries_have_a_limit_and_words() {
     assert_eq!(answer["result"]["isError"], false, "{answer}");
 }
 
-/// All that comes on a connection until it is closed.
+/// All that comes on a connection until it is closed. A server that never does so fails the test, and does not hang it.
 async fn rest(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
-    let _ = stream.read_to_end(&mut all).await;
+    let read = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut all)).await;
+    let _ = read.expect("the server closes the connection");
     String::from_utf8_lossy(&all).into_owned()
 }
 

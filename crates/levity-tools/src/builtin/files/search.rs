@@ -215,9 +215,14 @@ impl Search<'_> {
         self.search(file, &mut self.searcher());
     }
 
+    /// The pattern, which looks between its steps whether anybody still waits.
+    fn steady(&self) -> Steady<'_, RegexMatcher> {
+        Steady { inner: &self.matcher, step: self.step, cancel: &self.cx.cancel }
+    }
+
     fn search(&self, file: OpenFile, searcher: &mut Searcher) {
         let path = file.path().to_owned();
-        let matcher = Steady { inner: &self.matcher, step: self.step, cancel: &self.cx.cancel };
+        let matcher = self.steady();
         let mut collector = Collector {
             matcher: &matcher,
             max: self.room,
@@ -301,6 +306,9 @@ impl Tool for SearchFiles {
 
 #[cfg(test)]
 mod tests {
+    use grep_matcher::Matcher as _;
+    use levity_core::{CallId, RunId};
+
     use super::*;
 
     #[test]
@@ -313,5 +321,28 @@ mod tests {
         assert_eq!(text.read(&mut [0; 2]).unwrap(), 2);
         cancel.cancel();
         assert!(text.read(&mut [0; 2]).is_err());
+    }
+
+    #[test]
+    fn pattern_stops_within_a_file_when_its_call_does() {
+        let cx = ToolCx::new(RunId::new("r"), CallId::new("c"), "key");
+        let (matcher, step) = steady::compile("a+b", false, false).unwrap();
+        let room = Size { matches: 1, bytes: 1 };
+        let cancel = cx.cancel.clone();
+        let search = Search {
+            matcher,
+            step,
+            filter: Filter { no_hidden: false, no_ignored: false, glob: None, cancel },
+            context: 0,
+            hits: Hits::new(room),
+            room,
+            searched: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            cx: &cx,
+        };
+        assert_eq!(search.steady().step, step);
+        assert!(search.steady().find(b"aab").unwrap().is_some());
+        cx.cancel.cancel();
+        assert!(search.steady().find(b"aab").is_err());
     }
 }

@@ -147,3 +147,21 @@ impl Filter {
         self.glob.as_ref().is_none_or(|glob| glob.matches(path, name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_lists_nothing_once_its_call_has_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "").unwrap();
+        let space = Workspace::open(folder.path()).unwrap();
+        let cancel = CancelToken::new();
+        let filter = Filter { no_hidden: true, no_ignored: true, glob: None, cancel: cancel.clone() };
+        let count = || Folder::open(&space, ".").unwrap().list(&filter).unwrap().entries.len();
+        assert_eq!(count(), 1);
+        cancel.cancel();
+        assert_eq!(count(), 0);
+    }
+}
