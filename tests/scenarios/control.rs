@@ -72,7 +72,7 @@ async fn what_is_edited_is_done_otherwise_and_the_model_is_told() {
 
 #[tokio::test]
 async fn edited_arguments_are_checked_like_the_models_own() {
-    let (result, calls) = decide(Decision::edit(json!({"path": 5}))).await;
+    let (result, calls) = decide(Decision::edit(json!({"path": [5]}))).await;
     assert!(calls.is_empty());
     assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
 }

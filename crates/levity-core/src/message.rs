@@ -277,6 +277,9 @@ pub struct Opaque {
 }
 
 impl Opaque {
+    /// The provider of what rides on a call that the model wrote as text, and that was read from there: the text.
+    pub const TEXT_CALL: &str = "text_call";
+
     /// State of `provider`.
     pub fn new(provider: impl Into<Arc<str>>, data: Value) -> Self {
         Self { provider: provider.into(), data: Arc::new(data), origin: None }
@@ -486,6 +489,21 @@ impl ToolCall {
     /// A call with these arguments.
     pub fn new(id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
         Self { id: id.into(), name: name.into(), args, raw: None, opaque: None }
+    }
+
+    /// Whether the model wrote this call as text, because its server did not recognise it. Models that need this help
+    /// need more of it.
+    ///
+    /// ```
+    /// # use levity_core::{Opaque, ToolCall};
+    /// # use serde_json::json;
+    /// let mut call = ToolCall::new("c1", "add", json!({"a": 1}));
+    /// assert!(!call.is_from_text());
+    /// call.opaque = Some(Opaque::new(Opaque::TEXT_CALL, json!({"text": "add(a=1)"})));
+    /// assert!(call.is_from_text());
+    /// ```
+    pub fn is_from_text(&self) -> bool {
+        self.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == Opaque::TEXT_CALL)
     }
 
     /// A call whose arguments are still text. No text at all means no arguments; what is not JSON is

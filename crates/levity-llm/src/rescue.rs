@@ -27,9 +27,6 @@ mod value;
 
 use start::Start;
 
-/// The name under which the model's own text rides on a call.
-pub(crate) const NAME: &str = "text_call";
-
 /// How many bytes of text may stand before a call. More is an answer, and what follows an answer is a part of it.
 const LONGEST_LEAD_IN: usize = 320;
 
@@ -182,7 +179,7 @@ impl Rescue {
             out.push_back(Delta::CallArgs { index, text: call.args });
             // The first call carries the text for all of them.
             let data = if number == 0 { json!({"text": text}) } else { json!({}) };
-            out.push_back(Delta::Opaque(Opaque::new(NAME, data)));
+            out.push_back(Delta::Opaque(Opaque::new(Opaque::TEXT_CALL, data)));
         }
         Finish::ToolCalls
     }
@@ -201,9 +198,8 @@ impl Rescue {
 /// form that it used.
 pub(crate) fn split(message: &Message) -> (Cow<'_, str>, bool) {
     let Some(first) = message.calls().next() else { return (message.text(), false) };
-    let rescued = |call: &ToolCall| call.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == NAME);
     let written = first.opaque.as_ref().and_then(|opaque| opaque.data.get("text")?.as_str());
-    match written.filter(|_| message.calls().all(rescued)) {
+    match written.filter(|_| message.calls().all(ToolCall::is_from_text)) {
         Some(written) => (message.text() + written, false),
         None => (message.text(), true),
     }

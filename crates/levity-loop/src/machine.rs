@@ -39,7 +39,8 @@ const EMPTY_REPLIES: u32 = 2;
 ///
 /// - 0: those of versions that did not say.
 /// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an answer.
-const RULES: u32 = 1;
+/// - 2: the third call in a row that is the same is answered from its result, for models that write calls as text.
+const RULES: u32 = 2;
 
 /// How often in a row a provider may interrupt a turn before the run fails.
 const PAUSES: u32 = 16;

@@ -49,6 +49,11 @@ pub(crate) fn repeated(tool: &str, times: u32) -> String {
     )
 }
 
+/// A result that the model has seen twice before.
+pub(crate) fn same_call(result: &str) -> String {
+    format!("{result}\n(The same call was made twice before, and this is its result. Answer now.)")
+}
+
 pub(crate) fn plan(steps: &[String]) -> String {
     let lines = (1..).zip(steps).map(|(number, step)| format!("\n{number}. {step}"));
     std::iter::once("The plan:".to_owned()).chain(lines).collect()

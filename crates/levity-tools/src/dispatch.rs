@@ -15,6 +15,7 @@ use crate::dispatch::backoff::Backoff;
 use crate::entry::Entry;
 use crate::policy::{Policy, Verdict};
 use crate::registry::Registry;
+use crate::schema::Corrected;
 use crate::text::Short;
 
 pub use builder::DispatcherBuilder;
@@ -56,6 +57,7 @@ struct Inner {
     slots: Semaphore,
     reader: &'static str,
     search: Option<find::Search>,
+    corrects: bool,
 }
 
 impl Dispatcher {
@@ -116,7 +118,7 @@ impl Dispatcher {
     pub fn verdict(&self, call: &ToolCall) -> Verdict {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
         let Some(entry) = entry else { return Verdict::Allow };
-        match entry.input.corrected(call) {
+        match self.corrected(&entry, call) {
             Ok((args, _)) => self.judge(&entry, &args),
             Err(_) => Verdict::Allow,
         }
@@ -128,7 +130,15 @@ impl Dispatcher {
     /// When there is no such tool, or the arguments do not match.
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
         let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
-        entry.input.corrected(call).map(|(args, _)| args)
+        self.corrected(&entry, call).map(|(args, _)| args)
+    }
+
+    /// The arguments of a call, and what the model is told of them if they were corrected.
+    fn corrected<'a>(&self, entry: &Entry, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
+        match self.0.corrects {
+            true => entry.input.corrected(call),
+            false => entry.input.arguments(call).map(|args| (args, None)),
+        }
     }
 
     /// The tools.
@@ -138,7 +148,7 @@ impl Dispatcher {
 
     async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
         let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
-        let corrected = entry.input.corrected(call);
+        let corrected = self.corrected(&entry, call);
         let (args, note) = corrected.map_err(|error| cx.stop(error, Some(&entry)))?;
         if cx.again {
             Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;

@@ -9,7 +9,7 @@ use crate::error::{Error, Side};
 use crate::text::Short;
 
 pub use of_tool::Arguments;
-pub(crate) use of_tool::ToolSchema;
+pub(crate) use of_tool::{Corrected, ToolSchema};
 
 mod coerce;
 mod of_tool;

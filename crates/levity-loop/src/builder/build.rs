@@ -37,7 +37,8 @@ impl AgentBuilder {
         self.memory = conversations.clone().map(Keeps::Conversations);
         let made_of = Arc::new(self.clone());
         self.set_window();
-        let mut tools = Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy);
+        let mut tools =
+            Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy).correct_arguments();
         if let Some(time) = self.tool_timeout {
             tools = tools.timeout(time);
         }

@@ -1,8 +1,8 @@
 //! How runs end: with words, with media, and on a last turn that calls tools all the same.
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limit, Machine as _, Media, Message, Offer, Outcome, Part, Response,
-    Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
+    Effect, EffectId, Ending, Input, Limit, Machine as _, Media, Message, Offer, Opaque, Outcome, Part,
+    Response, Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentBuilder, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -109,7 +109,7 @@ fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
 fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
     let agent = builder().max_turns(1).build().unwrap();
     let mut state = agent.machine("Find it.").save();
-    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(1)));
+    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(2)));
     let mut play = Play::of(agent.restore(&state).unwrap());
     play.reply([look()]);
     assert_eq!(play.ending().status, Status::Partial(Limit::Turns));
@@ -140,4 +140,41 @@ fn calls_beyond_the_limit_of_a_turn_are_each_told_so() {
     assert!(made.iter().all(|result| !result.is_error()));
     assert!(left.iter().all(|result| result.error == Some(ToolErrorKind::Denied)));
     assert!(left[0].text().contains("at most 64 tools can be called in one turn"), "{}", left[0].text());
+}
+
+/// A call that the model wrote as text.
+fn look_in_text() -> Part {
+    let mut call = ToolCall::new("", "look", json!({}));
+    call.opaque = Some(Opaque::new(Opaque::TEXT_CALL, json!({"text": "look()"})));
+    Part::ToolCall(call)
+}
+
+#[test]
+fn third_call_in_a_row_that_is_the_same_is_answered_from_its_result() {
+    let mut play = Play::new(builder());
+    for _ in 0..2 {
+        assert_eq!(play.reply([look_in_text()]), Offer::All);
+        assert_eq!(play.machine.ending(), None);
+    }
+    assert_eq!(play.reply([look_in_text()]), Offer::All);
+    let messages = play.machine.history().messages();
+    let results: Vec<String> = messages
+        .iter()
+        .flat_map(|message| message.results())
+        .map(|result| result.text().into_owned())
+        .collect();
+    let again = "42\n(The same call was made twice before, and this is its result. Answer now.)";
+    assert_eq!(results, ["42", "42", again]);
+    assert_eq!(play.reply([Part::text("It is 42.")]), Offer::None);
+    assert_eq!((&*play.ending().text, &play.ending().status), ("It is 42.", &Status::Complete));
+}
+
+#[test]
+fn same_native_call_is_made_as_often_as_the_model_wants() {
+    let mut play = Play::new(builder());
+    for _ in 0..5 {
+        assert_eq!(play.reply([look()]), Offer::All);
+    }
+    let results = play.machine.history().messages().iter().flat_map(|message| message.results()).count();
+    assert_eq!(results, 5);
 }

@@ -137,7 +137,7 @@ async fn a_call_that_makes_no_sense_is_told() {
         (json!({}), "give `code`"),
         (json!({"code": "1", "variants": ["2"]}), "not both"),
         (json!({"variants": []}), "variants"),
-        (json!({"code": 1}), "code"),
+        (json!({"code": [1]}), "code"),
     ] {
         let agent = agent(args.clone(), RunPython::new().python(python())).build().unwrap();
         let (failed, _, text) = told(&agent.run("go").await.unwrap());

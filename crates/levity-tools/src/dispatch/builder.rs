@@ -28,6 +28,7 @@ pub struct DispatcherBuilder {
     max_media: usize,
     max_concurrent: usize,
     search_above: Option<usize>,
+    corrects: bool,
 }
 
 impl DispatcherBuilder {
@@ -43,6 +44,7 @@ impl DispatcherBuilder {
             max_media: 10 << 20,
             max_concurrent: 1024,
             search_above: None,
+            corrects: false,
         }
     }
 
@@ -104,6 +106,13 @@ impl DispatcherBuilder {
         self
     }
 
+    /// Corrects arguments in the wrong type where nothing is lost (`"5"` for 5, one value for a list of one), and tells the model
+    /// in the result. Agents do this; by default, such arguments are refused.
+    pub fn correct_arguments(mut self) -> Self {
+        self.corrects = true;
+        self
+    }
+
     /// Makes the dispatcher.
     ///
     /// # Errors
@@ -125,6 +134,7 @@ impl DispatcherBuilder {
             backoff: self.backoff,
             max_output: self.max_output,
             max_media: self.max_media,
+            corrects: self.corrects,
         })))
     }
 }

@@ -119,9 +119,13 @@ fn bad_arguments_are_explained() {
 
 #[test]
 fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
-    let result = call(&dispatcher(weather()), "weather", json!({"city": 5}));
+    let registry = Registry::builder().tool(weather()).build().unwrap();
+    let corrects = Dispatcher::builder(registry, Clock::still()).correct_arguments().build().unwrap();
+    let result = call(&corrects, "weather", json!({"city": 5}));
     let text = "(The arguments were corrected: at `/city`, 5 became \"5\".)\nsunny in \"5\"";
     assert_eq!((result.error, &*result.text()), (None, text));
+    let refused = call(&dispatcher(weather()), "weather", json!({"city": 5}));
+    assert_eq!(refused.error, Some(ToolErrorKind::InvalidArgs));
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn policy_judges_the_arguments_that_the_tool_gets() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let rule = Rule::any().when(|_, args: &Value| args["city"] == "5").deny("not this one");
     let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::allow_all().rule(rule));
-    let dispatcher = builder.build().unwrap();
+    let dispatcher = builder.correct_arguments().build().unwrap();
     let call_of_number = ToolCall::new("c", "weather", json!({"city": 5}));
     assert_eq!(dispatcher.verdict(&call_of_number), Verdict::deny("not this one"));
     assert_eq!(done(&dispatcher, &call_of_number).error, Some(ToolErrorKind::Denied));

@@ -88,10 +88,7 @@ impl ToolSchema {
     ///
     /// # Errors
     /// When they do not match.
-    pub(crate) fn corrected<'a>(
-        &self,
-        call: &'a ToolCall,
-    ) -> Result<(Cow<'a, Value>, Option<String>), ToolError> {
+    pub(crate) fn corrected<'a>(&self, call: &'a ToolCall) -> Result<Corrected<'a>, ToolError> {
         let error = match self.arguments(call) {
             Ok(args) => return Ok((args, None)),
             Err(error) => error,
@@ -105,6 +102,9 @@ impl ToolSchema {
         }
     }
 }
+
+/// Arguments, and what the model is told if they were corrected.
+pub(crate) type Corrected<'a> = (Cow<'a, Value>, Option<String>);
 
 /// Checks the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is taken in elsewhere.
 /// Cloning costs nothing.

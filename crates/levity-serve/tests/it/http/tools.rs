@@ -28,7 +28,7 @@ async fn tools_are_listed_and_called_under_policy() {
     let done =
         client.post("/v1/tools/delete", json!({"args": {"path": "x"}, "approved": true})).await.is(200);
     assert_eq!(done["failed"], false);
-    let wrong = client.post("/v1/tools/look", json!({"args": {"path": 1}})).await.is(200);
+    let wrong = client.post("/v1/tools/look", json!({"args": {"path": [1]}})).await.is(200);
     assert_eq!(wrong["failed"], true);
     client.post("/v1/tools/none", json!({})).await.refused(404, "no_tool");
     client.post("/v1/tools/look", json!({"args": []})).await.refused(422, "invalid");
