@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use levity::core::Options;
-use levity::core::text::one_line;
+use levity::core::text::{bare_url, one_line};
 use levity::eval::{
     AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, bfcl,
 };
@@ -137,6 +137,14 @@ fn line(progress: &Progress<'_>) -> String {
     )
 }
 
+/// A model without what is secret in its address.
+fn bare(spec: &str) -> String {
+    match spec.find("@http") {
+        Some(at) => format!("{}@{}", &spec[..at], bare_url(&spec[at + 1..])),
+        None => spec.to_owned(),
+    }
+}
+
 impl Run {
     fn cases(&self) -> Result<Vec<Case>, Problem> {
         let mut selection = Selection::new();
@@ -175,7 +183,7 @@ impl Run {
             Header::new(self.suite(), self.name()).with_setting("levity", env!("CARGO_PKG_VERSION"));
         match &self.model {
             Some(model) => {
-                header = header.with_setting("model", &**model).with_setting("max_turns", self.max_turns)
+                header = header.with_setting("model", bare(model)).with_setting("max_turns", self.max_turns)
             }
             None => header = header.with_setting("command", self.command.clone()),
         }
@@ -198,7 +206,7 @@ impl Run {
     fn name(&self) -> String {
         match (&self.name, &self.model) {
             (Some(name), _) => name.clone(),
-            (None, Some(model)) => format!("levity {}", model.split('@').next().unwrap_or_default()),
+            (None, Some(model)) => format!("levity {}", model.split("@http").next().unwrap_or_default()),
             (None, None) => self.command.join(" "),
         }
     }
