@@ -306,7 +306,7 @@ struct Line {
 }
 
 /// What becomes of a last line without its end.
-#[derive(PartialEq)]
+#[derive(Clone, Copy)]
 enum Torn {
     Drop,
     Error,
