@@ -113,7 +113,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     evaluation
         .run(&*subject, &mut results, |progress| {
             if !quiet {
-                note(&line(progress))
+                note(&line(progress));
             }
         })
         .await?;
@@ -183,7 +183,7 @@ impl Run {
             Header::new(self.suite(), self.name()).with_setting("levity", env!("CARGO_PKG_VERSION"));
         match &self.model {
             Some(model) => {
-                header = header.with_setting("model", bare(model)).with_setting("max_turns", self.max_turns)
+                header = header.with_setting("model", bare(model)).with_setting("max_turns", self.max_turns);
             }
             None => header = header.with_setting("command", self.command.clone()),
         }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use levity_eval::{Expectation, ExpectedCall, Selection, bfcl};
+use levity_eval::{Call, Expectation, ExpectedCall, Header, Results, Selection, Transcript, Trial, bfcl};
 use serde_json::{Value, json};
 
 /// A folder as the package has it, with `count` made-up cases in each of two categories.
@@ -139,5 +139,82 @@ mod judge {
             let error = judged(script).await.unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
+    }
+}
+
+/// The package itself: set `LEVITY_TEST_BFCL` to a folder that has it, unpacked.
+#[tokio::test]
+async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
+    let Some(package) = std::env::var_os("LEVITY_TEST_BFCL") else {
+        println!("SKIPPED: LEVITY_TEST_BFCL names no folder with bfcl_eval");
+        return;
+    };
+    let data = Path::new(&package).join("bfcl_eval/data");
+    let cases = bfcl::cases(&data, &bfcl::CATEGORIES, Selection::new()).unwrap();
+    assert_eq!(cases.len(), 1240);
+    let folder = tempfile::tempdir().unwrap();
+    let mut results = Results::create(folder.path(), &Header::new("bfcl", "answers"), &cases).unwrap();
+    for case in &cases {
+        let calls = match &case.expect {
+            Expectation::Calls { calls, .. } => calls.iter().map(answer).collect(),
+            _ => Vec::new(),
+        };
+        // Once as it should be, once without the last call, and once with an argument that nobody asked for.
+        let shorter = calls[..calls.len().saturating_sub(1)].to_vec();
+        let mut odd = calls.clone();
+        match odd.first_mut() {
+            Some(call) => call.arguments["zzz"] = json!(1),
+            None => odd.push(Call::new("zzz", json!({}))),
+        }
+        for (repetition, calls) in [(0, calls), (1, shorter), (2, odd)] {
+            let mut transcript = Transcript::new();
+            transcript.calls = calls;
+            results.append(Trial::new(case, "answers", repetition, transcript)).unwrap();
+        }
+    }
+    let (theirs, ours) =
+        (bfcl::judge("python3", Some(&data)).score(&results).await.unwrap(), results.check_all());
+    assert!(theirs.judge.starts_with("bfcl-eval "), "{}", theirs.judge);
+    let mut differ = Vec::new();
+    for (theirs, ours) in theirs.scores.iter().zip(&ours.scores) {
+        let irrelevant = ours.case.starts_with("irrelevance");
+        assert_eq!(
+            ours.score.passed,
+            ours.repetition == 0 || (irrelevant && ours.repetition == 1),
+            "{ours:?}"
+        );
+        if theirs.score.passed != ours.score.passed {
+            differ.push((&theirs.case, &theirs.score.reason));
+        }
+    }
+    // An argument of two possible answers is not in the description of the function.
+    assert!(
+        differ.len() <= 2 && differ.iter().all(|(_, why)| why.contains("Unexpected parameter")),
+        "{differ:?}"
+    );
+}
+
+/// The first alternative of each argument.
+fn answer(expected: &ExpectedCall) -> Call {
+    let arguments = expected.arguments.iter();
+    let arguments = arguments.filter_map(|(name, values)| Some((name.clone(), first(values)?)));
+    Call::new(&*expected.name, Value::Object(arguments.collect()))
+}
+
+fn first(values: &[Value]) -> Option<Value> {
+    let value = values.iter().find(|value| value.as_str() != Some(""))?;
+    Some(plain(value))
+}
+
+/// A value whose objects have one value in place of their alternatives.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let chosen =
+                map.iter().filter_map(|(key, values)| Some((key.clone(), first(values.as_array()?)?)));
+            Value::Object(chosen.collect())
+        }
+        Value::Array(items) => items.iter().map(plain).collect(),
+        value => value.clone(),
     }
 }
