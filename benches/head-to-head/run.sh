@@ -11,7 +11,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 : "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=100}" "${PYTHON:=python3}" "${LEVITY:=levity}" "${RIG:=$here/rig/target/release/head-to-head-rig}"
-export BASE_URL=http://127.0.0.1:$PORT/v1 LLAMACPP_API_BASE_URL=http://127.0.0.1:$PORT/v1 MODEL=${MODEL:-qwen}
+export BASE_URL=http://127.0.0.1:$PORT/v1 LLAMACPP_API_KEY=none LLAMACPP_API_BASE_URL=http://127.0.0.1:$PORT/v1 MODEL=${MODEL:-qwen}
 [ $# -gt 0 ] || set -- levity plain pydantic_ai openai_agents langgraph smolagents rig levity-again
 mkdir -p "$OUT"
 {
