@@ -157,10 +157,11 @@ struct UntilCalled {
 }
 
 impl UntilCalled {
-    /// The end, if the last thing that happened is that a tool was reached.
+    /// The end, if a call of the last turn reached a tool. Notes of the loop may stand behind the results.
     fn end(&self, request: &Request) -> Option<Response> {
-        let last = request.history.messages().last().filter(|message| message.role == Role::Tool);
-        if last.is_some_and(|message| message.results().any(|result| !result.is_error())) {
+        let messages = request.history.messages().iter().rev();
+        let mut since = messages.take_while(|message| message.role != Role::Assistant);
+        if since.any(|message| message.results().any(|result| !result.is_error())) {
             return Some(Response::new(Message::assistant(END)).with_usage(Usage::new(0, 0)));
         }
         self.replies.fetch_add(1, Ordering::Relaxed);

@@ -62,6 +62,8 @@ fn comparison_pairs_trials_and_tests_the_difference() {
         (0..10).map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" })).collect();
     let two: Vec<(String, &str)> =
         (0..11).map(|n| (format!("a-{n}"), if n > 8 { "right" } else { "wrong" })).collect();
+    // Each has a case that the other does not have.
+    let one: Vec<(String, &str)> = one.into_iter().chain([("b-1".to_owned(), "right")]).collect();
     let of = |name: &str, answers: &[(String, &'static str)]| {
         report(name, &answers.iter().map(|(id, answer)| (&**id, *answer)).collect::<Vec<_>>())
     };
@@ -69,7 +71,7 @@ fn comparison_pairs_trials_and_tests_the_difference() {
     assert_eq!((comparison.pairs, comparison.both), (10, 0));
     assert_eq!((comparison.only_first.len(), &comparison.only_second[..]), (9, &["a-9".to_owned()][..]));
     assert_eq!(comparison.p_value, 0.021484375);
-    assert_eq!((comparison.first.unpaired, comparison.second.unpaired), (0, 1));
+    assert_eq!((comparison.first.unpaired, comparison.second.unpaired), (1, 1));
     assert!(comparison.is_same_judge());
     let text = comparison.to_text();
     for part in [
@@ -77,7 +79,7 @@ fn comparison_pairs_trials_and_tests_the_difference() {
         "second plain",
         "+80.0",
         "p = 0.0215",
-        "0 of the first, 1 of the second",
+        "1 of the first, 1 of the second",
         "59.6-98.2%",
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");

@@ -21,6 +21,15 @@ async fn agent_subject_stops_after_the_first_turn_that_reaches_a_tool() {
 }
 
 #[tokio::test]
+async fn agent_subject_stops_also_where_a_note_follows_the_result() {
+    // The second turn is the last one, and the loop announces it behind the result.
+    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
+    let subject = AgentSubject::new("levity", model).configure(|agent| agent.max_turns(2));
+    let transcript = subject.answer(&add_case("1")).await;
+    assert_eq!((transcript.error, transcript.calls.len(), transcript.replies), (None, 1, Some(1)));
+}
+
+#[tokio::test]
 async fn agent_subject_lets_the_model_correct_arguments() {
     let model = ScriptedModel::new().call("add", json!({"a": 2})).call("add", json!({"a": 2, "b": 5}));
     let transcript = AgentSubject::new("levity", model).answer(&add_case("1")).await;
