@@ -61,5 +61,8 @@ for subject in "$@"; do
 done
 for subject in "$@"; do
   case $subject in levity | levity-again) continue ;; esac
-  [ ! -d "$OUT/levity" ] || "$LEVITY" eval compare "$OUT/levity" "$OUT/$subject" | tee "$OUT/$subject/compared.txt"
+  [ -d "$OUT/levity" ] || continue
+  for categories in simple_python,multiple irrelevance; do
+    "$LEVITY" eval compare "$OUT/levity" "$OUT/$subject" --categories "$categories"
+  done | tee "$OUT/$subject/compared.txt"
 done

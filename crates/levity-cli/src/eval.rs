@@ -72,6 +72,9 @@ struct Compare {
     first: PathBuf,
     /// The results of the second subject.
     second: PathBuf,
+    /// Compare only these categories, with commas between them.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    categories: Vec<String>,
     /// Print the comparison as JSON.
     #[arg(long)]
     json: bool,
@@ -163,7 +166,10 @@ impl Scoring {
 }
 
 fn compare(args: &Compare) -> Result<(), Problem> {
-    let (first, second) = (report(&args.first)?, report(&args.second)?);
+    let (mut first, mut second) = (report(&args.first)?, report(&args.second)?);
+    if !args.categories.is_empty() {
+        (first, second) = (first.only(&args.categories), second.only(&args.categories));
+    }
     let comparison = Comparison::new(&first, &second);
     if comparison.pairs == 0 {
         return Err(Problem::call("the two subjects have no case in common"));

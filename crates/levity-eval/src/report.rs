@@ -77,7 +77,18 @@ impl Report {
             let score = by_key.get(&(&*trial.case, trial.repetition))?;
             Some((trial.clone(), Score::clone(score)))
         });
-        let trials: Vec<(Trial, Score)> = scored.collect();
+        Self::of(results.header().clone(), scores.judge.clone(), scored.collect())
+    }
+
+    /// The same report on the trials of some categories alone.
+    #[must_use]
+    pub fn only(self, categories: &[impl AsRef<str>]) -> Self {
+        let wanted = |trial: &Trial| categories.iter().any(|category| category.as_ref() == trial.category);
+        let trials = self.trials.into_iter().filter(|(trial, _)| wanted(trial)).collect();
+        Self::of(self.header, self.judge, trials)
+    }
+
+    fn of(header: Header, judge: String, trials: Vec<(Trial, Score)>) -> Self {
         let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
         for (trial, score) in &trials {
             groups.entry(trial.category.clone()).or_default().push((trial, score));
@@ -85,7 +96,7 @@ impl Report {
         let categories =
             groups.into_iter().map(|(name, group)| (name, Tally::of(group.into_iter()))).collect();
         let total = Tally::of(trials.iter().map(|(trial, score)| (trial, score)));
-        Self { header: results.header().clone(), judge: scores.judge.clone(), categories, total, trials }
+        Self { header, judge, categories, total, trials }
     }
 
     /// The trials and their scores.

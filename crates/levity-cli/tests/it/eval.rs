@@ -213,6 +213,8 @@ fn eval_compare_pairs_two_folders() {
     assert!(printed.contains("p = 0.5000") && printed.contains("1 of the first"), "{printed}");
     let (printed, _) = said(&levity(&["eval", "compare", one, two, "--json"]));
     assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["only_first"], json!(["a-1", "a-2"]));
+    check(&levity(&["eval", "compare", one, two, "--categories", "a"]), 0, "p = 0.5000");
+    check(&levity(&["eval", "compare", one, two, "--categories", "b"]), 2, "no case in common");
     fs::remove_file(Path::new(two).join("scores.jsonl")).unwrap();
     let (_, noted) = said(&levity(&["eval", "compare", one, two]));
     assert!(noted.contains("trials without a score"), "{noted}");

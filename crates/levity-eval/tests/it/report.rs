@@ -39,6 +39,8 @@ all            4       2    50.0%    15.0-85.0%           1       1         40  
     let json: Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!((&json["total"]["passed"], &json["categories"]["b"]["errors"]), (&json!(2), &json!(1)));
     assert_eq!(json["judge"], "levity");
+    let report = report.only(&["a"]);
+    assert_eq!((report.total.trials, report.total.passed, report.categories.len()), (2, 2, 1));
 }
 
 #[test]
