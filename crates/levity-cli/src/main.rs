@@ -6,6 +6,7 @@ mod chat;
 mod complete;
 mod conversations;
 mod drive;
+mod eval;
 mod follow;
 mod input;
 mod limits;
@@ -58,6 +59,8 @@ enum Command {
     Bridge(bridge::Bridge),
     /// Send one request to a model and print the reply.
     Complete(complete::Complete),
+    /// Evaluate a model or a program on cases, score the trials, and compare two subjects.
+    Eval(eval::Eval),
     /// Clean up logs of runs.
     Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
@@ -90,6 +93,7 @@ async fn start() -> ExitCode {
         Command::Conversations(args) => conversations::conversations(args).await,
         Command::Bridge(args) => bridge::bridge(args).await,
         Command::Complete(complete) => complete::complete(complete).await,
+        Command::Eval(args) => eval::eval(args).await,
         Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
         Command::Plan(args) => plan::plan(*args).await,

@@ -38,6 +38,7 @@
 //! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `serve` | `levity-serve` | agents offered to others: MCP server, HTTP API, bridge |
+//! | `eval` | `levity-eval` | evaluations: cases, subjects, trials, reports with intervals |
 //! | `python` | `levity-python` | code that a model wrote, and Python functions as tools |
 //! | `test` | `levity-test` | scripted models, a manual clock, faults, conformance suites |
 //!
@@ -58,6 +59,7 @@
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
 //! - `serve`: agents offered to others, by MCP, HTTP and the bridge; with `swarm` and `dag`, swarms and teams, too.
+//! - `eval`: evaluations of agents.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
@@ -68,6 +70,8 @@ pub use levity_context as context;
 pub use levity_core as core;
 #[cfg(feature = "dag")]
 pub use levity_dag as dag;
+#[cfg(feature = "eval")]
+pub use levity_eval as eval;
 #[cfg(feature = "llm")]
 pub use levity_llm as llm;
 #[cfg(feature = "log")]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{check, command, file, levity};
 
 /// Answers one request with this, and hands on what was asked.
-fn server(status: u16, kind: &'static str, body: impl Into<String>) -> (String, Receiver<Value>) {
+pub(crate) fn server(status: u16, kind: &'static str, body: impl Into<String>) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (body, (sender, asked)) = (body.into(), channel());

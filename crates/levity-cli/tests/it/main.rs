@@ -14,6 +14,8 @@ mod chat;
 mod complete;
 mod context;
 mod conversations;
+#[cfg(unix)]
+mod eval;
 mod logs;
 mod mcp;
 mod options;

@@ -1,0 +1,202 @@
+//! Evaluations: a model or a program on cases.
+
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use levity::eval::{Comparison, Report, Results, Scores, bfcl};
+
+use crate::terminal::{chain, complain, note, say};
+
+/// How `levity eval` is called.
+#[derive(Args)]
+pub(crate) struct Eval {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Have a model, or a program of your own, answer cases; an evaluation that was stopped continues.
+    Run(Box<run::Run>),
+    /// Score the trials of a folder again, without a call of a model.
+    Score(Score),
+    /// Compare two subjects on the cases that both answered.
+    Compare(Compare),
+}
+
+/// Who scores trials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Judge {
+    /// The suite's own checker where it can run, otherwise levity's checks.
+    Auto,
+    /// The checker of the Berkeley Function Calling Leaderboard, in Python.
+    Bfcl,
+    /// levity's checks.
+    Levity,
+}
+
+/// How trials are scored, and how the report is shown.
+#[derive(Args)]
+struct Scoring {
+    /// Who scores: `auto` is the suite's own checker where it can run, otherwise levity's checks.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Scoring")]
+    judge: Judge,
+    /// The Python that runs BFCL's checker.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", help_heading = "Scoring")]
+    python: PathBuf,
+    /// Print the report as JSON.
+    #[arg(long, help_heading = "Scoring")]
+    json: bool,
+    /// Also write the report as JUnit XML to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Scoring")]
+    junit: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Score {
+    /// The folder that `levity eval run --out` wrote.
+    folder: PathBuf,
+    /// The data of the suite, for its checker; by default, those of the evaluation.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    scoring: Scoring,
+}
+
+#[derive(Args)]
+struct Compare {
+    /// The results of the first subject.
+    first: PathBuf,
+    /// The results of the second subject.
+    second: PathBuf,
+    /// Compare only these categories, with commas between them.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    categories: Vec<String>,
+    /// Print the comparison as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Evaluates, scores or compares: 0 when it is done, 1 when it failed, 2 for a wrong call.
+pub(crate) async fn eval(args: Eval) -> ExitCode {
+    let done = match args.command {
+        Command::Run(args) => run::run(*args).await,
+        Command::Score(args) => score(args).await,
+        Command::Compare(args) => compare(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Problem { text, code }) => complain(&text, code),
+    }
+}
+
+/// What went wrong, and the exit code for it.
+struct Problem {
+    text: String,
+    code: u8,
+}
+
+impl Problem {
+    fn call(text: impl Into<String>) -> Self {
+        Self { text: text.into(), code: 2 }
+    }
+}
+
+impl From<levity::eval::Error> for Problem {
+    fn from(error: levity::eval::Error) -> Self {
+        use levity::eval::Error;
+        let code = if matches!(error, Error::Suite(_) | Error::OtherEvaluation { .. }) { 2 } else { 1 };
+        Self { text: error.to_string(), code }
+    }
+}
+
+async fn score(args: Score) -> Result<(), Problem> {
+    let results = open(&args.folder)?;
+    args.scoring.report(&results, args.data.as_deref()).await
+}
+
+fn open(folder: &Path) -> Result<Results, Problem> {
+    Results::open(folder).map_err(|error| {
+        Problem::call(format!("there are no results: {}; `levity eval run --out` makes them", chain(&error)))
+    })
+}
+
+impl Scoring {
+    /// Scores the trials, keeps the scores and the report beside them, and prints the report.
+    async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
+        let scores = self.scores(results, data).await?;
+        let report = Report::new(results, &scores);
+        results.write_scores(&scores)?;
+        results.write_file("report.json", &report.to_json())?;
+        results.write_file("junit.xml", &report.to_junit())?;
+        if let Some(path) = &self.junit {
+            let written = std::fs::write(path, report.to_junit());
+            written.map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
+        }
+        say(&if self.json { report.to_json() } else { report.to_text() });
+        Ok(())
+    }
+
+    async fn scores(&self, results: &Results, data: Option<&Path>) -> Result<Scores, Problem> {
+        let is_bfcl = results.header().suite == run::BFCL;
+        match self.judge {
+            Judge::Levity => return Ok(results.check_all()),
+            Judge::Auto if !is_bfcl => return Ok(results.check_all()),
+            Judge::Bfcl if !is_bfcl => {
+                return Err(Problem::call("`--judge bfcl` scores only results of `--suite bfcl`"));
+            }
+            Judge::Auto | Judge::Bfcl => {}
+        }
+        let noted = results.header().facts.get("data").and_then(|data| data.as_str()).map(Path::new);
+        match bfcl::judge(&self.python, data.or(noted)).score(results).await {
+            Ok(scores) => Ok(scores),
+            Err(error) if self.judge == Judge::Bfcl => Err(error.into()),
+            Err(error) => {
+                note(&format!(
+                    "BFCL's own checker did not score: {error}; these are levity's checks, which may differ from it. \
+                     `pip install bfcl-eval`, or name its folder with `levity eval score --data`"
+                ));
+                Ok(results.check_all())
+            }
+        }
+    }
+}
+
+fn compare(args: &Compare) -> Result<(), Problem> {
+    let (mut first, mut second) = (report(&args.first)?, report(&args.second)?);
+    if !args.categories.is_empty() {
+        (first, second) = (first.only(&args.categories), second.only(&args.categories));
+    }
+    let comparison = Comparison::new(&first, &second);
+    if comparison.pairs == 0 {
+        return Err(Problem::call("the two subjects have no case in common"));
+    }
+    if !comparison.is_same_judge() {
+        let (one, two) = (&comparison.first.judge, &comparison.second.judge);
+        note(&format!("the judges differ: `{one}` and `{two}`; score both folders by the same one"));
+    }
+    match args.json {
+        true => crate::terminal::say_json(&comparison),
+        false => say(&comparison.to_text()),
+    }
+    Ok(())
+}
+
+/// The report on a folder, by the scores that are kept there.
+fn report(folder: &Path) -> Result<Report, Problem> {
+    let results = open(folder)?;
+    let scores = match results.scores()? {
+        Some(scores) => scores,
+        None => {
+            note(&format!(
+                "`{}` has trials without a score, so levity's checks score it; `levity eval score` has the suite's judge do it",
+                folder.display()
+            ));
+            results.check_all()
+        }
+    };
+    Ok(Report::new(&results, &scores))
+}

@@ -1,0 +1,236 @@
+//! `levity eval run`: the subject answers cases.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use levity::core::Options;
+use levity::core::text::{bare_url, one_line};
+use levity::eval::{
+    AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, bfcl,
+};
+use levity::llm::Models;
+use levity::prelude::*;
+
+use super::{Problem, Scoring};
+use crate::agent::{retried, warn};
+use crate::terminal::{chain, note};
+
+/// The suite that levity can read.
+pub(super) const BFCL: &str = "bfcl";
+
+#[derive(Args)]
+pub(super) struct Run {
+    /// The suite: `bfcl` for the Berkeley Function Calling Leaderboard, or a file with one case as JSON on each line.
+    #[arg(long, value_name = "NAME|FILE")]
+    suite: String,
+    /// The folder `bfcl_eval/data` of the Python package `bfcl-eval`.
+    #[arg(long, value_name = "DIR", required_if_eq("suite", BFCL))]
+    data: Option<PathBuf>,
+    /// The categories of the suite, with commas between them; all by default.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    categories: Vec<String>,
+    /// How many cases of each category are taken.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// How many cases of each category are passed over at first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
+    /// Take only cases whose index, from 0, is odd.
+    #[arg(long, conflicts_with = "even")]
+    odd: bool,
+    /// Take only cases whose index, from 0, is even.
+    #[arg(long)]
+    even: bool,
+    /// The folder for the results. An evaluation that was stopped continues there.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The model of an agent of levity, as `provider:model` or `provider:model@URL`, or a profile.
+    #[arg(long, value_name = "SPEC", required_unless_present = "command", conflicts_with = "command")]
+    model: Option<String>,
+    /// A name for the subject in reports.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    options: ModelOptions,
+    /// How many turns the agent may take for a case.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    max_turns: u64,
+    /// How often each case is answered.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repetitions: u32,
+    /// How many cases are answered at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// How many seconds a case may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = Evaluation::DEFAULT_TIMEOUT.as_secs())]
+    timeout: u64,
+    /// Repeat trials that ended in an error.
+    #[arg(long)]
+    retry_errors: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    scoring: Scoring,
+    /// A program that answers cases in place of a model: one line of JSON in for each case, one line of JSON out.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Args)]
+struct ModelOptions {
+    /// The randomness of the model; the provider's default otherwise.
+    #[arg(long, value_name = "T", conflicts_with = "command", help_heading = "Models")]
+    temperature: Option<f64>,
+    /// The longest reply, in tokens.
+    #[arg(long, value_name = "N", conflicts_with = "command", help_heading = "Models")]
+    max_tokens: Option<u64>,
+    /// A seed, where the provider takes one.
+    #[arg(long, value_name = "N", conflicts_with = "command", help_heading = "Models")]
+    seed: Option<u64>,
+}
+
+pub(super) async fn run(args: Run) -> Result<(), Problem> {
+    let cases = args.cases()?;
+    if cases.is_empty() {
+        return Err(Problem::call("no case is chosen; look at `--limit`, `--offset` and `--categories`"));
+    }
+    let mut results = Results::create(&args.out, &args.header(), &cases)?;
+    let subject = args.subject(&results)?;
+    let mut evaluation = Evaluation::new()
+        .repetitions(args.repetitions)
+        .jobs(args.jobs)
+        .timeout(Duration::from_secs(args.timeout));
+    if args.retry_errors {
+        evaluation = evaluation.retry_errors();
+    }
+    let before = results.trials().len();
+    if before > 0 && !args.quiet {
+        note(&format!("`{}` has {before} trials already; the evaluation continues", args.out.display()));
+    }
+    let quiet = args.quiet;
+    evaluation
+        .run(&*subject, &mut results, |progress| {
+            if !quiet {
+                note(&line(progress));
+            }
+        })
+        .await?;
+    args.scoring.report(&results, args.data.as_deref()).await
+}
+
+/// One line for each trial.
+fn line(progress: &Progress<'_>) -> String {
+    let Progress { done, of, passed, errors, trial, score, .. } = progress;
+    let verdict = match (trial.error(), score.passed) {
+        (Some(error), _) => format!("error: {}", one_line(error, 160)),
+        (None, true) => "pass".to_owned(),
+        (None, false) => format!("fail: {}", one_line(&score.reason, 160)),
+    };
+    let share = 100.0 * *passed as f64 / (*done).max(1) as f64;
+    let errors = if *errors > 0 { format!(", {errors} errors") } else { String::new() };
+    let seconds = trial.millis as f64 / 1000.0;
+    format!(
+        "{done} of {of} ({passed} passed, {share:.0}%{errors}): {} in {seconds:.1} s: {verdict}",
+        trial.case
+    )
+}
+
+/// A model without what is secret in its address.
+fn bare(spec: &str) -> String {
+    match spec.find("@http") {
+        Some(at) => format!("{}@{}", &spec[..at], bare_url(&spec[at + 1..])),
+        None => spec.to_owned(),
+    }
+}
+
+impl Run {
+    fn cases(&self) -> Result<Vec<Case>, Problem> {
+        let mut selection = Selection::new();
+        selection.odd = if self.odd { Some(true) } else { self.even.then_some(false) };
+        (selection.offset, selection.limit) = (self.offset, self.limit);
+        if self.suite == BFCL {
+            let data = self.data.as_deref().unwrap_or(Path::new("."));
+            return Ok(match self.categories.is_empty() {
+                true => bfcl::cases(data, &bfcl::CATEGORIES, selection)?,
+                false => bfcl::cases(data, &self.categories, selection)?,
+            });
+        }
+        let all = Evaluation::read_cases(&self.suite).map_err(|error| {
+            Problem::call(format!(
+                "{}; a suite is `{BFCL}` or a file with one case on each line",
+                chain(&error)
+            ))
+        })?;
+        if let Some(unknown) =
+            self.categories.iter().find(|name| all.iter().all(|case| case.category != **name))
+        {
+            return Err(Problem::call(format!("`{}` has no category `{unknown}`", self.suite)));
+        }
+        Ok(selection.of(all, &self.categories))
+    }
+
+    /// The name of the suite: of a file, without its folder, which may be another one on another machine.
+    fn suite(&self) -> String {
+        let name = Path::new(&self.suite).file_name().map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| self.suite.clone())
+    }
+
+    fn header(&self) -> Header {
+        let ModelOptions { temperature, max_tokens, seed } = &self.options;
+        let mut header =
+            Header::new(self.suite(), self.name()).with_setting("levity", env!("CARGO_PKG_VERSION"));
+        match &self.model {
+            Some(model) => {
+                header = header.with_setting("model", bare(model)).with_setting("max_turns", self.max_turns);
+            }
+            None => header = header.with_setting("command", self.command.clone()),
+        }
+        if let Some(temperature) = temperature {
+            header = header.with_setting("temperature", *temperature);
+        }
+        if let Some(tokens) = max_tokens {
+            header = header.with_setting("max_tokens", *tokens);
+        }
+        if let Some(seed) = seed {
+            header = header.with_setting("seed", *seed);
+        }
+        let data = self.data.as_deref().and_then(|data| std::fs::canonicalize(data).ok());
+        match data {
+            Some(data) => header.with_fact("data", data.to_string_lossy()),
+            None => header,
+        }
+    }
+
+    fn name(&self) -> String {
+        match (&self.name, &self.model) {
+            (Some(name), _) => name.clone(),
+            (None, Some(model)) => format!("levity {}", model.split("@http").next().unwrap_or_default()),
+            (None, None) => self.command.join(" "),
+        }
+    }
+
+    fn subject(&self, results: &Results) -> Result<Box<dyn Subject>, Problem> {
+        let Some(spec) = &self.model else {
+            let (program, args) =
+                self.command.split_first().ok_or_else(|| Problem::call("there is no command"))?;
+            let log = results.folder().join("subject.log");
+            return Ok(Box::new(CommandSubject::new(self.name(), program).args(args).log(log)));
+        };
+        let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
+        let model = models.model(spec).map(retried).map_err(|error| Problem::call(chain(&error)))?;
+        warn(models.address_from_file(spec).as_deref());
+        let journal =
+            FileJournal::new(results.folder().join("runs")).map_err(|error| Problem::call(chain(&error)))?;
+        let runtime = Runtime::new().with_journal(journal);
+        let mut options = Options::new();
+        (options.temperature, options.max_tokens, options.seed) =
+            (self.options.temperature, self.options.max_tokens, self.options.seed);
+        let turns = self.max_turns;
+        let subject = AgentSubject::new(self.name(), model);
+        Ok(Box::new(subject.configure(move |agent| {
+            agent.max_turns(turns).options(options.clone()).runtime(runtime.clone())
+        })))
+    }
+}

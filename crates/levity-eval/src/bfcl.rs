@@ -1,0 +1,186 @@
+//! Cases of the Berkeley Function Calling Leaderboard, version 4, and its own checker as the judge.
+//!
+//! The data are in the Python package `bfcl-eval` (Apache-2.0), in the folder `bfcl_eval/data`; nothing of them is in this
+//! crate. `pip download --no-deps bfcl-eval` and `python3 -m zipfile -e bfcl_eval-*.whl DIR` unpack them without installing.
+//!
+//! Tools are offered as the leaderboard offers them to models with function calling: types are those of JSON Schema,
+//! and `.` in a name is `_`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use levity_core::Role;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection};
+
+/// The categories that can be read. Those of several turns cannot: their tools keep state, which only the package's own
+/// Python code has.
+pub const CATEGORIES: [&str; 5] =
+    ["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"];
+
+#[derive(Deserialize)]
+struct Row {
+    id: String,
+    question: Vec<Vec<Said>>,
+    function: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    role: Role,
+    content: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    id: String,
+    ground_truth: Vec<BTreeMap<String, BTreeMap<String, Vec<Value>>>>,
+}
+
+/// Reads the cases of some categories from the folder `bfcl_eval/data`.
+///
+/// # Errors
+/// When a category cannot be read, is not there, or has a case that is not as expected.
+pub fn cases(data: &Path, categories: &[impl AsRef<str>], selection: Selection) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for category in categories {
+        cases.extend(category_cases(data, category.as_ref(), selection)?);
+    }
+    Ok(cases)
+}
+
+fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<Vec<Case>> {
+    if !CATEGORIES.contains(&category) {
+        let known = CATEGORIES.join(", ");
+        return Err(Error::Suite(format!(
+            "there is no category `{category}` that can be read; there are {known}"
+        )));
+    }
+    let file = format!("BFCL_v4_{category}.json");
+    let rows: Vec<Row> = lines(&data.join(&file))?;
+    let answers: BTreeMap<String, Answer> = match category {
+        "irrelevance" => BTreeMap::new(),
+        _ => {
+            let answers: Vec<Answer> = lines(&data.join("possible_answer").join(&file))?;
+            answers.into_iter().map(|answer| (answer.id.clone(), answer)).collect()
+        }
+    };
+    selection.choose(rows).map(|row| case(row, category, &answers)).collect()
+}
+
+fn case(row: Row, category: &str, answers: &BTreeMap<String, Answer>) -> Result<Case> {
+    let Row { id, question, function } = row;
+    let wrong = |problem: &str| Error::Suite(format!("case `{id}` {problem}"));
+    let [messages] = &question[..] else { return Err(wrong("has more than one turn")) };
+    let messages = messages.iter().map(|said| CaseMessage::new(said.role, &*said.content));
+    let (expect, answer) = match (category, answers.get(&id)) {
+        ("irrelevance", _) => (Expectation::NoCalls, Value::Null),
+        (_, Some(answer)) => (expectation(answer), json!(answer.ground_truth)),
+        (_, None) => return Err(wrong("has no possible answer")),
+    };
+    let mut case = Case::new(id.clone(), "", expect).with_category(category).with_messages(messages);
+    let mut names = HashSet::new();
+    for function in &function {
+        let tool = tool(function).ok_or_else(|| wrong("has a function without a name or parameters"))?;
+        if !names.insert(tool.name.clone()) {
+            return Err(wrong(&format!("has two functions that become `{}`", tool.name)));
+        }
+        case = case.with_tool(tool);
+    }
+    Ok(case.with_source(json!({"function": function, "answer": answer})))
+}
+
+fn expectation(answer: &Answer) -> Expectation {
+    let calls = answer.ground_truth.iter().flatten().map(|(name, arguments)| {
+        let call = ExpectedCall::new(sent_name(name));
+        arguments.iter().fold(call, |call, (name, values)| call.with_argument(name, values.clone()))
+    });
+    Expectation::calls(calls)
+}
+
+/// A function's name as providers take it.
+fn sent_name(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+fn tool(function: &Value) -> Option<OfferedTool> {
+    let name = function.get("name")?.as_str()?;
+    let description = function.get("description").and_then(Value::as_str).unwrap_or_default();
+    let mut parameters = function.get("parameters")?.as_object()?.clone();
+    parameters.insert("type".to_owned(), "object".into());
+    if let Some(Value::Object(properties)) = parameters.get_mut("properties") {
+        properties.values_mut().for_each(schema);
+    }
+    Some(OfferedTool::new(sent_name(name), description).with_parameters(parameters.into()))
+}
+
+/// Makes JSON Schema of the leaderboard's types, in place and below.
+fn schema(value: &mut Value) {
+    let Value::Object(map) = value else { return };
+    let kind = map.get("type").and_then(Value::as_str).unwrap_or("string").to_owned();
+    if kind == "float" {
+        map.insert("format".to_owned(), "float".into());
+        let description = map.get("description").and_then(Value::as_str).unwrap_or_default();
+        map.insert("description".to_owned(), format!("{description} This is a float type value.").into());
+    }
+    map.insert("type".to_owned(), json_type(&kind).into());
+    below(map);
+}
+
+fn below(map: &mut Map<String, Value>) {
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.values_mut().for_each(schema);
+    }
+    if let Some(Value::Object(items)) = map.get_mut("items") {
+        let kind = items.get("type").and_then(Value::as_str).map(json_type);
+        if let Some(kind) = kind {
+            items.insert("type".to_owned(), kind.into());
+        }
+        below(items);
+    }
+}
+
+fn json_type(kind: &str) -> &'static str {
+    match kind {
+        "integer" | "byte" | "short" | "long" | "Bigint" => "integer",
+        "number" | "float" | "double" => "number",
+        "boolean" | "bool" => "boolean",
+        "array" | "list" | "tuple" | "ArrayList" | "Array" | "Queue" | "Stack" => "array",
+        "dict" | "object" | "HashMap" | "Hashtable" => "object",
+        _ => "string",
+    }
+}
+
+/// Reads one value from each line of a file of the package.
+fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
+    let text = fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let read = lines.map(|(at, line)| {
+        serde_json::from_str(line).map_err(|error| Error::Line {
+            path: path.to_owned(),
+            line: at + 1,
+            problem: error.to_string(),
+        })
+    });
+    read.collect()
+}
+
+/// The package's own checker as the judge: a short Python script of this crate imports it. `python` names the interpreter.
+/// The package is found beside `data`, or among those that are installed; nothing else of it needs to be installed.
+pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
+    let judge = Judge::new(python).args(["-c", include_str!("../judge/bfcl.py")]);
+    match data.and_then(package_folder) {
+        Some(folder) => judge.args([folder]),
+        None => judge,
+    }
+}
+
+/// The folder that has the package `bfcl_eval` with this `data`.
+fn package_folder(data: &Path) -> Option<PathBuf> {
+    let data = fs::canonicalize(data).ok()?;
+    Some(data.parent()?.parent()?.to_owned())
+}

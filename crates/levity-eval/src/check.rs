@@ -1,0 +1,203 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Call, Case, Transcript};
+
+mod matching;
+
+/// Decides whether an answer is right.
+///
+/// # Contract
+/// - The same case and the same transcript give the same score.
+/// - No transcript makes it panic: models wrote it.
+///
+/// A closure is a check, too:
+///
+/// ```
+/// use levity_eval::{Case, Check, Expectation, Score, Transcript};
+///
+/// let brief = |_: &Case, transcript: &Transcript| match transcript.text.len() {
+///     0..=20 => Score::pass(),
+///     long => Score::fail(format!("{long} bytes")),
+/// };
+/// let case = Case::new("1", "What is the capital of France?", Expectation::contains("Paris"));
+/// assert!(brief.check(&case, &Transcript::new().with_text("Paris.")).passed);
+/// ```
+pub trait Check: Send + Sync {
+    /// Scores an answer.
+    fn check(&self, case: &Case, transcript: &Transcript) -> Score;
+}
+
+impl<F: Fn(&Case, &Transcript) -> Score + Send + Sync> Check for F {
+    fn check(&self, case: &Case, transcript: &Transcript) -> Score {
+        self(case, transcript)
+    }
+}
+
+/// The verdict on one answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Score {
+    /// Whether the answer counts as right.
+    pub passed: bool,
+    /// How good it is, from 0 to 1.
+    pub value: f64,
+    /// Why it failed; empty when it passed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl Score {
+    /// A right answer.
+    pub fn pass() -> Self {
+        Self { passed: true, value: 1.0, reason: String::new() }
+    }
+
+    /// A wrong answer.
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Self { passed: false, value: 0.0, reason: reason.into() }
+    }
+
+    /// Sets how good it is; values outside of 0 to 1 are moved to the nearer end.
+    #[must_use]
+    pub fn with_value(mut self, value: f64) -> Self {
+        self.value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
+        self
+    }
+}
+
+/// Scores an answer by what its case expects. An answer with an error fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExpectationCheck;
+
+impl Check for ExpectationCheck {
+    fn check(&self, case: &Case, transcript: &Transcript) -> Score {
+        match &transcript.error {
+            Some(error) => Score::fail(format!("the subject failed: {error}")),
+            None => case.expect.score(transcript),
+        }
+    }
+}
+
+/// What a case expects of the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Expectation {
+    /// The words, without what is blank around them, are this text.
+    Exact {
+        /// The text.
+        text: String,
+    },
+    /// The words contain this text.
+    Contains {
+        /// The text.
+        text: String,
+    },
+    /// The words are JSON with this value; the order of keys does not matter, and `5` is `5.0`.
+    Json {
+        /// The value.
+        value: Value,
+    },
+    /// These tools are called, and no others.
+    Calls {
+        /// The calls.
+        calls: Vec<ExpectedCall>,
+        /// Whether the order matters.
+        #[serde(default)]
+        ordered: bool,
+    },
+    /// No tool is called.
+    NoCalls,
+}
+
+impl Expectation {
+    /// Expects this text and nothing else.
+    pub fn exact(text: impl Into<String>) -> Self {
+        Self::Exact { text: text.into() }
+    }
+
+    /// Expects this text somewhere in the answer.
+    pub fn contains(text: impl Into<String>) -> Self {
+        Self::Contains { text: text.into() }
+    }
+
+    /// Expects JSON with this value.
+    pub fn json(value: Value) -> Self {
+        Self::Json { value }
+    }
+
+    /// Expects these calls, in any order.
+    pub fn calls(calls: impl IntoIterator<Item = ExpectedCall>) -> Self {
+        Self::Calls { calls: calls.into_iter().collect(), ordered: false }
+    }
+
+    /// Scores an answer.
+    pub fn score(&self, transcript: &Transcript) -> Score {
+        match self {
+            Self::Exact { text } if transcript.text.trim() == text.trim() => Score::pass(),
+            Self::Exact { text } => Score::fail(format!("the answer is not `{text}`")),
+            Self::Contains { text } if transcript.text.contains(text) => Score::pass(),
+            Self::Contains { text } => Score::fail(format!("the answer does not contain `{text}`")),
+            Self::Json { value } => match serde_json::from_str(transcript.text.trim()) {
+                Ok(answer) if matching::same(&answer, value) => Score::pass(),
+                Ok(_) => Score::fail("the answer is another JSON value"),
+                Err(error) => Score::fail(format!("the answer is no JSON: {error}")),
+            },
+            Self::Calls { calls, ordered } => matching::calls(calls, &transcript.calls, *ordered),
+            Self::NoCalls => match transcript.calls.first() {
+                None => Score::pass(),
+                Some(call) => Score::fail(format!("`{}` was called", call.name)),
+            },
+        }
+    }
+}
+
+/// A call that a case expects, with the values that each argument may have.
+///
+/// The alternatives are those of the Berkeley Function Calling Leaderboard: an empty string among them means that the
+/// argument may be left out, and strings are compared without case, spaces and the characters `,./-_*^`. In an object
+/// each key has a list of alternatives.
+///
+/// ```
+/// use levity_eval::{Call, ExpectedCall};
+/// use serde_json::json;
+///
+/// let expected = ExpectedCall::new("book").with_argument("day", ["May 1, 2026"]).with_argument("seats", [json!(2), json!("")]);
+/// assert_eq!(expected.mismatch(&Call::new("book", json!({"day": "may 1 2026"}))), None);
+/// assert!(expected.mismatch(&Call::new("book", json!({"day": "May 2"}))).is_some());
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ExpectedCall {
+    /// The tool.
+    pub name: String,
+    /// The values that each argument may have. Others may not be given.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, Vec<Value>>,
+}
+
+impl ExpectedCall {
+    /// A call without arguments.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), arguments: BTreeMap::new() }
+    }
+
+    /// Adds an argument and the values that it may have.
+    #[must_use]
+    pub fn with_argument(
+        mut self,
+        name: impl Into<String>,
+        alternatives: impl IntoIterator<Item = impl Into<Value>>,
+    ) -> Self {
+        self.arguments.insert(name.into(), alternatives.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Returns why a call is not this one; `None` when it is.
+    pub fn mismatch(&self, call: &Call) -> Option<String> {
+        matching::mismatch(self, call)
+    }
+}

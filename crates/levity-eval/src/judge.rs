@@ -1,0 +1,129 @@
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::process::Stdio;
+
+use levity_core::text::one_line;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use crate::{Case, Error, Result, Results, Score, Scores, TrialScore};
+
+/// The most that a judge may write.
+const LONGEST: u64 = 256 << 20;
+
+/// A program that scores trials, such as the checker of a benchmark.
+///
+/// It gets one line of JSON for each trial, `{"case": {..}, "trial": {..}}`, and writes first `{"judge": "name and version"}` and
+/// then one line for each trial, in that order: `{"passed": true, "reason": ""}`.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+#[derive(Deserialize)]
+struct First {
+    judge: String,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    passed: bool,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Judge {
+    /// A program without arguments.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self { program: program.into(), args: Vec::new() }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Scores all trials of a folder. A trial with an error fails without being judged.
+    ///
+    /// # Errors
+    /// When the program cannot be started, fails, or does not give one score for each trial.
+    pub async fn score(&self, results: &Results) -> Result<Scores> {
+        let cases: HashMap<&str, &Case> = results.cases().iter().map(|case| (&*case.id, case)).collect();
+        let judged: Vec<_> = results.trials().iter().filter(|trial| trial.error().is_none()).collect();
+        let mut lines = Vec::new();
+        for trial in &judged {
+            let line = json!({"case": cases.get(&*trial.case), "trial": trial});
+            lines.extend_from_slice(line.to_string().as_bytes());
+            lines.push(b'\n');
+        }
+        let output = self.exchange(&lines).await?;
+        let mut output = output.lines().filter(|line| !line.trim().is_empty());
+        let First { judge } = parse(output.next().unwrap_or_default())?;
+        let verdicts = output.map(parse).collect::<Result<Vec<Verdict>>>()?;
+        if verdicts.len() != judged.len() {
+            let problem = format!("gave {} scores for {} trials", verdicts.len(), judged.len());
+            return Err(Error::Judge(problem));
+        }
+        let mut verdicts = verdicts.into_iter();
+        let scores = results.trials().iter().map(|trial| {
+            let score = match trial.error() {
+                Some(error) => Score::fail(format!("the subject failed: {error}")),
+                None => match verdicts.next() {
+                    Some(Verdict { passed: true, .. }) => Score::pass(),
+                    Some(Verdict { reason, .. }) => Score::fail(reason),
+                    None => Score::fail("not judged"),
+                },
+            };
+            TrialScore::new(trial, score)
+        });
+        Ok(Scores::new(judge, scores.collect()))
+    }
+
+    async fn exchange(&self, lines: &[u8]) -> Result<String> {
+        let failed = |error: std::io::Error| {
+            Error::Judge(format!("`{}` cannot be run: {error}", self.program.display()))
+        };
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
+        let (mut input, output, problems) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut said, mut complained) = (String::new(), String::new());
+        let write = async {
+            if let Some(mut input) = input.take() {
+                // A judge that ends early is told by its exit code.
+                let _ = input.write_all(lines).await;
+            }
+        };
+        let read = async {
+            match output {
+                Some(output) => output.take(LONGEST).read_to_string(&mut said).await,
+                None => Ok(0),
+            }
+        };
+        let listen = async {
+            match problems {
+                Some(problems) => problems.take(LONGEST).read_to_string(&mut complained).await,
+                None => Ok(0),
+            }
+        };
+        let ((), read, _) = futures_util::future::join3(write, read, listen).await;
+        read.map_err(failed)?;
+        let status = child.wait().await.map_err(failed)?;
+        if !status.success() {
+            let last = complained.trim().lines().last().unwrap_or("it said nothing");
+            return Err(Error::Judge(format!("failed ({status}): {}", one_line(last, 500))));
+        }
+        Ok(said)
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T> {
+    serde_json::from_str(line).map_err(|error| {
+        Error::Judge(format!("wrote a line that is no score: {error}: {}", one_line(line, 200)))
+    })
+}

@@ -1,0 +1,75 @@
+//! JUnit XML, as build servers read it.
+
+use std::fmt::Write as _;
+
+use crate::{Report, Score, Trial};
+
+pub(crate) fn xml(report: &Report) -> String {
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let total = &report.total;
+    let _ = writeln!(
+        xml,
+        "<testsuites name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{:.3}\">",
+        escaped(&report.header.suite),
+        total.trials,
+        total.trials - total.passed - total.errors,
+        total.errors,
+        total.millis as f64 / 1000.0
+    );
+    for (name, tally) in &report.categories {
+        let _ = writeln!(
+            xml,
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" time=\"{:.3}\">",
+            escaped(name),
+            tally.trials,
+            tally.trials - tally.passed - tally.errors,
+            tally.errors,
+            tally.millis as f64 / 1000.0
+        );
+        for (trial, score) in report.trials().filter(|(trial, _)| trial.category == *name) {
+            case(&mut xml, report, trial, score);
+        }
+        xml += "  </testsuite>\n";
+    }
+    xml += "</testsuites>\n";
+    xml
+}
+
+fn case(xml: &mut String, report: &Report, trial: &Trial, score: &Score) {
+    let name = match trial.repetition {
+        0 => trial.case.clone(),
+        repetition => format!("{}#{repetition}", trial.case),
+    };
+    let _ = write!(
+        xml,
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
+        escaped(&report.header.subject),
+        escaped(&name),
+        trial.millis as f64 / 1000.0
+    );
+    let _ = match (trial.error(), score.passed) {
+        (Some(error), _) => writeln!(xml, "><error message=\"{}\"/></testcase>", escaped(error)),
+        (None, false) => writeln!(xml, "><failure message=\"{}\"/></testcase>", escaped(&score.reason)),
+        (None, true) => writeln!(xml, "/>"),
+    };
+}
+
+/// Text for an attribute. XML has no way to write most control characters, so they are replaced.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\n' | '\r' | '\t' => {
+                let _ = write!(escaped, "&#{};", u32::from(char));
+            }
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            char if u32::from(char) < 0x20 => escaped.push('\u{fffd}'),
+            char => escaped.push(char),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,66 @@
+//! Evaluates agents on cases, and keeps every trial.
+//!
+//! A [`Case`] is a question with what is expected. A [`Subject`] answers it: an agent of levity with a model, or a program
+//! in any language. Each answer is a [`Trial`], written to a [`Results`] folder as soon as it is there. A [`Report`]
+//! counts the trials that pass a [`Check`].
+//!
+//! ```
+//! use levity_eval::{AgentSubject, Case, Evaluation, ExpectedCall, Expectation, Header, OfferedTool, Report, Results};
+//! use levity_test::ScriptedModel;
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_eval::Result<()> {
+//! let weather = OfferedTool::new("weather", "Tells the weather.").with_parameters(json!({
+//!     "type": "object",
+//!     "properties": {"city": {"type": "string"}},
+//!     "required": ["city"],
+//! }));
+//! let brest = ExpectedCall::new("weather").with_argument("city", ["Brest", "Brest, France"]);
+//! let cases = [Case::new("weather-1", "Does it rain in Brest?", Expectation::calls([brest])).with_tool(weather)];
+//!
+//! let subject = AgentSubject::new("levity", ScriptedModel::new().call("weather", json!({"city": "brest"})));
+//! # let folder = tempfile::tempdir().map_err(|error| levity_eval::Error::io(".", error))?;
+//! # let folder = folder.path();
+//! let mut results = Results::create(folder, &Header::new("own", "levity"), &cases)?;
+//! Evaluation::new().run(&subject, &mut results, |_| {}).await?;
+//!
+//! let report = Report::new(&results, &results.check_all());
+//! assert_eq!((report.total.passed, report.total.trials), (1, 1));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - An evaluation that was killed continues where it was: trials that are in the folder are not repeated.
+//! - A subject that fails gives a trial with an error, and the evaluation continues.
+//! - Trials can be scored again, by other checks, without a call of a model.
+//! - Answers never reach a subject: it gets the case [without what is expected](Case::question).
+//!
+//! This crate has no statistics library: [`wilson`] and [`mcnemar`] are a few lines each.
+
+pub mod bfcl;
+mod case;
+mod check;
+mod error;
+mod evaluation;
+mod judge;
+mod junit;
+mod report;
+mod results;
+mod selection;
+mod stats;
+mod subject;
+mod table;
+mod trial;
+
+pub use case::{Case, CaseMessage, OfferedTool};
+pub use check::{Check, Expectation, ExpectationCheck, ExpectedCall, Score};
+pub use error::{Error, Result};
+pub use evaluation::{Evaluation, Progress};
+pub use judge::Judge;
+pub use report::{Comparison, Report, Side, Tally};
+pub use results::{Header, Results, Scores, TrialScore};
+pub use selection::Selection;
+pub use stats::{Interval, mcnemar, wilson};
+pub use subject::{AgentSubject, CommandSubject, Subject};
+pub use trial::{Call, Transcript, Trial};

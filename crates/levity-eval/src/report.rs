@@ -1,0 +1,312 @@
+use std::collections::{BTreeMap, HashMap};
+
+use levity_core::Usage;
+use serde::Serialize;
+
+use crate::junit;
+use crate::table::Table;
+use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
+
+/// The success of one subject, by category and in all.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// What was evaluated, and how.
+    pub header: Header,
+    /// Who scored the trials.
+    pub judge: String,
+    /// Each category, by name.
+    pub categories: BTreeMap<String, Tally>,
+    /// All trials.
+    pub total: Tally,
+    #[serde(skip)]
+    trials: Vec<(Trial, Score)>,
+}
+
+/// Counts over some trials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Tally {
+    /// The trials.
+    pub trials: u64,
+    /// Those that passed.
+    pub passed: u64,
+    /// The share of those that passed.
+    pub success: f64,
+    /// The 95% interval of that share, by Wilson.
+    pub interval: Option<Interval>,
+    /// The mean of the scores' values.
+    pub mean_value: f64,
+    /// The trials in which a call reached a tool.
+    pub called: u64,
+    /// The trials that ended in an error.
+    pub errors: u64,
+    /// The tokens, as far as the subject says.
+    pub usage: Usage,
+    /// The time of all trials together, in milliseconds.
+    pub millis: u64,
+}
+
+impl Tally {
+    fn of<'a>(trials: impl Iterator<Item = (&'a Trial, &'a Score)>) -> Self {
+        let mut tally = Self::default();
+        for (trial, score) in trials {
+            tally.trials += 1;
+            tally.passed += u64::from(score.passed);
+            tally.mean_value += score.value;
+            tally.called += u64::from(!trial.transcript.calls.is_empty());
+            tally.errors += u64::from(trial.error().is_some());
+            tally.usage += trial.transcript.usage;
+            tally.millis = tally.millis.saturating_add(trial.millis);
+        }
+        if tally.trials > 0 {
+            tally.success = tally.passed as f64 / tally.trials as f64;
+            tally.mean_value /= tally.trials as f64;
+            tally.interval = Some(wilson(tally.passed, tally.trials));
+        }
+        tally
+    }
+}
+
+impl Report {
+    /// Counts the trials of a folder by these scores. Trials without a score are left out.
+    pub fn new(results: &Results, scores: &Scores) -> Self {
+        let by_key: HashMap<_, _> =
+            scores.scores.iter().map(|score| ((&*score.case, score.repetition), &score.score)).collect();
+        let scored = results.trials().iter().filter_map(|trial| {
+            let score = by_key.get(&(&*trial.case, trial.repetition))?;
+            Some((trial.clone(), Score::clone(score)))
+        });
+        Self::of(results.header().clone(), scores.judge.clone(), scored.collect())
+    }
+
+    /// The same report on the trials of some categories alone.
+    #[must_use]
+    pub fn only(self, categories: &[impl AsRef<str>]) -> Self {
+        let wanted = |trial: &Trial| categories.iter().any(|category| category.as_ref() == trial.category);
+        let trials = self.trials.into_iter().filter(|(trial, _)| wanted(trial)).collect();
+        Self::of(self.header, self.judge, trials)
+    }
+
+    fn of(header: Header, judge: String, trials: Vec<(Trial, Score)>) -> Self {
+        let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
+        for (trial, score) in &trials {
+            groups.entry(trial.category.clone()).or_default().push((trial, score));
+        }
+        let categories =
+            groups.into_iter().map(|(name, group)| (name, Tally::of(group.into_iter()))).collect();
+        let total = Tally::of(trials.iter().map(|(trial, score)| (trial, score)));
+        Self { header, judge, categories, total, trials }
+    }
+
+    /// The trials and their scores.
+    pub fn trials(&self) -> impl Iterator<Item = (&Trial, &Score)> {
+        self.trials.iter().map(|(trial, score)| (trial, score))
+    }
+
+    /// The report as a table of text.
+    pub fn to_text(&self) -> String {
+        let mut table = Table::new([
+            "category",
+            "trials",
+            "passed",
+            "success",
+            "95% interval",
+            "with calls",
+            "errors",
+            "tokens in",
+            "out",
+            "s/trial",
+        ]);
+        for (name, tally) in &self.categories {
+            table.row(row(if name.is_empty() { "-" } else { name }, tally));
+        }
+        table.row(row("all", &self.total));
+        let Header { suite, subject, .. } = &self.header;
+        format!("subject {subject}, suite {suite}, judged by {}\n\n{}", self.judge, table.to_text())
+    }
+
+    /// The report as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The trials as JUnit XML, one test suite for each category.
+    pub fn to_junit(&self) -> String {
+        junit::xml(self)
+    }
+}
+
+fn row(name: &str, tally: &Tally) -> [String; 10] {
+    let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    let seconds = tally.millis as f64 / 1000.0 / tally.trials.max(1) as f64;
+    [
+        name.to_owned(),
+        tally.trials.to_string(),
+        tally.passed.to_string(),
+        percent(tally.success),
+        tally.interval.map_or_else(String::new, range),
+        tally.called.to_string(),
+        tally.errors.to_string(),
+        count(tally.usage.input),
+        count(tally.usage.output),
+        format!("{seconds:.1}"),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn range(interval: Interval) -> String {
+    format!("{:.1}-{:.1}%", interval.low * 100.0, interval.high * 100.0)
+}
+
+/// Two subjects on the cases that both answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The first subject.
+    pub first: Side,
+    /// The second subject.
+    pub second: Side,
+    /// The trials that both have.
+    pub pairs: u64,
+    /// The trials that both passed.
+    pub both: u64,
+    /// The trials that only the first passed.
+    pub only_first: Vec<String>,
+    /// The trials that only the second passed.
+    pub only_second: Vec<String>,
+    /// The two-sided p-value of McNemar's exact test.
+    pub p_value: f64,
+}
+
+/// One subject of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Side {
+    /// The name.
+    pub subject: String,
+    /// Who scored its trials.
+    pub judge: String,
+    /// Its trials that the other subject has not.
+    pub unpaired: u64,
+    /// Its counts over the pairs.
+    pub tally: Tally,
+    /// The same for each category.
+    pub categories: BTreeMap<String, Tally>,
+}
+
+impl Comparison {
+    /// Pairs the trials of two reports by case and repetition.
+    pub fn new(first: &Report, second: &Report) -> Self {
+        let by_key = |report: &Report| -> BTreeMap<(String, u32), (Trial, Score)> {
+            report.trials.iter().map(|pair| (pair.0.key(), pair.clone())).collect()
+        };
+        let (mut one, mut two) = (by_key(first), by_key(second));
+        let (all_one, all_two) = (one.len(), two.len());
+        one.retain(|key, _| two.contains_key(key));
+        two.retain(|key, _| one.contains_key(key));
+        let (mut both, mut only_first, mut only_second) = (0, Vec::new(), Vec::new());
+        for (key, (_, score)) in &one {
+            let other = two.get(key).is_some_and(|(_, score)| score.passed);
+            let name = if key.1 == 0 { key.0.clone() } else { format!("{}#{}", key.0, key.1) };
+            match (score.passed, other) {
+                (true, true) => both += 1,
+                (true, false) => only_first.push(name),
+                (false, true) => only_second.push(name),
+                (false, false) => {}
+            }
+        }
+        let p_value = mcnemar(only_first.len() as u64, only_second.len() as u64);
+        let pairs = one.len() as u64;
+        let first = Side::new(first, &one, all_one);
+        let second = Side::new(second, &two, all_two);
+        Self { first, second, pairs, both, only_first, only_second, p_value }
+    }
+
+    /// Whether both subjects were scored by the same judge.
+    pub fn is_same_judge(&self) -> bool {
+        self.first.judge == self.second.judge
+    }
+
+    /// The comparison as tables of text.
+    pub fn to_text(&self) -> String {
+        let names: BTreeMap<&String, ()> = self.first.categories.keys().map(|name| (name, ())).collect();
+        let mut table = Table::new([
+            "category",
+            "pairs",
+            "first",
+            "95% interval",
+            "second",
+            "95% interval",
+            "difference",
+        ]);
+        let none = Tally::default();
+        let cell = |tally: &Tally| (percent(tally.success), tally.interval.map_or_else(String::new, range));
+        let mut row = |name: &str, one: &Tally, two: &Tally| {
+            let ((a, a_range), (b, b_range)) = (cell(one), cell(two));
+            let difference = format!("{:+.1}", (one.success - two.success) * 100.0);
+            table.row([name.to_owned(), one.trials.to_string(), a, a_range, b, b_range, difference]);
+        };
+        for name in names.into_keys() {
+            let tally = |side: &'_ Side| side.categories.get(name).cloned().unwrap_or_else(|| none.clone());
+            row(if name.is_empty() { "-" } else { name }, &tally(&self.first), &tally(&self.second));
+        }
+        row("all", &self.first.tally, &self.second.tally);
+        let mut text =
+            format!("first  {}\nsecond {}\n\n{}", self.first.subject, self.second.subject, table.to_text());
+        let (one, two) = (&self.first.tally, &self.second.tally);
+        let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+        text += &format!(
+            "\nonly the first passed {}, only the second {}, both {}, neither {}; McNemar's exact test: p = {}\n",
+            self.only_first.len(),
+            self.only_second.len(),
+            self.both,
+            self.pairs - self.both - (self.only_first.len() + self.only_second.len()) as u64,
+            p_text(self.p_value),
+        );
+        text += &format!(
+            "trials with calls {} and {}, errors {} and {}, ",
+            one.called, two.called, one.errors, two.errors
+        );
+        text += &format!(
+            "tokens {} in, {} out and {} in, {} out\n",
+            count(one.usage.input),
+            count(one.usage.output),
+            count(two.usage.input),
+            count(two.usage.output)
+        );
+        if self.first.unpaired + self.second.unpaired > 0 {
+            text += &format!(
+                "left out, since the other subject has no such trial: {} of the first, {} of the second\n",
+                self.first.unpaired, self.second.unpaired
+            );
+        }
+        text
+    }
+}
+
+fn p_text(p: f64) -> String {
+    if p < 0.0001 { format!("{p:.1e}") } else { format!("{p:.4}") }
+}
+
+impl Side {
+    fn new(report: &Report, pairs: &BTreeMap<(String, u32), (Trial, Score)>, all: usize) -> Self {
+        let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
+        for (trial, score) in pairs.values() {
+            groups.entry(trial.category.clone()).or_default().push((trial, score));
+        }
+        Self {
+            subject: report.header.subject.clone(),
+            judge: report.judge.clone(),
+            unpaired: (all - pairs.len()) as u64,
+            tally: Tally::of(pairs.values().map(|(trial, score)| (trial, score))),
+            categories: groups
+                .into_iter()
+                .map(|(name, group)| (name, Tally::of(group.into_iter())))
+                .collect(),
+        }
+    }
+}

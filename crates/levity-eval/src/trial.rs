@@ -1,0 +1,139 @@
+use levity_core::{Timestamp, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a subject answered to a case. A program writes it as one line of JSON; every field is optional.
+///
+/// ```
+/// # use levity_eval::Transcript;
+/// let line = r#"{"calls": [{"name": "add", "arguments": {"a": 2, "b": 5}}], "usage": {"input": 90, "output": 20}}"#;
+/// let transcript: Transcript = serde_json::from_str(line)?;
+/// assert_eq!(transcript.calls[0].arguments["a"], 2);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Transcript {
+    /// The answer in words.
+    pub text: String,
+    /// The calls that reached a tool, in order.
+    pub calls: Vec<Call>,
+    /// How many replies the model gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replies: Option<u64>,
+    /// The tokens that the answer took.
+    pub usage: Usage,
+    /// Why there is no answer, or only a part of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The run in the subject's journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The conversation, in the subject's own form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Value>,
+}
+
+impl Transcript {
+    /// An empty answer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An answer that failed.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self { error: Some(error.into()), ..Self::default() }
+    }
+
+    /// Sets the words.
+    #[must_use]
+    pub fn with_text(mut self, text: impl Into<String>) -> Self {
+        self.text = text.into();
+        self
+    }
+
+    /// Adds a call.
+    #[must_use]
+    pub fn with_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
+        self.calls.push(Call::new(name, arguments));
+        self
+    }
+
+    /// Sets the tokens.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+}
+
+/// A call of a tool in a transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Call {
+    /// The tool.
+    pub name: String,
+    /// The arguments, as the tool got them.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+impl Call {
+    /// A call.
+    pub fn new(name: impl Into<String>, arguments: Value) -> Self {
+        Self { name: name.into(), arguments }
+    }
+}
+
+/// One answer of one subject to one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Trial {
+    /// The id of the case.
+    pub case: String,
+    /// The category of the case.
+    #[serde(default)]
+    pub category: String,
+    /// The name of the subject.
+    pub subject: String,
+    /// The repetition, from 0.
+    #[serde(default)]
+    pub repetition: u32,
+    /// The start of the trial.
+    pub at: Timestamp,
+    /// How long the answer took, in milliseconds.
+    pub millis: u64,
+    /// The answer.
+    pub transcript: Transcript,
+}
+
+impl Trial {
+    /// A trial that has taken no time.
+    pub fn new(
+        case: &crate::Case,
+        subject: impl Into<String>,
+        repetition: u32,
+        transcript: Transcript,
+    ) -> Self {
+        Self {
+            case: case.id.clone(),
+            category: case.category.clone(),
+            subject: subject.into(),
+            repetition,
+            at: Timestamp::default(),
+            millis: 0,
+            transcript,
+        }
+    }
+
+    /// Why the subject gave no whole answer.
+    pub fn error(&self) -> Option<&str> {
+        self.transcript.error.as_deref()
+    }
+
+    /// The case and the repetition, which tell the trial from all others of its subject.
+    pub fn key(&self) -> (String, u32) {
+        (self.case.clone(), self.repetition)
+    }
+}

@@ -1,0 +1,220 @@
+use std::fs;
+use std::path::Path;
+
+use levity_eval::{Call, Expectation, ExpectedCall, Header, Results, Selection, Transcript, Trial, bfcl};
+use serde_json::{Value, json};
+
+/// A folder as the package has it, with `count` made-up cases in each of two categories.
+fn data(folder: &Path, count: usize) {
+    fs::create_dir_all(folder.join("possible_answer")).unwrap();
+    let question = json!([[{"role": "user", "content": "How far is it?"}]]);
+    let function = json!({
+        "name": "geo.distance",
+        "description": "Measures a way.",
+        "parameters": {"type": "dict", "required": ["to"], "properties": {
+            "to": {"type": "tuple", "items": {"type": "float"}, "description": "Place."},
+            "unit": {"type": "any", "description": "Unit."},
+            "speed": {"type": "float", "description": "Speed."},
+            "type": {"type": "dict", "properties": {"type": {"type": "bool"}}},
+            "stops": {"type": "array", "items": {"type": "dict", "properties": {"wait": {"type": "float"}}}},
+        }},
+    });
+    let (mut rows, mut answers, mut irrelevant) = (String::new(), String::new(), String::new());
+    for n in 0..count {
+        let id = format!("simple_python_{n}");
+        rows += &format!("{}\n", json!({"id": id, "question": question, "function": [function]}));
+        let truth = json!([{"geo.distance": {"to": [[1.5, 2.0]], "unit": ["km", ""]}}]);
+        answers += &format!("{}\n", json!({"id": id, "ground_truth": truth}));
+        irrelevant += &format!(
+            "{}\n",
+            json!({"id": format!("irrelevance_{n}"), "question": question, "function": [function]})
+        );
+    }
+    fs::write(folder.join("BFCL_v4_simple_python.json"), rows).unwrap();
+    fs::write(folder.join("possible_answer/BFCL_v4_simple_python.json"), answers).unwrap();
+    fs::write(folder.join("BFCL_v4_irrelevance.json"), irrelevant).unwrap();
+}
+
+#[test]
+fn bfcl_cases_have_json_schemas_and_alternatives() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path(), 1);
+    let cases = bfcl::cases(folder.path(), &["simple_python", "irrelevance"], Selection::new()).unwrap();
+    let case = &cases[0];
+    assert_eq!(
+        (&*case.id, &*case.category, &*case.messages[0].content),
+        ("simple_python_0", "simple_python", "How far is it?")
+    );
+    assert_eq!(case.tools[0].name, "geo_distance");
+    let properties = &case.tools[0].parameters["properties"];
+    assert_eq!(case.tools[0].parameters["type"], "object");
+    assert_eq!(
+        properties["to"],
+        json!({"type": "array", "items": {"type": "number"}, "description": "Place."})
+    );
+    assert_eq!(properties["unit"]["type"], "string");
+    assert_eq!(
+        properties["speed"],
+        json!({"type": "number", "format": "float", "description": "Speed. This is a float type value."})
+    );
+    assert_eq!(properties["type"]["type"], "object", "an argument may be called `type`");
+    assert_eq!(properties["type"]["properties"]["type"]["type"], "boolean");
+    assert_eq!(properties["stops"]["items"]["properties"]["wait"]["type"], "number");
+    let expected = ExpectedCall::new("geo_distance")
+        .with_argument("to", [json!([1.5, 2.0])])
+        .with_argument("unit", ["km", ""]);
+    assert_eq!(case.expect, Expectation::calls([expected]));
+    assert_eq!(case.source["function"][0]["name"], "geo.distance", "the judge has the case as it was");
+    assert_eq!((&cases[1].expect, &cases[1].source["answer"]), (&Expectation::NoCalls, &Value::Null));
+}
+
+#[test]
+fn bfcl_cases_are_selected_by_index() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path(), 7);
+    for (odd, offset, limit, expected) in [
+        (None, 0, Some(2), "0 1"),
+        (Some(true), 0, None, "1 3 5"),
+        (Some(false), 1, Some(2), "2 4"),
+        (None, 6, Some(5), "6"),
+        (None, 9, None, ""),
+    ] {
+        let mut selection = Selection::new();
+        (selection.odd, selection.offset, selection.limit) = (odd, offset, limit);
+        let cases = bfcl::cases(folder.path(), &["irrelevance"], selection).unwrap();
+        let ids: Vec<_> = cases.iter().map(|case| case.id.trim_start_matches("irrelevance_")).collect();
+        assert_eq!(ids.join(" "), expected);
+    }
+}
+
+#[test]
+fn bfcl_problems_name_the_file_or_the_case() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path(), 2);
+    let problem =
+        |category: &str| bfcl::cases(folder.path(), &[category], Selection::new()).unwrap_err().to_string();
+    assert!(problem("multi_turn_base").contains("simple_python, multiple"));
+    assert!(problem("parallel").contains("BFCL_v4_parallel.json"));
+    fs::write(folder.path().join("possible_answer/BFCL_v4_simple_python.json"), "").unwrap();
+    assert!(problem("simple_python").contains("`simple_python_0` has no possible answer"));
+    fs::write(folder.path().join("BFCL_v4_simple_python.json"), "{}\n").unwrap();
+    assert!(problem("simple_python").contains("line 1"));
+}
+
+#[cfg(unix)]
+mod judge {
+    use levity_eval::{Header, Judge, Results, Transcript, Trial};
+
+    use crate::add_case;
+
+    async fn judged(script: &str) -> Result<Vec<bool>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let cases = ["1", "2", "3"].map(add_case);
+        let mut results = Results::create(folder.path(), &Header::new("own", "x"), &cases).unwrap();
+        for (case, transcript) in
+            cases.iter().zip([Transcript::new(), Transcript::failed("oops"), Transcript::new()])
+        {
+            results.append(Trial::new(case, "x", 0, transcript)).unwrap();
+        }
+        let scores =
+            Judge::new("sh").args(["-c", script]).score(&results).await.map_err(|error| error.to_string())?;
+        assert_eq!(scores.judge, "fair 1.0");
+        Ok(scores.scores.iter().map(|score| score.score.passed).collect())
+    }
+
+    #[tokio::test]
+    async fn judge_scores_each_trial_without_an_error() {
+        let script = r#"echo '{"judge": "fair 1.0"}'; while read -r line; do echo '{"passed": true}'; done"#;
+        assert_eq!(judged(script).await, Ok(vec![true, false, true]));
+    }
+
+    #[tokio::test]
+    async fn judge_that_fails_or_miscounts_gives_no_scores() {
+        for (script, reason) in [
+            ("echo 'No module named bfcl_eval' >&2; exit 1", "No module named bfcl_eval"),
+            (r#"echo '{"judge": "fair 1.0"}'; echo '{"passed": true}'"#, "1 scores for 2 trials"),
+            ("echo hello", "no score"),
+            ("true", "no score"),
+        ] {
+            let error = judged(script).await.unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}
+
+/// The package itself: set `LEVITY_TEST_BFCL` to a folder that has it, unpacked.
+#[tokio::test]
+async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
+    let Some(package) = std::env::var_os("LEVITY_TEST_BFCL") else {
+        println!("SKIPPED: LEVITY_TEST_BFCL names no folder with bfcl_eval");
+        return;
+    };
+    let data = Path::new(&package).join("bfcl_eval/data");
+    let cases = bfcl::cases(&data, &bfcl::CATEGORIES, Selection::new()).unwrap();
+    assert_eq!(cases.len(), 1240);
+    let folder = tempfile::tempdir().unwrap();
+    let mut results = Results::create(folder.path(), &Header::new("bfcl", "answers"), &cases).unwrap();
+    for case in &cases {
+        let calls = match &case.expect {
+            Expectation::Calls { calls, .. } => calls.iter().map(answer).collect(),
+            _ => Vec::new(),
+        };
+        // Once as it should be, once without the last call, and once with an argument that nobody asked for.
+        let shorter = calls[..calls.len().saturating_sub(1)].to_vec();
+        let mut odd = calls.clone();
+        match odd.first_mut() {
+            Some(call) => call.arguments["zzz"] = json!(1),
+            None => odd.push(Call::new("zzz", json!({}))),
+        }
+        for (repetition, calls) in [(0, calls), (1, shorter), (2, odd)] {
+            let mut transcript = Transcript::new();
+            transcript.calls = calls;
+            results.append(Trial::new(case, "answers", repetition, transcript)).unwrap();
+        }
+    }
+    let (theirs, ours) =
+        (bfcl::judge("python3", Some(&data)).score(&results).await.unwrap(), results.check_all());
+    assert!(theirs.judge.starts_with("bfcl-eval "), "{}", theirs.judge);
+    let mut differ = Vec::new();
+    for (theirs, ours) in theirs.scores.iter().zip(&ours.scores) {
+        let irrelevant = ours.case.starts_with("irrelevance");
+        assert_eq!(
+            ours.score.passed,
+            ours.repetition == 0 || (irrelevant && ours.repetition == 1),
+            "{ours:?}"
+        );
+        if theirs.score.passed != ours.score.passed {
+            differ.push((&theirs.case, &theirs.score.reason));
+        }
+    }
+    // An argument of two possible answers is not in the description of the function.
+    assert!(
+        differ.len() <= 2 && differ.iter().all(|(_, why)| why.contains("Unexpected parameter")),
+        "{differ:?}"
+    );
+}
+
+/// The first alternative of each argument.
+fn answer(expected: &ExpectedCall) -> Call {
+    let arguments = expected.arguments.iter();
+    let arguments = arguments.filter_map(|(name, values)| Some((name.clone(), first(values)?)));
+    Call::new(&*expected.name, Value::Object(arguments.collect()))
+}
+
+fn first(values: &[Value]) -> Option<Value> {
+    let value = values.iter().find(|value| value.as_str() != Some(""))?;
+    Some(plain(value))
+}
+
+/// A value whose objects have one value in place of their alternatives.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let chosen =
+                map.iter().filter_map(|(key, values)| Some((key.clone(), first(values.as_array()?)?)));
+            Value::Object(chosen.collect())
+        }
+        Value::Array(items) => items.iter().map(plain).collect(),
+        value => value.clone(),
+    }
+}

@@ -1,0 +1,89 @@
+use levity_core::Usage;
+use levity_eval::{Case, Comparison, Expectation, Header, Report, Results, Transcript, Trial};
+use serde_json::{Value, json};
+
+/// A report on cases whose subject said `right`, something else, or failed.
+fn report(subject: &str, answers: &[(&str, &str)]) -> Report {
+    let folder = tempfile::tempdir().unwrap();
+    let case = |id: &str| {
+        let category = id.split('-').next().unwrap_or_default();
+        Case::new(id, "?", Expectation::exact("right")).with_category(category)
+    };
+    let cases: Vec<Case> = answers.iter().map(|(id, _)| case(id)).collect();
+    let mut results = Results::create(folder.path(), &Header::new("own", subject), &cases).unwrap();
+    for (case, (_, answer)) in cases.iter().zip(answers) {
+        let transcript = match *answer {
+            "fail" => Transcript::failed("no <connection> & \"more\"\u{1}"),
+            "call" => Transcript::new().with_text("right").with_call("f", json!({})),
+            text => Transcript::new().with_text(text),
+        };
+        let mut trial = Trial::new(case, subject, 0, transcript.with_usage(Usage::new(10, 2)));
+        trial.millis = 1500;
+        results.append(trial).unwrap();
+    }
+    Report::new(&results, &results.check_all())
+}
+
+#[test]
+fn report_counts_by_category_and_in_all() {
+    let report = report("levity", &[("a-1", "right"), ("a-2", "call"), ("b-1", "wrong"), ("b-2", "fail")]);
+    let expected = "\
+subject levity, suite own, judged by levity
+
+category  trials  passed  success  95% interval  with calls  errors  tokens in  out  s/trial
+a              2       2   100.0%   34.2-100.0%           1       0         20    4      1.5
+b              2       0     0.0%     0.0-65.8%           0       1         20    4      1.5
+all            4       2    50.0%    15.0-85.0%           1       1         40    8      1.5
+";
+    assert_eq!(report.to_text(), expected);
+    let json: Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!((&json["total"]["passed"], &json["categories"]["b"]["errors"]), (&json!(2), &json!(1)));
+    assert_eq!(json["judge"], "levity");
+    let report = report.only(&["a"]);
+    assert_eq!((report.total.trials, report.total.passed, report.categories.len()), (2, 2, 1));
+}
+
+#[test]
+fn junit_names_failures_and_errors_and_escapes_them() {
+    let report = report("levity", &[("a-1", "right"), ("a-2", "wrong"), ("a-3", "fail")]);
+    let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="own" tests="3" failures="1" errors="1" time="4.500">
+  <testsuite name="a" tests="3" failures="1" errors="1" time="4.500">
+    <testcase classname="levity" name="a-1" time="1.500"/>
+    <testcase classname="levity" name="a-2" time="1.500"><failure message="the answer is not `right`"/></testcase>
+    <testcase classname="levity" name="a-3" time="1.500"><error message="no &lt;connection&gt; &amp; &quot;more&quot;�"/></testcase>
+  </testsuite>
+</testsuites>
+"#;
+    assert_eq!(report.to_junit(), expected);
+}
+
+#[test]
+fn comparison_pairs_trials_and_tests_the_difference() {
+    let one: Vec<(String, &str)> =
+        (0..10).map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" })).collect();
+    let two: Vec<(String, &str)> =
+        (0..11).map(|n| (format!("a-{n}"), if n > 8 { "right" } else { "wrong" })).collect();
+    // Each has a case that the other does not have.
+    let one: Vec<(String, &str)> = one.into_iter().chain([("b-1".to_owned(), "right")]).collect();
+    let of = |name: &str, answers: &[(String, &'static str)]| {
+        report(name, &answers.iter().map(|(id, answer)| (&**id, *answer)).collect::<Vec<_>>())
+    };
+    let comparison = Comparison::new(&of("levity", &one), &of("plain", &two));
+    assert_eq!((comparison.pairs, comparison.both), (10, 0));
+    assert_eq!((comparison.only_first.len(), &comparison.only_second[..]), (9, &["a-9".to_owned()][..]));
+    assert_eq!(comparison.p_value, 0.021484375);
+    assert_eq!((comparison.first.unpaired, comparison.second.unpaired), (1, 1));
+    assert!(comparison.is_same_judge());
+    let text = comparison.to_text();
+    for part in [
+        "first  levity",
+        "second plain",
+        "+80.0",
+        "p = 0.0215",
+        "1 of the first, 1 of the second",
+        "59.6-98.2%",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+}
