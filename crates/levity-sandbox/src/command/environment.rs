@@ -22,6 +22,8 @@ const READING: &[(&str, &str)] = &[
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // Notes may be any blob.
+    ("GIT_NOTES_REF", "refs/notes/none"),
     ("GIT_PAGER", "cat"),
     ("PAGER", "cat"),
     ("RIPGREP_CONFIG_PATH", ""),

@@ -4,7 +4,7 @@
 //! whatever is not is asked about.
 
 use super::judge::join;
-use super::repository;
+use super::repository::{self, Inspected};
 use crate::Workspace;
 
 /// What a command of git shows.
@@ -115,7 +115,13 @@ impl<'a> Git<'a> {
     ///
     /// # Errors
     /// The reason to ask.
-    pub(super) fn check(&self, space: &Workspace, folders: &[String], shows: Shows) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        space: &Workspace,
+        folders: &[String],
+        shows: Shows,
+        line: &mut Inspected,
+    ) -> Result<(), String> {
         for folder in folders {
             let folder = self.folder.map_or_else(|| folder.clone(), |below| join(folder, below));
             let files = Parsed::of(self.rest, &BLAME).filter(|_| self.command == "blame");
@@ -123,7 +129,7 @@ impl<'a> Git<'a> {
             if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
                 return Err("it shows a file that is kept apart".to_owned());
             }
-            let tracks_denied = repository::inspect(space, &folder)?;
+            let tracks_denied = repository::inspect(space, &folder, line)?;
             if tracks_denied && shows == Shows::Tracked {
                 return Err(format!(
                     "`git {}` may show what is kept apart: a denied file is tracked",
@@ -436,8 +442,10 @@ const COUNT_OBJECTS: Options =
 
 /// `HEAD`, `HEAD~2`, `HEAD^`: surely a commit.
 fn is_head(word: &str) -> bool {
+    let is_way = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'~' | b'^'));
+    // `HEAD1` is a name of its own.
     word.strip_prefix("HEAD")
-        .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'~' | b'^')))
+        .is_some_and(|rest| is_way(rest) && !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// A revision or a range, by names and numbers alone: no file of a revision, and no search for one.

@@ -2,6 +2,7 @@
 
 use super::git::{Git, Shows};
 use super::read_only::{Reach, only_reads, reach};
+use super::repository::Inspected;
 use super::shell::{self, Simple, Word};
 use super::{CommandPolicy, ReadScope, Ruling};
 
@@ -28,13 +29,16 @@ pub(super) struct Scene {
     git: bool,
     /// Whether a rule allows a program, which then has all rights of the sandbox.
     rule: bool,
+    /// What was found out about repositories.
+    pub(super) inspected: Inspected,
 }
 
 impl Scene {
     pub(super) fn new(dir: &str, looks: bool) -> Self {
         let dir = if dir == "." { "" } else { dir };
         let folders = vec![dir.to_owned()];
-        Self { folders, lost: false, looks, names: false, files: false, git: false, rule: false }
+        let inspected = Inspected::default();
+        Self { folders, lost: false, looks, names: false, files: false, git: false, rule: false, inspected }
     }
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
@@ -46,6 +50,9 @@ impl Scene {
         let Some(dir) = dirs.next() else { return };
         // With two, some shells replace a part of the folder's name.
         self.lost |= dir.expands || !dir.literal || dirs.next().is_some();
+        if self.lost {
+            return;
+        }
         let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
         for folder in below {
             if !self.folders.contains(&folder) {
@@ -166,12 +173,14 @@ impl CommandPolicy {
         if name(texts[0]) == "cd" {
             scene.enter(&words[1..]);
         }
+        // A value that is expanded may become several words, and the last of them the program.
+        let is_known = |at: usize| words.iter().take(at).all(|word| word.literal && !word.expands);
         match inner(&texts) {
             Inner::None => {}
-            Inner::Line(at) if words[at].literal => {
+            Inner::Line(at) if words[at].literal && is_known(at) => {
                 ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
             }
-            Inner::Words(at) if at < words.len() && depth < MAX_DEPTH => {
+            Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(at) => {
                 let mut inner = words[at..].to_vec();
                 // What `xargs` reads becomes arguments, and nobody knows them yet.
                 inner.extend((name(texts[0]) == "xargs").then(Word::default));
@@ -289,7 +298,8 @@ impl CommandPolicy {
         if !scene.looks || space.denies_nothing() {
             return Ruling::Allow;
         }
-        git.check(space, &scene.folders, shows).map_or_else(Ruling::ask, |()| Ruling::Allow)
+        let Scene { folders, inspected, .. } = scene;
+        git.check(space, folders, shows, inspected).map_or_else(Ruling::ask, |()| Ruling::Allow)
     }
 
     /// Asks, unless all is allowed anyway.

@@ -4,8 +4,9 @@
 //! nothing, but they can read `.git`, and print what was ever committed. So a command of git is allowed unasked only where
 //! all settings are known to name none.
 
+use std::collections::HashMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::judge::{join, short};
@@ -17,24 +18,48 @@ const MAX_CONFIG: u64 = 256 << 10;
 /// How long an index may be.
 const MAX_INDEX: u64 = 64 << 20;
 
-/// How many repositories inside others are looked at.
+/// How many repositories are looked at for one command line.
 const MAX_REPOSITORIES: usize = 64;
+
+/// What a line may still look at, and what it has found out.
+#[derive(Debug)]
+pub(super) struct Inspected {
+    repositories: usize,
+    /// Bytes of indexes.
+    bytes: u64,
+    /// By folder, whether a denied file is tracked, or why git may run something.
+    known: HashMap<String, Result<bool, String>>,
+}
+
+impl Default for Inspected {
+    fn default() -> Self {
+        Self { repositories: MAX_REPOSITORIES, bytes: MAX_INDEX, known: HashMap::new() }
+    }
+}
 
 /// Looks at the repository that git finds from a folder of the workspace on. Whether it tracks a file that the workspace
 /// denies, or may.
 ///
 /// # Errors
 /// Why git may run something for it.
-pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<bool, String> {
+pub(super) fn inspect(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
+    if let Some(known) = line.known.get(folder) {
+        return known.clone();
+    }
+    let found = search(space, folder, line);
+    line.known.insert(folder.to_owned(), found.clone());
+    found
+}
+
+fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
     let start = match space.root().join(folder).canonicalize() {
         Ok(start) if start.starts_with(space.root()) => start,
         Err(error) if is_absent(&error) => return Ok(false),
         _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
     };
-    let mut budget = MAX_REPOSITORIES;
     for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
         if has(&folder.join(".git"))? {
-            return look(space, folder, &mut budget);
+            return look(space, folder, line);
         }
         let is_bare = has(&folder.join("HEAD"))?
             && (has(&folder.join("objects"))?
@@ -49,8 +74,9 @@ pub(super) fn inspect(space: &Workspace, folder: &str) -> Result<bool, String> {
 }
 
 /// Looks at the repository whose files are in `tree`, and at those inside it.
-fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<bool, String> {
-    *budget = budget.checked_sub(1).ok_or("there are too many repositories to look at")?;
+fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
+    line.repositories =
+        line.repositories.checked_sub(1).ok_or("there are too many repositories to look at")?;
     let git = directory(space, tree, &tree.join(".git"))?;
     let common = match text(&git.join("commondir"), MAX_CONFIG)? {
         Some(path) => inside(space, &git.join(path.trim_end_matches('\n')))?,
@@ -70,25 +96,37 @@ fn look(space: &Workspace, tree: &Path, budget: &mut usize) -> Result<bool, Stri
     if has(&common.join("hooks/post-index-change"))? {
         return Err("git would run the hook `post-index-change` of the repository".to_owned());
     }
-    let index = read(&git.join("index"), MAX_INDEX)?;
-    let entries = match &index {
-        None => Vec::new(),
-        Some(bytes) => entries(bytes, if long_hashes { 32 } else { 20 })
-            .ok_or("the repository's index cannot be looked into")?,
-    };
+    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), long_hashes, line)?;
+    for inner in inner {
+        if has(&inner.join(".git"))? {
+            tracks_denied |= look(space, &inner, line)?;
+        }
+    }
+    Ok(tracks_denied)
+}
+
+/// Whether an index names a denied file, or may, and where the repositories are that it names.
+fn tracked(
+    space: &Workspace,
+    tree: &Path,
+    index: &Path,
+    long_hashes: bool,
+    line: &mut Inspected,
+) -> Result<(bool, Vec<PathBuf>), String> {
+    let Some(bytes) = read(index, line.bytes)? else { return Ok((false, Vec::new())) };
+    line.bytes -= bytes.len() as u64;
+    let hash = if long_hashes { 32 } else { 20 };
+    let entries = entries(&bytes, hash).ok_or("the repository's index cannot be looked into")?;
     let prefix = relative(space, tree).unwrap_or_default();
-    let mut tracks_denied = false;
+    let (mut tracks_denied, mut inner) = (false, Vec::new());
     for entry in entries {
         tracks_denied |= entry.mode & KIND == FOLDER
             || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
         if entry.mode & KIND == REPOSITORY {
-            let inner = tree.join(path_of(entry.path));
-            if has(&inner.join(".git"))? {
-                tracks_denied |= look(space, &inner, budget)?;
-            }
+            inner.push(tree.join(path_of(entry.path)));
         }
     }
-    Ok(tracks_denied)
+    Ok((tracks_denied, inner))
 }
 
 #[cfg(unix)]
@@ -161,12 +199,37 @@ fn text(path: &Path, max: u64) -> Result<Option<String>, String> {
     read(path, max)?.map(|bytes| String::from_utf8(bytes).map_err(|_| unclear())).transpose()
 }
 
+/// The bytes of a file, which must be one itself: a link may lead to a device, and a pipe never ends.
 fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>, String> {
-    let unclear = || format!("`{}` cannot be looked at", short(&path.to_string_lossy()));
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_file() && meta.len() <= max => fs::read(path).map(Some).map_err(|_| unclear()),
-        Err(error) if is_absent(&error) => Ok(None),
-        _ => Err(unclear()),
+    let unclear = |_| format!("`{}` cannot be looked at", short(&path.to_string_lossy()));
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(unclear(error)),
+    };
+    let is_file = file.metadata().map_err(unclear)?.is_file();
+    let mut bytes = Vec::new();
+    if is_file {
+        file.take(max + 1).read_to_end(&mut bytes).map_err(unclear)?;
+    }
+    match is_file && bytes.len() as u64 <= max {
+        true => Ok(Some(bytes)),
+        false => Err(unclear(io::Error::other("it is no file, or too long"))),
+    }
+}
+
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<fs::File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> io::Result<fs::File> {
+    match fs::symlink_metadata(path)?.is_file() {
+        true => fs::File::open(path),
+        false => Err(io::Error::other("it is no file")),
     }
 }
 
@@ -384,6 +447,47 @@ mod tests {
         }
         bytes.extend([0; 20]);
         bytes
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn file_that_is_none_or_too_long_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "ref: refs/heads/main").unwrap();
+        assert_eq!(read(&path("file"), 20).unwrap().map(|bytes| bytes.len()), Some(20));
+        assert_eq!(read(&path("none"), 20), Ok(None));
+        std::os::unix::fs::symlink("/dev/zero", path("zeros")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/pagemap", path("pages")).unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        for (name, max) in [("file", 19), ("zeros", 20), ("pages", 20), ("link", 20), ("pipe", 20), ("", 20)]
+        {
+            assert!(read(&path(name), max).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn repository_is_looked_at_once_for_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().join(".git");
+        fs::create_dir_all(git.join("objects")).unwrap();
+        fs::create_dir_all(git.join("refs")).unwrap();
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("index"), index(10, 1)).unwrap();
+        let space = Workspace::builder(folder.path()).build().unwrap();
+        let mut line = Inspected::default();
+        for _ in 0..1000 {
+            assert_eq!(inspect(&space, "", &mut line), Ok(false));
+        }
+        assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
     }
 
     #[test]

@@ -126,6 +126,18 @@ fn read_scope_is_what_a_line_needs() {
 #[test]
 fn everything_else_is_asked_about() {
     for line in [
+        // Options of wrappers that become more words.
+        "timeout $(echo 5 touch a --) true",
+        "git status -s; timeout $(echo 5 git show HEAD~1:.env --) true",
+        "nice -n $(echo 1 sh run.sh) true",
+        "nice -n$(echo 1) sh true",
+        "nice -n * true",
+        "stdbuf -o $(echo L perl run.pl) true",
+        "stdbuf -o `echo L` true",
+        "timeout ${x} true",
+        "env $(echo A=1) true",
+        "xargs -n $(echo 1 touch) true",
+        "sh -$(echo c) true",
         "rm a",
         "ls; rm a",
         "ls && rm a",
@@ -396,4 +408,14 @@ fn a_policy_is_data() {
     let again: CommandPolicy = serde_json::from_value(json).unwrap();
     check(&again, "cargo test", "allow");
     check(&again, "git push", "deny");
+}
+
+#[test]
+fn many_folders_in_a_line_take_no_longer_than_the_line() {
+    let line: String = (0..400).map(|number| format!("cd d{number}; ")).collect();
+    // With every `cd`, the folders that are possible would double.
+    assert!(matches!(
+        CommandPolicy::new().judge(Line::Shell(&format!("{line}git status"))),
+        Ruling::Ask { .. }
+    ));
 }

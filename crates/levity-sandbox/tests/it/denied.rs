@@ -73,6 +73,14 @@ impl Arena {
         fs::write(root.join("sub/.ssh/x.json"), format!("\"{SECRET}\"")).unwrap();
         fs::write(root.join("src/.ignore"), "\u{feff}!.env\n").unwrap();
         fs::write(root.join("again"), "!.env\n").unwrap();
+        // A repository under another name, and one in it.
+        for bare in [".bare", "sub/store"] {
+            fs::create_dir_all(root.join(bare).join("objects")).unwrap();
+            fs::create_dir_all(root.join(bare).join("refs")).unwrap();
+            fs::write(root.join(bare).join("HEAD"), "ref: refs/heads/main\n").unwrap();
+            fs::write(root.join(bare).join("config"), format!("[remote]\nurl = https://u:{SECRET}@h\n"))
+                .unwrap();
+        }
         // Deeper than a path can say.
         let name = "d".repeat(200);
         let line = format!(
@@ -345,6 +353,10 @@ const SPELLED: &[&str] = &[
     "mv src other; cat other/deep/.env",
     "chmod 777 .env; cat .env",
     "tar cf - . | grep -a hush",
+    "cat .bare/config",
+    "cat sub/store/config",
+    "grep -r hush .bare sub/store",
+    "cd .bare && cat c*",
     "find . -type f -exec cat {} +",
     "find . -type f | xargs cat",
 ];

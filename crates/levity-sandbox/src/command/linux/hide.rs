@@ -52,6 +52,8 @@ pub(super) struct Found {
     pub(super) covers: Vec<Cover>,
     /// The folders whose entries were all looked at.
     pub(super) searched: HashSet<Identity>,
+    /// Folders, relative to the workspace, in which git keeps a repository, whatever their names.
+    pub(super) repositories: Vec<Vec<u8>>,
 }
 
 /// Searches a workspace for what must be hidden from a command, or protected.
@@ -84,6 +86,7 @@ struct Scan<'a> {
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
     searched: HashSet<Identity>,
+    repositories: Vec<Vec<u8>>,
     /// Denied files that have more than one name, and targets of links with a denied name.
     linked: HashSet<Identity>,
     /// The same, as an earlier scan found them: all their names are covered.
@@ -119,6 +122,7 @@ impl<'a> Scan<'a> {
             waiting: vec![Vec::new()],
             waiting_bytes: 0,
             searched: HashSet::new(),
+            repositories: Vec::new(),
             linked: HashSet::new(),
             covered_numbers: covered_links.iter().map(|it| it.ino).collect(),
             covered_links,
@@ -173,7 +177,7 @@ impl<'a> Scan<'a> {
 
     fn list(&mut self, folder: &[u8], fd: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Stop> {
         let text = String::from_utf8_lossy(folder).into_owned();
-        let mut denied = 0;
+        let (mut denied, mut of_git) = (0, 0);
         let mut entries = RawDir::new(fd, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(stop)?;
@@ -182,6 +186,7 @@ impl<'a> Scan<'a> {
                 continue;
             }
             self.seen += 1;
+            of_git += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
             if self.seen > self.bounds.entries {
                 return Err(Stop::Refuse(refused(
                     "the workspace has too many files to look for those that it denies",
@@ -201,6 +206,9 @@ impl<'a> Scan<'a> {
             } else if is_folder(fd, name, entry.file_type())? {
                 self.wait(path)?;
             }
+        }
+        if of_git == 3 && !folder.is_empty() {
+            self.repositories.push(folder.to_vec());
         }
         Ok(())
     }
@@ -326,7 +334,7 @@ impl<'a> Scan<'a> {
             covers.extend(above.iter().filter_map(|path| pin(path)));
         }
         covers.extend(self.covers);
-        Found { covers, searched: self.searched }
+        Found { covers, searched: self.searched, repositories: self.repositories }
     }
 }
 

@@ -156,6 +156,11 @@ impl Rules<'_> {
                 parted.extend(ends.chain([0]).map(|end| &path[..end]));
             }
         }
+        for path in found.repositories.iter().filter(|_| !with_git) {
+            hidden.insert(path);
+            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+            parted.extend(ends.chain([0]).map(|end| &path[..end]));
+        }
         if hidden.is_empty() {
             return self.allow(root, read());
         }
