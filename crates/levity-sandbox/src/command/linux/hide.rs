@@ -196,7 +196,9 @@ impl<'a> Scan<'a> {
             if self.is_too_long(&path) {
                 return Err(Stop::Hide);
             }
-            let is_denied = self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
+            // A device that came with an archive is no file of the workspace.
+            let is_device = matches!(entry.file_type(), FileType::BlockDevice | FileType::CharacterDevice);
+            let is_denied = is_device || self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
             let is_linked = self.covered_numbers.contains(&entry.ino());
             if is_denied || is_linked {
                 denied += usize::from(self.deny(fd, name, &path, is_denied)?);
@@ -490,6 +492,22 @@ mod tests {
         let expected =
             [(CoverKind::File, PathBuf::from("a/secret")), (CoverKind::Folder, PathBuf::from("keys"))];
         assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_covers_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["sub/file"]);
+        let device = rustix::fs::makedev(1, 3);
+        let path = folder.path().join("sub/disk");
+        let made =
+            rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device);
+        if made.is_err() {
+            // Only root can make one.
+            return;
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        assert_eq!(found(&workspace, BOUNDS), [(CoverKind::File, PathBuf::from("sub/disk"))]);
     }
 
     #[test]
