@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use levity::core::text::{bare_url, is_blank, split_model_address};
+use levity::core::text::{bare_url, is_blank, json_problem, split_model_address};
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
 use levity::llm::Models;
 use serde_json::{Map, Value, json};
@@ -103,12 +103,12 @@ impl Complete {
 fn parse(text: &str) -> Result<Request, String> {
     const FIELDS: [&str; 6] = ["system", "history", "tools", "tool_choice", "output", "options"];
     const OPTIONS: [&str; 7] = ["temperature", "top_p", "max_tokens", "stop", "thinking", "seed", "extra"];
-    let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| json_problem(&error))?;
     known(&fields, "field", &FIELDS)?;
     if let Some(options) = fields.get("options").and_then(Value::as_object) {
         known(options, "option", &OPTIONS)?;
     }
-    let request: Request = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let request: Request = serde_json::from_str(text).map_err(|error| json_problem(&error))?;
     if request.history.is_empty() {
         return Err("its `history` has no message".to_owned());
     }

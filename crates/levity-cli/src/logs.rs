@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use levity::core::{Event, Secrets, World as _};
+use levity::llm::Models;
 use levity::log::{Lines, LogFiles, Otlp, Retention, clean};
 use levity::runtime::SystemWorld;
 use tracing_subscriber::Layer as _;
@@ -98,12 +99,13 @@ fn filter() -> Result<Option<Targets>, String> {
     text.parse().map(Some).map_err(wrong)
 }
 
-/// Keys in the environment are in no log.
-fn secrets() -> Secrets {
+/// Keys in the environment and in the `.env`, which are in no log. A name or a value that is no Unicode is in no text.
+pub(crate) fn secrets() -> Secrets {
     let variables = std::env::vars_os();
-    Secrets::new().variables(
-        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-    )
+    let variables =
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    // Whoever makes a model says what is wrong with the files.
+    Models::from_env().map_or_else(|_| Secrets::new().variables(variables), |models| models.secrets())
 }
 
 /// How `levity logs` is called.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use levity::agent::{AgentBuilder, SecretGuard, SizeGuard, TopicGuard};
-use levity::core::{Guard, Limits, Model, Secrets, ThinkingMode};
+use levity::core::{Guard, Limits, Model, ThinkingMode};
 use levity::llm::ModelExt as _;
 use levity::llm::layers::Cache;
 
@@ -174,10 +174,7 @@ impl RunOptions {
             _ => None,
         });
         if let Some(block) = block.reduce(|one, other| one || other) {
-            // A name or a value that is no Unicode is in no text.
-            let variables =
-                std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
-            let guard = SecretGuard::new().secrets(Secrets::new().variables(variables));
+            let guard = SecretGuard::new().secrets(crate::logs::secrets());
             guards.push(Arc::new(if block { guard.blocking() } else { guard }));
         }
         let sizes = self.guards.iter().fold(None, |sizes: Option<SizeGuard>, rule| {

@@ -95,6 +95,24 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
+/// What is wrong with JSON and where, without the value that stands there: that may be a key in the wrong place.
+///
+/// ```
+/// # use levity_core::text::json_problem;
+/// let error = serde_json::from_str::<u8>("\"sk-123\"").unwrap_err();
+/// assert_eq!(json_problem(&error), "invalid type: string, expected u8 at line 1 column 8");
+/// ```
+pub fn json_problem(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    for begin in ["invalid type: ", "invalid value: ", "unknown variant "] {
+        let Some((before, rest)) = said.split_once(begin) else { continue };
+        let Some((value, expected)) = rest.rsplit_once(", expected ") else { continue };
+        let kind = value.split(['"', '`']).next().unwrap_or_default().trim_end();
+        return format!("{before}{}, expected {expected}", format!("{begin}{kind}").trim_end());
+    }
+    said
+}
+
 /// The first bytes of a text, cut between letters.
 ///
 /// ```

@@ -114,6 +114,15 @@ pub enum Error {
         /// What to do, in words.
         way: String,
     },
+    /// A `.env` is a link to a file outside of its folder.
+    #[error(
+        "`{}` is a link out of its folder and is not read: somebody else may have chosen that file; copy the file there, or set its variables in the environment",
+        path.display()
+    )]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// The environment offers no model.
     #[error("the environment offers no model; set {variables}, or name one in `LEVITY_MODEL`")]
     Nothing {
@@ -180,7 +189,9 @@ impl Error {
             | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
-            Self::ForeignAddress { .. } | Self::ForeignFields { .. } => ErrorKind::Untrusted,
+            Self::ForeignAddress { .. } | Self::ForeignFields { .. } | Self::Link { .. } => {
+                ErrorKind::Untrusted
+            }
             Self::File { .. }
             | Self::Table { .. }
             | Self::List { .. }

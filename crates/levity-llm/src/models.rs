@@ -105,7 +105,7 @@ impl Models {
 
     /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS` say.
     ///
-    /// Addresses that the `.env` sets, or that are in a list that it names, only get keys from the same `.env`; see
+    /// Addresses that the `.env` sets only get keys from the same `.env`, and addresses in a list that it names get none; see
     /// [`with_env_file`](Self::with_env_file).
     ///
     /// # Errors
@@ -119,8 +119,9 @@ impl Models {
     /// Adds the variables of a file in the form of a `.env`, where there is one, and the list that its `LEVITY_MODELS` names. What
     /// the environment or the program sets counts before it.
     ///
-    /// The file may be a stranger's: an address that it names only gets keys that stand in the same file. A model that
-    /// would need another key is refused, with [`Error::ForeignAddress`].
+    /// The file may be a stranger's: an address that it names only gets keys that stand in the same file. A list is another file,
+    /// so that its addresses get no key. A model that would need another key is refused, with [`Error::ForeignAddress`]. A link to
+    /// a file outside of the folder is refused, with [`Error::Link`].
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -164,6 +165,18 @@ impl Models {
     pub fn without_streaming(mut self) -> Self {
         self.streams = false;
         self
+    }
+
+    /// What finds the values of all variables that are named like secrets: those of the environment, the program and the `.env`. Logs
+    /// and guards leave them out with it.
+    ///
+    /// ```
+    /// # use levity_llm::Models;
+    /// let models = Models::new().with_variable("HOUSE_API_KEY", "correct horse");
+    /// assert_eq!(models.secrets().redact("say correct horse"), "say [secret: known]");
+    /// ```
+    pub fn secrets(&self) -> levity_core::Secrets {
+        self.variables.secrets()
     }
 
     /// The list of models.
@@ -270,6 +283,15 @@ impl<'a> Name<'a> {
         }
         Ok(Self { provider, id, base_url, foreign: None })
     }
+
+    /// The project of Google Cloud that the id begins with, if it does: `projects/mine`.
+    fn project(&self) -> Option<String> {
+        let mut steps = self.id.split('/').filter(|step| !matches!(step.trim(), "" | "." | ".."));
+        match (steps.next(), steps.next()) {
+            (Some("projects"), project) => Some(format!("projects/{}", project.unwrap_or_default())),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a text is an address of a web server that everybody reads in the same way.
@@ -300,7 +322,8 @@ impl Chosen {
         &self.why
     }
 
-    /// Where the model is, if a file decides that; as [`Models::address_from_file`].
+    /// Which model it is, where it is and whose key it is asked with, as far as a file decides that; as
+    /// [`Models::address_from_file`].
     pub fn address_from_file(&self) -> Option<&str> {
         self.remark.as_deref()
     }

@@ -9,7 +9,7 @@ mod watched;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{CancelToken, Progress, Timestamp, World};
+use levity_core::{CancelToken, Progress, Secrets, Timestamp, World};
 use rmcp::RoleClient;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode,
@@ -35,6 +35,8 @@ const MOST_WORDS: usize = 8 << 10;
 /// One live connection to a server. Dropped, it ends at once.
 pub(crate) struct Client {
     server: Arc<str>,
+    /// What was sent and must not be shown, though the server may repeat it.
+    secrets: Secrets,
     world: Arc<dyn World>,
     service: RunningService<RoleClient, Handler>,
     lifeline: Option<Arc<dyn Lifeline>>,
@@ -83,6 +85,7 @@ impl Client {
     /// Speaks the first words on `transport` and goes on from there.
     pub(crate) async fn connect<T: Transport<RoleClient> + 'static>(
         server: Arc<str>,
+        secrets: Secrets,
         transport: T,
         lifeline: Option<Arc<dyn Lifeline>>,
         handshake: Handshake<'_>,
@@ -106,7 +109,7 @@ impl Client {
         let service = serve_directly(handler, transport, Some(info.clone()));
         let (abandoned, abandons) = mpsc::channel(MOST_ABANDONED);
         let abandons = tokio::sync::Mutex::new(abandons);
-        Ok(Self { server, world, service, lifeline, info, ended, abandoned, abandons })
+        Ok(Self { server, secrets, world, service, lifeline, info, ended, abandoned, abandons })
     }
 
     /// What the server said about itself.
@@ -172,13 +175,17 @@ impl Client {
         self.request(method, request, patience).await
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer. Its error shows nothing of the server's settings that is secret.
     pub(crate) async fn request(
         &self,
         method: &str,
         request: ClientRequest,
         patience: &Patience<'_>,
     ) -> Result<Value> {
+        self.exchange(method, request, patience).await.map_err(|error| error.without(&self.secrets))
+    }
+
+    async fn exchange(&self, method: &str, request: ClientRequest, patience: &Patience<'_>) -> Result<Value> {
         let started = self.world.now();
         // When a server does not read, this is where a message waits for room.
         let sent = self.peer().send_request_with_option(request, PeerRequestOptions::no_options());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levity_core::Secrets;
 use levity_core::text::bare_url;
 use tokio::io::DuplexStream;
 
@@ -20,6 +21,7 @@ mod limits;
 mod node;
 mod plain;
 mod problem;
+mod secrets;
 mod units;
 mod values;
 
@@ -55,6 +57,8 @@ pub struct ServerConfig {
     pub(crate) trust: Trust,
     /// The variables whose values a file had put in.
     pub(crate) variables: BTreeSet<String>,
+    /// Those values that are secrets, by the names of the variables.
+    pub(crate) hidden: Secrets,
 }
 
 /// How a server is reached.
@@ -71,6 +75,8 @@ pub(crate) enum Transport {
 #[derive(Clone, Default)]
 pub(crate) struct Stdio {
     pub(crate) command: String,
+    /// The command as it stands in a file, where variables are put into it.
+    pub(crate) written: Option<String>,
     pub(crate) args: Vec<String>,
     /// Set on top of what is inherited.
     pub(crate) env: BTreeMap<String, String>,
@@ -97,15 +103,30 @@ pub enum Inherit {
 #[derive(Clone)]
 pub(crate) struct Http {
     pub(crate) url: String,
+    /// The address as it stands in a file and may be shown, where variables are put into it.
+    pub(crate) written: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
     #[cfg(feature = "oauth")]
     pub(crate) oauth: Option<crate::OAuth>,
 }
 
+impl Stdio {
+    /// The program as it may be shown.
+    pub(crate) fn shown(&self) -> &str {
+        self.written.as_ref().unwrap_or(&self.command)
+    }
+}
+
 impl Http {
+    /// The address as it may be shown.
+    fn shown(&self) -> String {
+        self.written.clone().unwrap_or_else(|| bare_url(&self.url))
+    }
+
     fn new(url: String, headers: BTreeMap<String, String>) -> Self {
         Self {
             url,
+            written: None,
             headers,
             #[cfg(feature = "oauth")]
             oauth: None,
@@ -175,6 +196,7 @@ impl ServerConfig {
             prefix: None,
             trust: Trust::default(),
             variables: BTreeSet::new(),
+            hidden: Secrets::new().known_only(),
         }
     }
 
@@ -193,11 +215,12 @@ impl ServerConfig {
         self.transport.name()
     }
 
-    /// Which program it is, or where it is: without arguments, and without what may be a secret in an address.
+    /// Which program it is, or where it is: without arguments, without what may be a secret in an address, and with `${VAR}` where
+    /// a file puts a variable in.
     pub fn place(&self) -> String {
         match &self.transport {
-            Transport::Stdio(stdio) => stdio.command.clone(),
-            Transport::Http(http) | Transport::Sse(http) => bare_url(&http.url),
+            Transport::Stdio(stdio) => stdio.shown().to_owned(),
+            Transport::Http(http) | Transport::Sse(http) => http.shown(),
             Transport::InProcess(_) => "this process".to_owned(),
         }
     }
@@ -382,16 +405,15 @@ impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env: Vec<_> = self.env.keys().collect();
         let mut debug = f.debug_struct("Stdio");
-        debug.field("command", &self.command).field("args", &self.args.len()).field("env", &env);
+        debug.field("command", &self.shown()).field("args", &self.args.len()).field("env", &env);
         debug.field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = bare_url(&self.url);
         let headers: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Http").field("url", &url).field("headers", &headers).finish()
+        f.debug_struct("Http").field("url", &self.shown()).field("headers", &headers).finish()
     }
 }
 

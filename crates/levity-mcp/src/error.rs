@@ -1,8 +1,9 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{ToolError, ToolErrorKind};
+use levity_core::{Secrets, ToolError, ToolErrorKind};
 
 /// The result of what is asked of a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -66,6 +67,24 @@ impl Error {
     #[must_use]
     pub fn with_death(mut self, death: Death) -> Self {
         Arc::make_mut(&mut self.0).death = Some(death);
+        self
+    }
+
+    /// The error without what must not be shown.
+    pub(crate) fn without(mut self, secrets: &Secrets) -> Self {
+        let clean = |text: &str| match secrets.replace(text, |_| "***") {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(clean) => Some(clean),
+        };
+        let (message, death) = (clean(&self.0.message), self.0.death.as_ref());
+        let stderr = death.and_then(|death| clean(&death.stderr));
+        if message.is_some() || stderr.is_some() {
+            let inner = Arc::make_mut(&mut self.0);
+            inner.message = message.unwrap_or_else(|| std::mem::take(&mut inner.message));
+            if let (Some(death), Some(stderr)) = (&mut inner.death, stderr) {
+                death.stderr = stderr;
+            }
+        }
         self
     }
 

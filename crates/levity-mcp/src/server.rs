@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use levity_core::{CancelToken, Progress, Timestamp, Tool, ToolCx, ToolOutput, World};
+use levity_core::{CancelToken, Progress, Secrets, Timestamp, Tool, ToolCx, ToolOutput, World};
 use rmcp::model::JsonObject;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -36,6 +36,8 @@ pub struct Server(pub(crate) Arc<Shared>);
 /// What a server's handle, its tools and the task that keeps it running share.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
+    /// What of the config the server may repeat in an error.
+    pub(crate) secrets: Secrets,
     pub(crate) world: Arc<dyn World>,
     pub(crate) events: Events,
     pub(crate) asked: Asked,
@@ -217,6 +219,7 @@ impl Shared {
         let phase = if config.enabled { Phase::Starting } else { Phase::Disabled };
         Self {
             permits: Semaphore::new(config.max_concurrent),
+            secrets: config.secrets(),
             config,
             world,
             events,
@@ -376,7 +379,11 @@ impl Shared {
         if result.as_ref().is_err_and(Error::is_silence) {
             self.doubt.notify_one();
         }
-        result
+        let failed = |result: &Value| result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        match result {
+            Ok(result) if failed(&result) => Ok(self.secrets.replace_value(&result, |_| "***").into_owned()),
+            result => result.map_err(|error| error.without(&self.secrets)),
+        }
     }
 
     /// Waits for a turn, at most as long as a call may take.

@@ -335,3 +335,26 @@ fn odd_addresses_of_a_folder_are_never_shown_whole() {
         }
     }
 }
+
+#[test]
+fn file_that_chooses_model_or_key_is_named_even_when_the_command_is_quiet() {
+    let address = format!("http://{}", refusing());
+    let own = &[("OPENAI_BASE_URL", &*address)][..];
+    let files = [(".env", "LEVITY_MODEL=openai:m\nOPENAI_API_KEY=hush-hush-hush\n")];
+    let key = "asked with `OPENAI_API_KEY` in `.env`";
+    for (args, expected) in [
+        (&["run", "Hi", "-q"][..], &["the model is `openai:m`, by `LEVITY_MODEL` in `.env`", key][..]),
+        (&["complete", "Hi"], &["`LEVITY_MODEL` in `.env`", key]),
+        (&["run", "--model", "openai:m", "Hi", "-q"], &[key]),
+    ] {
+        let said = said(&files, own, args);
+        assert!(expected.iter().all(|part| said.contains(part)), "{args:?}: {said}");
+        assert!(!said.contains("hush"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn collector_at_no_address_is_an_error_and_no_panic() {
+    let said = said(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")], &["run", "Hi"]);
+    assert!(said.contains("http://127.0.0.1:4318") && !said.contains("panicked"), "{said}");
+}

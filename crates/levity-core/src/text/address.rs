@@ -72,7 +72,12 @@ pub fn bare_model_name(name: &str) -> String {
         None => (name, String::new()),
     };
     let start = model.find(':').map_or(0, |colon| colon + 1);
-    if model[..start].contains(['@', '/', '\\', '?', '#']) {
+    // Without a provider, it is an address that somebody mistyped: `http:/me:pw@host`, `token@host/v1`.
+    let scheme = ["http", "https", "ws", "wss", "ftp", "file"];
+    let is_address =
+        scheme.iter().any(|name| model[..start].trim().trim_end_matches(':').eq_ignore_ascii_case(name));
+    let has_user = start == 0 && model.contains('@');
+    if is_address || has_user || model[..start].contains(['@', '/', '\\', '?', '#']) {
         return HIDDEN.to_owned();
     }
     let shown = match hidden_from(&model[start..]) {
@@ -104,11 +109,22 @@ fn hidden_from(id: &str) -> Option<usize> {
     let start = usize::from(scoped.is_some_and(|scope| !scope.contains(':')));
     let first = id[start..].find('@').map(|at| start + at + 1);
     let second = first.filter(|first| id[*first..].contains('@'));
-    let pair = |at: usize| id[at..].find([';', '=', '&', '%']).map(|found| at + found);
-    let query = [id.find(['?', '#']), first.and_then(pair)].into_iter().flatten().min();
+    // What stands behind an `@` is a version or a digest, or else an address.
+    let address = first.filter(|first| {
+        let rest = &id[*first..];
+        let pair = *first > 1 && rest.contains(':') && !is_digest(rest);
+        pair || rest.contains([';', '=', '&', '%', '?', '#'])
+    });
+    let query = [id.find(['?', '#']), address].into_iter().flatten().min();
     let slashes = ["://", "//", "\\\\"].into_iter().filter_map(|mark| id.find(mark)).min();
     let slash = [":/", ":\\"].into_iter().filter_map(before_mark).min();
     [second, query, slashes, slash].into_iter().flatten().min()
+}
+
+/// Whether a text is a digest: `sha256:0a1b`.
+fn is_digest(text: &str) -> bool {
+    let digest = text.strip_prefix("sha256:").or_else(|| text.strip_prefix("sha512:"));
+    digest.is_some_and(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn is_scheme(scheme: &str) -> bool {
@@ -344,6 +360,17 @@ mod tests {
             (":@me:hush@h/v1", ":@***"),
             ("cloudflare:@cf/m:free@https://h", "cloudflare:@cf/m:free@https://h"),
             ("compatible:a=b;c%20&d", "compatible:a=b;c%20&d"),
+            ("http:/me:hush@h", "***"),
+            ("HTTPS:me:hush@h", "***"),
+            ("http:hush", "***"),
+            ("hush@localhost/v1", "***"),
+            ("compatible:m@me:hush%40h", "compatible:m@***"),
+            ("compatible:m@me:hush", "compatible:m@***"),
+            ("compatible:m@hush?x", "compatible:m@***"),
+            ("compatible:m@localhost:8080/v1", "compatible:m@***"),
+            ("ollama:m@sha256:0abc", "ollama:m@sha256:0abc"),
+            ("ollama:m@sha256:hush", "ollama:m@***"),
+            ("gpt-4o", "gpt-4o"),
         ] {
             assert_eq!(bare_model_name(name), shown, "{name}");
         }

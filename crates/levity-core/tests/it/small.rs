@@ -239,3 +239,30 @@ fn state_without_its_secrets_still_says_who_made_it() {
         (&json!("password=[secret: password]"), Some("server account gpt"))
     );
 }
+
+#[test]
+fn json_problem_names_the_place_and_not_the_value() {
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    #[allow(dead_code, reason = "only its errors are looked at")]
+    enum Word {
+        Yes(u8),
+        No,
+    }
+    for json in [
+        r#"{"a": "hush"}"#,
+        r#"{"a": "hush\", expected u8"}"#,
+        r#"{"a": ["hush`, expected x"]}"#,
+        r#"["hush"]"#,
+        r#""hush""#,
+        r#"{"yes": "hush"}"#,
+        r#"{"hush, expected 1": 1}"#,
+    ] {
+        let numbers = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(json);
+        let words = serde_json::from_str::<Word>(json);
+        for error in [numbers.err(), words.err()].into_iter().flatten() {
+            let said = levity_core::text::json_problem(&error);
+            assert!(!said.contains("hush") && said.contains("line 1"), "{json}: {said}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 use std::error::Error;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -118,8 +118,9 @@ impl Endpoint {
         bare_url(&self.base)
     }
 
-    /// Everything in the address that may be a key: user, password, what the query and the fragment hold; and the header that the
-    /// HTTP client makes of user and password. A server that repeats a request in an error would show it.
+    /// Everything in the address that may be a key: user, password, steps of the path that are not shown, what the query and the
+    /// fragment hold; and the header that the HTTP client makes of user and password. A server that repeats a request in an error
+    /// would show it.
     pub(crate) fn address_secrets(&self) -> Vec<String> {
         let base: &str = &self.base;
         let (before, fragment) = base.split_once('#').unwrap_or((base, ""));
@@ -129,7 +130,10 @@ impl Endpoint {
         // A value that is too short to look for is found with its name.
         let pairs = query.split('&').filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
         let values = pairs.clone().filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
-        let found = pairs.chain(values).chain(user.splitn(2, ':')).chain([user, fragment]);
+        let hidden =
+            |step: &&str| !step.contains('@') && bare_url(&format!("h/{step}")) != format!("h/{step}");
+        let steps = host.split('/').skip(1).filter(hidden);
+        let found = pairs.chain(values).chain(user.splitn(2, ':')).chain([user, fragment]).chain(steps);
         let both = |part: &str| [part.to_owned(), decoded(part)];
         let found: Vec<String> = found.filter(|part| !part.is_empty()).flat_map(both).collect();
         found.into_iter().chain(self.user_secrets()).collect()
@@ -221,6 +225,21 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("base", &self.shown()).finish_non_exhaustive()
     }
+}
+
+/// What proxies are told of the user by the HTTP client: a proxy may repeat it in an error.
+pub(super) fn proxy_secrets() -> &'static [String] {
+    static SECRETS: OnceLock<Vec<String>> = OnceLock::new();
+    SECRETS.get_or_init(|| secrets_of_proxies(|name| std::env::var(name).ok()))
+}
+
+fn secrets_of_proxies(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let address = |url: String| if url.contains("://") { url } else { format!("http://{url}") };
+    let proxies = names.iter().filter_map(|name| var(name)).map(address);
+    let secrets = proxies.flat_map(|url| Endpoint::new(url).user_secrets());
+    // A user's name may be a word.
+    secrets.filter(|secret| secret.len() >= 8).collect()
 }
 
 /// What is sent for a user and a password, in both alphabets. The signs that fill it up are no part of it.
@@ -469,9 +488,21 @@ mod tests {
     }
 
     #[test]
+    fn proxies_are_known_by_what_is_sent_to_them() {
+        let of = |url: &str| secrets_of_proxies(|name| (name == "https_proxy").then(|| url.to_owned()));
+        for url in ["http://me:password@proxy:3128", "me:password@proxy:3128"] {
+            let found = of(url);
+            assert!(found.iter().any(|secret| secret == "password"), "{found:?}");
+            assert!(found.iter().any(|secret| secret == "bWU6cGFzc3dvcmQ"), "{found:?}");
+        }
+        assert!(of("http://proxy:3128").is_empty() && of("").is_empty());
+    }
+
+    #[test]
     fn endpoint_knows_what_may_be_secret_in_its_address() {
         for (base, secrets) in [
             ("http://h/v1", &[][..]),
+            ("http://h/s/0123456789abcdef0/v1", &["0123456789abcdef0"]),
             ("http://h?key=abc", &["key=abc", "abc"]),
             ("http://h?api-version=2026-01-01&sig=a%2Fb", &["sig=a%2Fb", "a%2Fb", "sig=a/b", "a/b"]),
             ("http://me:pass@h/v1#frag", &["me", "pass", "me:pass", "frag", "bWU6cGFzcw"]),

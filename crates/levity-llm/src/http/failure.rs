@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::foreign::{markup, words};
 
-/// The longest message that is passed on.
-const LONGEST: usize = 2_000;
+/// The longest message that is passed on. It is cut when it is without secrets: of one that is cut itself, a part would be left.
+pub(super) const LONGEST: usize = 2_000;
 
 /// What servers say of a request with which they will fail again, although they call it a fault of their own.
 const REFUSALS: [&str; 6] = [
@@ -119,11 +119,7 @@ impl Failure {
         let kind = self.kind(status.or_else(|| self.status_in_words()));
         let message =
             if self.message.is_empty() { "the provider says that it failed" } else { &*self.message };
-        let mut end = message.len().min(LONGEST);
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        ModelError::new(kind, message.get(..end).unwrap_or_default())
+        ModelError::new(kind, message)
     }
 
     /// A code that is an HTTP status.
@@ -214,7 +210,7 @@ fn words_of(error: &Value) -> Option<String> {
 
 /// A page that is no JSON, in a few words.
 fn page(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body.get(..LONGEST.min(body.len())).unwrap_or_default());
+    let text = String::from_utf8_lossy(body);
     let text = text.trim();
     if let Some(page) = markup(text) {
         return format!("the server sent {page}");
@@ -372,6 +368,7 @@ mod tests {
     fn a_long_message_is_cut_at_a_letter() {
         let body = format!("{{\"error\":\"{}\"}}", "ä".repeat(5_000));
         let error = Failure::read(body.as_bytes()).into_error(None);
+        let error = crate::http::scrubbed(error, &crate::Endpoint::new("http://h"), &[]);
         assert_eq!(error.to_string().len(), LONGEST);
     }
 }

@@ -1,6 +1,6 @@
 //! Replies that no model gave: web pages, documents of another API, text, compressed data, nothing at all.
 
-use levity_core::text::one_line;
+use levity_core::text::{head, one_line};
 use levity_core::{ModelError, ModelErrorKind};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -12,6 +12,42 @@ pub(super) const HEAD: usize = 4_096;
 
 /// The longest words of a server's that are repeated, in bytes.
 const LONGEST: usize = 120;
+
+/// The longest name of a field that is repeated, in bytes.
+const LONGEST_NAME: usize = 32;
+
+/// Content types that are shown. A server may repeat a key in one, in other letters than it was sent.
+const KINDS: [&str; 26] = [
+    "application/grpc",
+    "application/gzip",
+    "application/javascript",
+    "application/json",
+    "application/jsonl",
+    "application/octet-stream",
+    "application/pdf",
+    "application/problem+json",
+    "application/vnd.amazon.eventstream",
+    "application/x-ndjson",
+    "application/xhtml+xml",
+    "application/xml",
+    "application/zip",
+    "audio/mpeg",
+    "audio/wav",
+    "image/gif",
+    "image/jpeg",
+    "image/png",
+    "image/svg+xml",
+    "text/css",
+    "text/event-stream",
+    "text/html",
+    "text/javascript",
+    "text/markdown",
+    "text/plain",
+    "text/xml",
+];
+
+/// Compressions that are shown.
+const ENCODINGS: [&str; 7] = ["br", "compress", "deflate", "gzip", "x-compress", "x-gzip", "zstd"];
 
 /// What the headers say of a body.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +61,25 @@ impl Came {
     pub(super) fn of(status: u16, headers: &HeaderMap) -> Self {
         let header = |name: &str| {
             let value = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            words(value.split(';').next().unwrap_or_default()).to_lowercase()
+            value.split(';').next().unwrap_or_default().trim().to_lowercase()
         };
         Self { kind: header("content-type"), encoding: header("content-encoding"), status: Some(status) }
+    }
+
+    /// The content type in words.
+    fn shown(&self) -> &str {
+        match &*self.kind {
+            "" => "no content type",
+            kind if KINDS.contains(&kind) => kind,
+            _ => "of an unusual type",
+        }
     }
 
     /// The error that a body means which is no reply of a model's, given how it begins. A server that said that a
     /// reply comes and sent nothing may do better next time; whatever else came will come again.
     pub(super) fn error(&self, body: &[u8]) -> ModelError {
         let body = without_mark(body).trim_ascii();
-        let kind = if self.kind.is_empty() { "no content type" } else { &self.kind };
+        let kind = self.shown();
         let what = match body {
             [] if self.announces_reply() => {
                 return ModelError::new(
@@ -58,9 +103,12 @@ impl Came {
     }
 
     fn text(&self, body: &[u8], kind: &str) -> String {
-        let body = body.get(..HEAD).unwrap_or(body);
-        let text = String::from_utf8_lossy(body);
-        if let Some(page) = markup(&text) {
+        let text = String::from_utf8_lossy(body.get(..HEAD).unwrap_or(body));
+        // What is cut may be a key.
+        let whole =
+            if body.len() < HEAD { &text } else { text.trim_end_matches(|c: char| c.is_ascii_graphic()) };
+        let text = if whole.is_empty() { &text } else { whole };
+        if let Some(page) = markup(text) {
             return format!("{page} ({kind})");
         }
         if self.kind == "text/event-stream" || text.starts_with("data:") || text.starts_with("event:") {
@@ -73,7 +121,7 @@ impl Came {
         }
         match text.starts_with(['{', '[', '"']) {
             true => format!("what is no JSON to its end ({kind})"),
-            false => format!("text, `{}` ({kind})", words(&text)),
+            false => format!("text, `{}` ({kind})", words(text)),
         }
     }
 }
@@ -86,11 +134,11 @@ pub(crate) fn foreign(reply: &Reply, body: &[u8]) -> Option<ModelError> {
 
 /// The error that JSON means which is no reply of a model's: its fields tell where it came from.
 pub(super) fn other_json(value: &Value, came: &Came, wire: &ModelError) -> ModelError {
-    let kind = if came.kind.is_empty() { "no content type" } else { &came.kind };
+    let kind = came.shown();
     let what = match value {
         Value::Object(map) if map.is_empty() => "an empty JSON object".to_owned(),
         Value::Object(map) => {
-            let name = |name: &String| format!("`{}`", words(&name.chars().take(32).collect::<String>()));
+            let name = |name: &String| format!("`{}`", words_within(name, LONGEST_NAME));
             let names: Vec<_> = map.keys().take(5).map(name).collect();
             format!("JSON of another API with {}", names.join(", "))
         }
@@ -144,8 +192,12 @@ fn unescaped(text: &str) -> String {
 }
 
 /// A server's words for a message of ours: on one line, short, without tags, quotes of ours and letters that change
-/// how the rest is shown.
+/// how the rest is shown. They end with a whole word: a part of a key would not be found as one.
 pub(super) fn words(text: &str) -> String {
+    words_within(text, LONGEST)
+}
+
+fn words_within(text: &str, most: usize) -> String {
     let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let plain = |c: char| match c {
         '`' => '\'',
@@ -153,17 +205,28 @@ pub(super) fn words(text: &str) -> String {
         c if c.is_control() || hidden(c) => ' ',
         c => c,
     };
-    let clean: String = text.chars().take(4 * LONGEST).map(plain).collect();
-    one_line(clean.trim_start(), LONGEST)
+    let clean: String = text.chars().map(plain).collect();
+    let line = one_line(&clean, clean.len());
+    if line.len() <= most {
+        return line;
+    }
+    let cut = head(&line, most);
+    let goes_on = line[cut.len()..].starts_with(|c: char| c.is_ascii_graphic());
+    let whole = if goes_on { cut.trim_end_matches(|c: char| c.is_ascii_graphic()) } else { cut };
+    match whole.trim_end() {
+        "" => "…".to_owned(),
+        whole => whole.to_owned(),
+    }
 }
 
 /// How a body is compressed, by its first bytes or by its header.
-fn compression<'a>(body: &[u8], encoding: &'a str) -> Option<&'a str> {
+fn compression(body: &[u8], encoding: &str) -> Option<&'static str> {
     match body {
         [0x1f, 0x8b, ..] => Some("gzip"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
         [0x78, 0x01 | 0x9c | 0xda, ..] => Some("deflate"),
-        _ => Some(encoding).filter(|encoding| !matches!(*encoding, "" | "identity")),
+        _ if matches!(encoding, "" | "identity") => None,
+        _ => ENCODINGS.into_iter().find(|known| *known == encoding).or(Some("unknown")),
     }
 }
 

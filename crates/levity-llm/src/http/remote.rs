@@ -5,11 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::text::chain;
+use levity_core::text::{chain, head};
 use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Part, Request, Response};
 use serde_json::Value;
 
-use super::endpoint::{Reply, header_secrets};
+use super::endpoint::{Reply, header_secrets, proxy_secrets};
+use super::failure::LONGEST as LONGEST_MESSAGE;
 use super::foreign::Came;
 use super::reader::{LONGEST, Reader, read_whole};
 use super::{Endpoint, Failure, Framing, Secret};
@@ -294,7 +295,7 @@ impl Secrets {
         let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
         let headers = own.chain(endpoint.secrets()).flat_map(|secret| header_secrets(secret.expose()));
         // What is shorter is no key, and may be a word.
-        let headers = headers.filter(|bare| bare.len() >= 8);
+        let headers = headers.filter(|bare| bare.len() >= 8).chain(proxy_secrets().iter().cloned());
         let known = headers.fold(levity_core::Secrets::new().known_only(), levity_core::Secrets::known);
         Self(endpoint.address_secrets().into_iter().fold(known, levity_core::Secrets::known))
     }
@@ -305,7 +306,15 @@ impl Secrets {
             Cow::Owned(clean) => Some(clean),
         };
         let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
-        let message = clean(error.message());
+        let message = clean(error.message()).or_else(|| {
+            let long = error.message().len() > LONGEST_MESSAGE;
+            long.then(|| error.message().to_owned())
+        });
+        let message = message.map(|message| head(&message, LONGEST_MESSAGE).to_owned());
+        let error = match error.request_id().and_then(clean) {
+            Some(id) => error.with_request_id(id),
+            None => error,
+        };
         let error = match cause {
             Some(cause) => error.with_source(cause),
             None => error,

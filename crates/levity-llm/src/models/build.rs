@@ -203,7 +203,8 @@ impl Models {
         })?;
         let region = self.variables.first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
         let region = region.map_or("global", |found| found.value.expose());
-        let model = crate::GeminiModel::vertex(project.value.expose(), region, self.tokens(place)?, name.id);
+        let model =
+            crate::GeminiModel::vertex(project.value.expose(), region, self.tokens(place, name)?, name.id);
         let model = model.with_endpoint(moved(place.base_url.as_deref()));
         Ok(made!(self, place, name, model))
     }
@@ -211,14 +212,14 @@ impl Models {
     /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file. A file that names the
     /// address has to hold the token itself: any other file that it names may be the user's.
     #[cfg(feature = "gemini")]
-    fn tokens(&self, place: &Place<'_>) -> Result<crate::AccessTokens, Error> {
+    fn tokens(&self, place: &Place<'_>, name: &Name<'_>) -> Result<crate::AccessTokens, Error> {
         const TOKEN: &str = "GOOGLE_ACCESS_TOKEN";
         const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
         if let Some(foreign) = &place.foreign {
             let token = self.key_beside(foreign, &[TOKEN]);
             return match token {
                 Some(token) => Ok(crate::AccessTokens::fixed(token.clone())),
-                None => Err(place.refused_credentials(foreign)),
+                None => Err(place.refused_credentials(name, foreign)),
             };
         }
         match self.variables.first(&[TOKEN, CREDENTIALS]) {

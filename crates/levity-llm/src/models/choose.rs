@@ -34,7 +34,7 @@ impl Models {
             let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
             let place = origin.file().map_or_else(String::new, |_| format!(" {origin}"));
             let why = format!("`LEVITY_MODEL`{place} names it");
-            let remark = self.remark(&name, foreign.as_ref());
+            let remark = self.remark_chosen(&name, foreign.as_ref());
             return Ok(Chosen { model, name, why: with_remark(why, remark.as_ref()), remark });
         }
         let mut offers = self.offers().into_iter();
@@ -45,22 +45,22 @@ impl Models {
             match self.resolve(&name, foreign.as_ref(), 0) {
                 Ok(model) => {
                     let others: Vec<_> = offers.map(|offer| offer.provider).collect();
-                    let remark = self.remark(&name, foreign.as_ref());
+                    let remark = self.remark_chosen(&name, foreign.as_ref());
                     let why = reason(with_remark(offer.why, remark.as_ref()), &others);
                     return Ok(Chosen { model, name, why, remark });
                 }
-                // Another provider in its place would hide what the file does.
-                Err(error @ Error::ForeignAddress { .. }) => return Err(error),
+                // Another provider in its place would hide what a file does.
+                Err(error) if foreign.is_some() || self.fails_by_file(&name, &error) => return Err(error),
                 Err(error) => away = away.or(Some(error)),
             }
         }
         Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted(|api| feature(api).1) }))
     }
 
-    /// Says where the model of this name is, if a file decides that: a `.env`, or a list that it names. `None` if it is the
-    /// provider's own address, or one that you set. For a profile, it says so of each model behind it.
+    /// Says where the model of this name is and whose key it is asked with, as far as a file decides that: a `.env`, or a list that it
+    /// names. `None` if both are your own word. For a profile, it says so of each model behind it.
     ///
-    /// Show it to whoever starts the program: the server at this address sees the conversation.
+    /// Show it to whoever starts the program: whoever owns the address, the project or the account may see the conversation.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -79,19 +79,34 @@ impl Models {
     pub(super) fn remark(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
         let mut remarks: Vec<String> = Vec::new();
         let mut see = |name: &str, foreign: Option<&Arc<Foreign>>| {
-            let remark = match self.list.profiles.contains_key(name) {
-                true => foreign.map(|list| list.remark()),
-                false => self.place_remark(name, foreign),
+            let found = match self.list.profiles.contains_key(name) {
+                true => foreign.map(|list| list.remark()).into_iter().collect(),
+                false => self.place_remarks(name, foreign),
             };
-            remarks.extend(remark.filter(|remark| !remarks.contains(remark)));
+            for remark in found {
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
         };
         // Names that lead to too many models lead to none.
         let _ = self.visit(name.trim(), foreign, &mut see);
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
-    fn place_remark(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
-        self.place(&Name { foreign: foreign.cloned(), ..Name::parse(name).ok()? }).ok()?.remark()
+    /// Whether a file may be why there is no model of this name.
+    fn fails_by_file(&self, name: &str, error: &Error) -> bool {
+        let lacks = matches!(error, Error::Feature { .. } | Error::Missing { .. } | Error::Model(_));
+        let place = Name::parse(name).and_then(|name| Ok(self.place(&name)?.foreign.is_some()));
+        let account = matches!(error, Error::Model(_)) && self.remark(name, None).is_some();
+        !lacks || account || place.unwrap_or(true)
+    }
+
+    /// The same of a model that nobody named: a file may have chosen it.
+    fn remark_chosen(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
+        let choice = foreign.map(|foreign| foreign.remark_choice(name));
+        let all: Vec<String> = choice.into_iter().chain(self.remark(name, foreign)).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// What is set, in the order in which it is taken.

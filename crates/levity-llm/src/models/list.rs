@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use levity_core::text::{bare_model_name, bare_url};
+use levity_core::text::{bare_model_name, bare_url, json_problem};
 use levity_core::{Abilities, Fees, ModelCard, Options, Price};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -228,7 +228,7 @@ fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error
         let problem = format!("there is no option `{odd}`; there are {}", NAMES.join(", "));
         return Err(D::Error::custom(problem));
     }
-    Options::deserialize(Value::Object(map)).map_err(D::Error::custom)
+    Options::deserialize(Value::Object(map)).map_err(|error| D::Error::custom(json_problem(&error)))
 }
 
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
@@ -279,7 +279,7 @@ impl ModelList {
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
         let wrong = |place: String, problem: String| Error::List { place, problem };
         let list: Self = serde_json::from_str(json)
-            .map_err(|error| wrong(format!("{place}, line {}", error.line()), without_value(&error)))?;
+            .map_err(|error| wrong(format!("{place}, line {}", error.line()), json_problem(&error)))?;
         if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
             let problem = format!("the model `{name}` has no provider; write `provider:model`");
             return Err(wrong(place.to_owned(), problem));
@@ -350,16 +350,6 @@ impl ModelList {
         };
         known(id).or_else(|| undated(id).find_map(known))
     }
-}
-
-/// What is wrong with JSON, without the text in its place: that may be an address with a key.
-fn without_value(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    let value = said.split_once(" string \"").and_then(|(before, rest)| {
-        let (_, after) = rest.rsplit_once("\", expected")?;
-        Some(format!("{before} string, expected{after}"))
-    });
-    value.unwrap_or(said)
 }
 
 /// Reads a file that has an end.

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use levity_core::text::bare_url;
+use levity_core::text::{bare_model_name, bare_url};
 
 use super::list::{Api, ModelList};
 use super::variables::{Found, Origin};
-use super::{Models, Name};
+use super::{Models, Name, is_web_address};
 use crate::{Error, Secret};
 
 /// A file that says where requests go: a `.env`, a list that a `.env` names, the config of an agent.
@@ -16,7 +16,7 @@ use crate::{Error, Secret};
 /// Such a file may come with a folder that somebody else wrote. Keys of the environment and of the program never follow it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
-    /// Whose keys may go there: a `.env` beside, if the file is or belongs to one.
+    /// The file whose keys may go there: this one, if it is a `.env`. Other files hold no keys.
     keys: Option<Arc<Path>>,
     /// What says it, in words: `` `OPENAI_BASE_URL` in `.env` ``.
     what: String,
@@ -36,13 +36,12 @@ impl Foreign {
 
     /// A list of models that a `.env` names, or that lies wherever the program is started.
     fn list(path: &str, origin: &Origin) -> Self {
-        let keys = origin.file().cloned();
-        let what = match &keys {
+        let what = match origin.file() {
             Some(file) => format!("the list `{path}`, which `{}` names", file.display()),
             None => format!("the list `{path}` in the working directory"),
         };
         let way = "name that list in `LEVITY_MODELS` yourself, in the environment and by its absolute path, if you trust it";
-        Self { keys, what, way: way.to_owned() }
+        Self { keys: None, what, way: way.to_owned() }
     }
 
     pub(super) fn refused_fields(&self, profile: &str, key: String) -> Error {
@@ -53,6 +52,11 @@ impl Foreign {
     /// What a user should know of a profile: that a file has it.
     pub(super) fn remark(&self) -> String {
         format!("a profile of {}", self.what)
+    }
+
+    /// What a user should know of a choice: that a file made it.
+    pub(super) fn remark_choice(&self, name: &str) -> String {
+        format!("`{}`, by {}", bare_model_name(name), self.what)
     }
 
     /// A file that names models, such as the config of an agent.
@@ -76,9 +80,18 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     /// What a user should know of the address: that a file chose it.
-    pub(super) fn remark(&self) -> Option<String> {
+    fn remark(&self) -> Option<String> {
         let foreign = self.foreign.as_ref()?;
-        Some(format!("at `{}`, by {}", self.address(), foreign.what))
+        let address = self.base_url.as_ref()?;
+        Some(format!("at `{}`, by {}", bare_url(address), foreign.what))
+    }
+
+    /// The variables that may hold what it is asked with.
+    fn key_names(&self) -> &[&str] {
+        match self.api {
+            Api::Vertex => &["GOOGLE_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"],
+            _ => &self.keys,
+        }
     }
 
     fn address(&self) -> String {
@@ -105,6 +118,18 @@ impl Models {
     /// # Errors
     /// When there is no such provider, or no address.
     pub(super) fn place<'a>(&'a self, name: &Name<'a>) -> Result<Place<'a>, Error> {
+        let place = self.place_as_said(name)?;
+        match place.base_url.as_deref().filter(|address| !is_web_address(address.trim())) {
+            Some(address) => {
+                let model = format!("{}:{}", name.provider, name.id);
+                Err(Error::Address { model, address: bare_url(address) })
+            }
+            None => Ok(place),
+        }
+    }
+
+    /// The same; the address may be none that everybody reads in the same way.
+    fn place_as_said<'a>(&'a self, name: &Name<'a>) -> Result<Place<'a>, Error> {
         self.known(name.provider)?;
         let named = || name.base_url.map(|url| (Cow::from(url), name.foreign.clone()));
         // A server of one's own may bear any name.
@@ -129,6 +154,9 @@ impl Models {
             Some((base_url, foreign)) => (Some(base_url), foreign),
             None => (None, None),
         };
+        // A project in a name says who gets what is asked, as an address does.
+        let foreign = foreign
+            .or_else(|| name.foreign.clone().filter(|_| api == Api::Vertex && name.project().is_some()));
         let keys = Self::keys_of(name.provider).to_vec();
         let wants_key = !matches!(name.provider, "compatible" | "ollama" | "vertex");
         Ok(Place { api, base_url, foreign, keys, wants_key })
@@ -169,24 +197,51 @@ impl Models {
         }
     }
 
-    /// Whose key the model of a name is asked with, in words, unless it is the key of this file or none.
-    pub(super) fn key_of_user(
-        &self,
-        name: &str,
-        by: Option<&Arc<Foreign>>,
-        file: &Foreign,
-    ) -> Option<String> {
+    /// The key that the model of a name is asked with, in words, if there is one.
+    pub(super) fn key_in_words(&self, name: &str, by: Option<&Arc<Foreign>>) -> Option<String> {
         let name = Name { foreign: by.cloned(), ..Name::parse(name).ok()? };
-        let place = self.place(&name).ok().filter(|place| place.foreign.is_none())?;
-        let keys = match place.api {
-            Api::Vertex => &["GOOGLE_ACCESS_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"][..],
-            _ => &place.keys,
-        };
+        let place = self.place(&name).ok()?;
+        let keys = place.key_names();
+        if let Some(foreign) = &place.foreign {
+            let file = foreign.keys.as_deref()?;
+            let name = keys.iter().find(|name| self.variables.first_in(file, &[name]).is_some())?;
+            return Some(format!("`{name}`, set in `{}`", file.display()));
+        }
         match self.variables.first(keys) {
-            Some(found) if found.origin.file().is_some() && found.origin.file() == file.keys.as_ref() => None,
             Some(found) => Some(format!("`{}`, set {}", found.name, found.origin)),
             None => (place.api == Api::Vertex).then(|| "your account of Google Cloud".to_owned()),
         }
+    }
+
+    /// What a user should know of where a model is, and of whose account it is asked with: what of it a file decides.
+    pub(super) fn place_remarks(&self, name: &str, by: Option<&Arc<Foreign>>) -> Vec<String> {
+        let parsed = Name::parse(name).map(|name| Name { foreign: by.cloned(), ..name });
+        let Ok((name, place)) = parsed.and_then(|name| Ok((name.clone(), self.place(&name)?))) else {
+            return Vec::new();
+        };
+        let mut remarks: Vec<String> = place.remark().into_iter().collect();
+        let said =
+            |found: &Found<'_, '_>| Some(format!("`{}` in `{}`", found.name, found.origin.file()?.display()));
+        if place.api == Api::Vertex {
+            let project =
+                self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| name.project().is_none());
+            let region = self.variables.first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
+            for (what, found) in [("project", project), ("region", region)] {
+                let Some(found) = found else { continue };
+                let by = said(&found);
+                remarks.extend(by.map(|by| format!("in the {what} `{}`, by {by}", found.value.expose())));
+            }
+            let project = name.project().zip(place.foreign.as_ref());
+            remarks.extend(project.map(|(project, by)| format!("in `{project}`, by {}", by.what)));
+        }
+        // The file that names an address brings the key for it.
+        let found = self.variables.first(place.key_names()).filter(|_| place.foreign.is_none());
+        let file = |found: &Found<'_, '_>| match found.name {
+            "GOOGLE_APPLICATION_CREDENTIALS" => format!("the account in `{}`, by ", found.value.expose()),
+            _ => String::new(),
+        };
+        remarks.extend(found.and_then(|found| Some(format!("asked with {}{}", file(&found), said(&found)?))));
+        remarks
     }
 
     /// The key that the file beside an address holds.
@@ -222,7 +277,7 @@ impl Place<'_> {
 
     /// The error for credentials that are in no variable.
     #[cfg(feature = "gemini")]
-    pub(super) fn refused_credentials(&self, foreign: &Foreign) -> Error {
+    pub(super) fn refused_credentials(&self, name: &Name<'_>, foreign: &Foreign) -> Error {
         let beside = foreign
             .keys
             .as_ref()
@@ -230,7 +285,10 @@ impl Place<'_> {
         Error::ForeignAddress {
             key: "an access token of Google Cloud".to_owned(),
             set: "by other means".to_owned(),
-            address: self.address(),
+            address: match (&self.base_url, name.project()) {
+                (None, Some(project)) => project,
+                _ => self.address(),
+            },
             by: foreign.what.clone(),
             way: format!("{}{}", foreign.way, beside.unwrap_or_default()),
         }

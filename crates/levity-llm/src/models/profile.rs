@@ -58,13 +58,13 @@ impl Models {
     }
 
     /// # Errors
-    /// When a model that a profile leads to is paid with a key that is not from the profile's file. Fields of a provider's own may
-    /// have it call any server, keep what is said, or take more money.
+    /// When a model that a profile leads to is asked with a key, which cannot be from the profile's file. Fields of a provider's
+    /// own may have it call any server, keep what is said, or take more money.
     fn check_fields(&self, name: &str, foreign: &Foreign) -> Result<(), Error> {
         let mut key = None;
         let mut see = |name: &str, by: Option<&Arc<Foreign>>| {
             if !self.list.profiles.contains_key(name) {
-                key = key.take().or_else(|| self.key_of_user(name, by, foreign));
+                key = key.take().or_else(|| self.key_in_words(name, by));
             }
         };
         self.visit(name, None, &mut see)?;

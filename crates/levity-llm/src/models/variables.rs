@@ -83,6 +83,12 @@ impl Variables {
         names.iter().find_map(|name| values.get(*name))
     }
 
+    /// What finds the values of those that are named like secrets.
+    pub(super) fn secrets(&self) -> levity_core::Secrets {
+        let all = self.0.iter().flat_map(|(_, values)| values);
+        levity_core::Secrets::new().variables(all.map(|(name, value)| (name, value.expose())))
+    }
+
     /// The environment of the process.
     pub(super) fn from_env() -> Self {
         let mut variables = Self::default();
@@ -134,6 +140,10 @@ impl fmt::Debug for Variables {
 
 fn read(path: &Path) -> Result<Option<String>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
+    // A stranger's link may lead to a file of the user's, whose relative names then mean the stranger's files.
+    if leads_away(path) {
+        return Err(Error::Link { path: path.to_owned() });
+    }
     match std::fs::metadata(path) {
         // Some keep a folder of this name, and a pipe may never end.
         Ok(about) if !about.is_file() => return Ok(None),
@@ -145,6 +155,20 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(LONGEST).read_to_end(&mut bytes).map_err(failed)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Whether a path is a link to something outside of its folder. Links within the folder are of whoever wrote the folder.
+fn leads_away(path: &Path) -> bool {
+    if !std::fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_symlink()) {
+        return false;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (std::fs::canonicalize(path), std::fs::canonicalize(folder)) {
+        (Ok(real), Ok(folder)) => !real.starts_with(folder),
+        // A link that leads nowhere is no file.
+        (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => false,
+        _ => true,
+    }
 }
 
 /// Lines of `NAME=value`, also with `export` before them, quotes around the value and a comment behind it.

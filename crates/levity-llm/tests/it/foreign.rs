@@ -258,8 +258,54 @@ const CASES: &[Case] = &[
         asks: Named("house:m"),
         env: "LEVITY_MODELS={folder}/models.json\nHOUSE_API_KEY=theirs",
         list: r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "HOUSE_API_KEY"}}}"#,
-        then: Own("Bearer theirs"),
+        then: Refused(&["`HOUSE_API_KEY`", "models.json", "absolute path"]),
     },
+    // The key of a `.env` does not follow another file either, which somebody may have changed since.
+    Case {
+        asks: Named("house:m"),
+        env: "LEVITY_MODELS={folder}/models.json\nENV_ONLY_KEY=theirs",
+        list: r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "ENV_ONLY_KEY"}}}"#,
+        then: Refused(&["`ENV_ONLY_KEY`", "models.json", "absolute path"]),
+    },
+    Case {
+        asks: Named("fast"),
+        env: "LEVITY_MODELS={folder}/models.json\nOPENAI_API_KEY=theirs",
+        list: r#"{"profiles": {"fast": {"model": "openai:m@{evil}"}}}"#,
+        then: Refused(&["`OPENAI_API_KEY`", "models.json"]),
+    },
+    Case {
+        asks: Chooses,
+        env: "LEVITY_MODELS={folder}/models.json\nOPENAI_API_KEY=theirs",
+        list: r#"{"defaults": {"gemini": "m@{evil}"}}"#,
+        then: Refused(&["`GEMINI_API_KEY`", "models.json"]),
+    },
+    Case {
+        asks: Named("house:m"),
+        env: "LEVITY_MODELS={folder}/models.json",
+        list: r#"{"servers": {"house": {"base_url": "{evil}/v1"}}}"#,
+        then: Keyless,
+    },
+    // Projects in the name of a model.
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:projects/evil/locations/global/endpoints/1",
+        Refused(&["access token of Google Cloud", "projects/evil", "`LEVITY_MODEL`"]),
+    ),
+    case(Chooses, "LEVITY_MODEL=vertex:./projects/evil/x", Refused(&["projects/evil"])),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:projects/evil/x\nGOOGLE_APPLICATION_CREDENTIALS=/home/victim/adc.json",
+        Refused(&["projects/evil"]),
+    ),
+    case(Chooses, "LEVITY_MODEL=vertex:projects/evil/x\nGOOGLE_ACCESS_TOKEN=theirs", Provider),
+    case(Chooses, "LEVITY_MODEL=vertex:gemini-2.5-pro", Provider),
+    case(Agent("vertex:projects/evil/x"), "", Refused(&["projects/evil", "agent_config.yaml"])),
+    case(Named("vertex:projects/mine/x"), "", Provider),
+    listed(
+        Named("fast"),
+        r#"{"profiles": {"fast": {"model": "vertex:projects/evil/x"}}}"#,
+        Refused(&["projects/evil"]),
+    ),
     Case {
         asks: Chooses,
         env: "LEVITY_MODELS={folder}/models.json\nLEVITY_MODEL=fast",
@@ -455,7 +501,10 @@ fn remark_names_every_address_from_a_file_behind_a_profile() {
         let expected = Some(expected).filter(|text| !text.is_empty());
         assert_eq!(models.address_from_file(name), expected, "{name}");
         if name != "nothing" {
-            assert_eq!(models.choose().unwrap().address_from_file(), expected.as_deref(), "{name}");
+            let choice = format!("`{}`, by `LEVITY_MODEL` in `{}`", name.trim(), env.display());
+            let expected =
+                [Some(choice), expected.clone()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+            assert_eq!(models.choose().unwrap().address_from_file(), Some(&*expected), "{name}");
         }
         assert_eq!(models.address_named_in("agent_config.yaml", name), expected, "{name}");
     }
@@ -483,10 +532,10 @@ fn profile_of_a_folder_sends_no_fields_of_its_own_with_a_key_of_the_user() {
         ("spare", "COMPATIBLE_API_KEY=theirs", Some("`ANTHROPIC_API_KEY`")),
         ("deep", "", Some("`OPENAI_API_KEY`")),
         ("cloud", "GOOGLE_CLOUD_PROJECT=p", Some("Google Cloud")),
-        ("cloud", "GOOGLE_CLOUD_PROJECT=p\nGOOGLE_ACCESS_TOKEN=theirs", None),
+        ("cloud", "GOOGLE_CLOUD_PROJECT=p\nGOOGLE_ACCESS_TOKEN=theirs", Some("`GOOGLE_ACCESS_TOKEN`")),
         ("free", "", None),
         ("plain", "", None),
-        ("chat", "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL=http://evil", None),
+        ("chat", "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL=http://evil", Some("`OPENAI_API_KEY`")),
     ] {
         fs::write(&env, format!("LEVITY_MODELS={}\n{text}", list.display())).unwrap();
         let own = Models::new().with_variable("OPENAI_API_KEY", "k").with_variable("ANTHROPIC_API_KEY", "k");
@@ -561,4 +610,149 @@ fn files_that_never_end_are_not_waited_for() {
     let written = pipe.clone();
     std::thread::spawn(move || fs::write(written, "OPENAI_API_KEY=theirs"));
     assert!(Models::new().with_env_file(&pipe).unwrap().choose().is_err(), "it was read");
+}
+
+#[cfg(unix)]
+#[test]
+fn env_file_that_is_a_link_out_of_its_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clone, inner) = (dir.path().join("clone"), dir.path().join("clone/inner"));
+    fs::create_dir_all(&inner).unwrap();
+    fs::write(dir.path().join(".env"), "OPENAI_API_KEY=victim\nLEVITY_MODELS=models.json").unwrap();
+    fs::write(inner.join("real"), "OPENAI_API_KEY=theirs").unwrap();
+    let env = clone.join(".env");
+    for (target, refused) in
+        [("../.env", true), ("inner/real", false), ("inner/../../.env", true), ("gone", false)]
+    {
+        std::os::unix::fs::symlink(target, &env).unwrap();
+        let read = Models::new().with_env_file(&env);
+        match read {
+            Err(error) => {
+                let text = error.to_string();
+                assert!(refused, "{target}: {text}");
+                assert_eq!(error.kind(), ErrorKind::Untrusted, "{target}: {text}");
+                assert!(text.contains("link") && text.contains("copy") && !text.contains("victim"), "{text}");
+            }
+            Ok(_) => assert!(!refused, "{target}"),
+        }
+        fs::remove_file(&env).unwrap();
+    }
+}
+
+#[test]
+fn remark_names_every_file_that_decides_who_gets_the_prompts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
+    let account = dir.path().join("account.json");
+    fs::write(
+        &account,
+        r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#,
+    )
+    .unwrap();
+    let file = format!("`{}`", env.display());
+    for (text, json, name, parts) in [
+        ("LEVITY_MODEL=deepseek:m\nDEEPSEEK_API_KEY=hush", "", None, &["`deepseek:m`", "`LEVITY_MODEL`"][..]),
+        ("LEVITY_MODEL=openai:m", "", None, &["`openai:m`", "`LEVITY_MODEL`"]),
+        ("GEMINI_API_KEY=hush", "", None, &["`GEMINI_API_KEY`"]),
+        ("DEEPSEEK_API_KEY=hush", "", Some("deepseek:m"), &["`DEEPSEEK_API_KEY`"]),
+        (
+            "GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_ACCESS_TOKEN=hush",
+            "",
+            Some("vertex:m"),
+            &["`evil`", "`GOOGLE_CLOUD_PROJECT`", "`GOOGLE_ACCESS_TOKEN`"],
+        ),
+        (
+            "GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_APPLICATION_CREDENTIALS={account}",
+            "",
+            Some("vertex:m"),
+            &["`evil`", "account.json", "`GOOGLE_APPLICATION_CREDENTIALS`"],
+        ),
+        (
+            "LEVITY_MODELS={list}",
+            r#"{"defaults": {"openai": "gpt-4o"}}"#,
+            None,
+            &["`openai:gpt-4o`", "models.json"],
+        ),
+    ] {
+        let filled = |text: &str| {
+            text.replace("{list}", list.to_str().unwrap()).replace("{account}", account.to_str().unwrap())
+        };
+        fs::write(&env, filled(text)).unwrap();
+        fs::write(&list, json).unwrap();
+        let models = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap();
+        let remark = match name {
+            Some(name) => {
+                models.model(name).unwrap();
+                models.address_from_file(name)
+            }
+            None => models.choose().unwrap().address_from_file().map(str::to_owned),
+        };
+        let remark = remark.unwrap_or_else(|| panic!("{text}: nothing is said"));
+        assert!(parts.iter().all(|part| remark.contains(part)), "{text}: {remark}");
+        assert!(json.is_empty() == remark.contains(&file) || remark.contains(&file), "{text}: {remark}");
+        assert!(!remark.contains("hush"), "{remark}");
+    }
+    let models = Models::new().with_variable("OPENAI_API_KEY", "mine");
+    assert_eq!(models.choose().unwrap().address_from_file(), None);
+    assert_eq!(models.address_from_file("openai:m"), None);
+}
+
+#[test]
+fn provider_that_a_file_makes_fail_is_not_replaced_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
+    for (text, json) in [
+        ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": "x y"}}"#),
+        ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": ""}}"#),
+        (
+            "DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}",
+            r#"{"servers": {"openai": {"base_url": "http://evil", "key": "UNSET"}}}"#,
+        ),
+        ("DEEPSEEK_API_KEY=theirs\nOPENAI_BASE_URL=http:evil", "{}"),
+    ] {
+        fs::write(&env, text.replace("{list}", list.to_str().unwrap())).unwrap();
+        fs::write(&list, json).unwrap();
+        let models = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap();
+        let chosen = models.choose().map(|chosen| chosen.to_string());
+        assert!(chosen.is_err(), "{text} {json}: {chosen:?}");
+    }
+}
+
+#[test]
+fn address_that_only_a_lenient_reader_understands_is_refused() {
+    for address in [
+        "http:127.0.0.1:47901",
+        "http:/127.0.0.1:47901",
+        "http:///127.0.0.1:47901",
+        "http:\\\\127.0.0.1",
+        "127.0.0.1:47901/v1",
+        "ftp://127.0.0.1",
+        "http://me:hush%40127.0.0.1",
+        "http://me:12/hush@127.0.0.1",
+    ] {
+        for (variable, name) in [
+            ("OPENAI_BASE_URL", "openai:m"),
+            ("OPENAI_BASE_URL", "openai-chat:m"),
+            ("ANTHROPIC_BASE_URL", "anthropic:m"),
+            ("GEMINI_BASE_URL", "gemini:m"),
+        ] {
+            let keys =
+                KEYS.iter().fold(Models::new(), |models, (name, key)| models.with_variable(*name, *key));
+            let models = keys.with_variable(variable, address);
+            let error = models.model(name).err().unwrap_or_else(|| panic!("{variable}={address}"));
+            let text = error.to_string();
+            assert!(text.contains("http://") && !text.contains("hush"), "{text}");
+            assert!(name == "anthropic:m" || models.embedder(name).is_err(), "{variable}={address}");
+        }
+        let list = serde_json::json!({"servers": {"house": {"base_url": address}}}).to_string();
+        let models = Models::new().with_list(levity_llm::ModelList::parse(&list).unwrap());
+        assert!(models.model("house:m").is_err(), "{address}");
+    }
+    let models = Models::new().with_variable("OPENAI_API_KEY", "k");
+    assert!(
+        models
+            .with_variable("OPENAI_BASE_URL", " https://me:pw@host:8080/v1/?key=x ")
+            .model("openai:m")
+            .is_ok()
+    );
 }

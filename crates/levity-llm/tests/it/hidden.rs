@@ -341,3 +341,77 @@ fn names_and_choices_do_not_show_the_key() {
     assert!(!format!("{chosen} {chosen:?}").contains(HUSH), "{chosen}");
     assert!(chosen.name().contains(HUSH), "it is what `model` takes");
 }
+
+#[tokio::test]
+async fn request_id_that_repeats_the_key_does_not_show_it() {
+    for name in ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid", "cf-ray"] {
+        let server = Server::with(move |_, seen| {
+            Answer::json(500, "{}").header(name, &format!("id-{}", seen.header("authorization")))
+        })
+        .await;
+        let model = ChatModel::compatible(server.url(), "m").with_key("sk-hush-0123456789");
+        let error = model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
+        assert!(error.request_id().is_some_and(|id| id.starts_with("id-")), "{error:?}");
+        silent(&error, name);
+    }
+}
+
+/// The longest beginning of a key that a text has.
+fn shown_of(key: &str, text: &str) -> usize {
+    (0..=key.len())
+        .rev()
+        .find(|end| text.to_lowercase().contains(&key[..*end].to_lowercase()))
+        .unwrap_or_default()
+}
+
+#[tokio::test]
+async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
+    let key = "Sk-Qz7Wv9Xk3Jy5Hg1Bd8Mn4Pf6";
+    for (about, status, kind, most, body) in [
+        ("message", 400, "application/json", 2_000, r#"{"error": {"message": "§"}}"#),
+        ("text", 400, "text/plain", 2_000, "§"),
+        ("page", 502, "text/html", 120, "<html><title>§</title></html>"),
+        ("page of a reply", 200, "text/html", 120, "<html><title>§</title></html>"),
+        ("page that is long", 200, "text/html", 4_096, "<html>§"),
+        ("text of a reply", 200, "text/plain", 120, "§"),
+        ("fields", 200, "application/json", 32, r#"{"§": 1}"#),
+        ("event", 200, "text/event-stream", 2_000, "data: {\"error\": {\"message\": \"§\"}}\n\n"),
+    ] {
+        for before in (usize::saturating_sub(most, key.len() + 30)..=most).step_by(3) {
+            let filler = match about {
+                "page that is long" => format!("{}<p>", "x ".repeat((before - 8) / 2)),
+                _ => format!("{} ", "x".repeat(before)),
+            };
+            let said = body.replace('§', &format!("{filler}{key}"));
+            let server = Server::saying(Answer::new(status, kind, said)).await;
+            for model in [
+                ChatModel::compatible(server.url(), "m").with_key(key),
+                ChatModel::compatible(server.url(), "m").with_key(key).without_streaming(),
+            ] {
+                let request = Request::new().with_message(Message::user("Well?"));
+                let Err(error) = model.complete(request).await else { continue };
+                let text = chain(&error);
+                assert!(shown_of(key, &text) < 6, "{about}, {before}: {text}");
+            }
+        }
+    }
+    let server = Server::saying(Answer::new(200, &format!("application/{key}"), "what?")).await;
+    let model = ChatModel::compatible(server.url(), "m").with_key(key);
+    let error = model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
+    assert!(shown_of(key, &chain(&error)) < 6, "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn key_in_the_path_of_an_address_is_not_shown_when_a_server_repeats_it() {
+    let server = Server::with(|_, seen| {
+        Answer::json(404, serde_json::json!({"error": {"message": format!("no {}", seen.line)}}).to_string())
+    })
+    .await;
+    for path in ["hush0123456789abcdef0", "a;hush", "t/hush-0123456789-abc/x"] {
+        let address = format!("{}/{path}/v1", server.url());
+        for (wire, model) in models(&address) {
+            let request = Request::new().with_message(Message::user("Well?"));
+            silent(&model.complete(request).await.expect_err(wire), &format!("{wire} {path}"));
+        }
+    }
+}

@@ -116,7 +116,7 @@ pub(super) struct Exporter {
     traces: Option<Target>,
     metrics: Option<Target>,
     client: Client,
-    runtime: tokio::runtime::Runtime,
+    runtime: Waiter,
     envelope: Envelope,
     delay: Duration,
     interval: Duration,
@@ -124,6 +124,23 @@ pub(super) struct Exporter {
     measured: Metrics,
     /// Spans that are to be sent, and those that could not be sent yet.
     batch: Vec<Span>,
+}
+
+/// Waits for requests. A runtime that is dropped within another one panics, which happens here when no thread could be started.
+struct Waiter(Option<tokio::runtime::Runtime>);
+
+impl Waiter {
+    fn block_on(&self, sent: impl Future<Output = Came>) -> Came {
+        self.0.as_ref().map_or(Came::Later, |runtime| runtime.block_on(sent))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What came of a request.
@@ -145,11 +162,13 @@ impl Exporter {
             .user_agent(concat!("levity/", env!("CARGO_PKG_VERSION")))
             .build();
         let client = client.map_err(|error| wrong("endpoint", &error.without_url().to_string()))?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
+        let traces = builder.traces.map(target).transpose()?;
+        let metrics = builder.metrics.map(target).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = Waiter(Some(runtime.map_err(Error::Thread)?));
         Ok(Self {
-            traces: builder.traces.map(target).transpose()?,
-            metrics: builder.metrics.map(target).transpose()?,
+            traces,
+            metrics,
             client,
             runtime,
             envelope: Envelope::new(&builder.resource, builder.secrets),
@@ -261,7 +280,10 @@ async fn post(client: &Client, target: &Target, body: &Json) -> Came {
 }
 
 fn target(place: Place) -> Result<Target> {
-    let url = Url::parse(&place.address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    // What only a lenient reader takes for an address is none: `http:///v1/traces` would go to the host `v1`.
+    let is_plain = place.shown().split_once("://").is_some_and(|(_, rest)| !rest.starts_with('*'));
+    let url = Url::parse(&place.address).ok().filter(|_| is_plain);
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.ok_or_else(|| wrong("endpoint", "it is an address like `http://127.0.0.1:4318`"))?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -363,3 +363,13 @@ print(count)
     assert!(output.status.success(), "it cannot be read");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), collector.spans().len().to_string());
 }
+
+#[tokio::test]
+async fn endpoint_that_is_no_address_is_an_error_and_no_panic_within_a_runtime() {
+    for address in ["localhost:4317", "", "http://", "ftp://127.0.0.1", "127.0.0.1:4318"] {
+        let error = Otlp::builder(address).open().map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("http://127.0.0.1:4318"), "{address}: {error}");
+    }
+    let header = Otlp::builder("http://127.0.0.1:9").header("a b", "c").open();
+    assert!(header.is_err());
+}

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use levity_core::text::squeezed;
+use levity_core::Secrets;
+use levity_core::text::{bare_url, squeezed};
 
-use super::expand::Expand;
+use super::expand::{Expand, with_letters};
 use super::good::{good_header, good_name, good_url, good_variable};
 use super::keys::{Setting, meant, setting};
 use super::node::Node;
 use super::problem::{Problem, below, short};
+use super::secrets::named;
 use super::{Http, Inherit, ServerConfig, Stdio, Transport};
 
 /// The settings of one server, as they stand in the file.
@@ -91,7 +93,15 @@ impl<'a> Entry<'a> {
         let transport_or_none = transport.unwrap_or(Transport::Stdio(Stdio::default()));
         let mut config = ServerConfig::new(server, transport_or_none);
         config.enabled = enabled;
-        config.variables = expand.take_used();
+        let used = expand.take_used();
+        let values = used.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        config.hidden = named(Secrets::new().known_only(), values);
+        config.variables = used.into_keys().collect();
+        match &mut config.transport {
+            Transport::Stdio(stdio) => stdio.written = self.written_command(),
+            Transport::Http(http) | Transport::Sse(http) => http.written = self.written_address(),
+            Transport::InProcess(_) => {}
+        }
         self.limits(&mut config);
         self.tools(&mut config);
         let stops = self.problems.iter().any(|problem| problem.stops);
@@ -101,6 +111,27 @@ impl<'a> Entry<'a> {
             problem.stops &= enabled;
         }
         ((!stops).then_some(config), self.problems)
+    }
+
+    /// The program as it stands in the file, where variables are put into it.
+    fn written_command(&self) -> Option<String> {
+        let text = match self.get(Setting::Command)?.1 {
+            Node::Text(text) => text,
+            Node::List(list) => match list.first()? {
+                Node::Text(text) => text,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        text.contains("${").then(|| text.clone())
+    }
+
+    /// The address as it stands in the file and may be shown, where variables are put into it.
+    fn written_address(&self) -> Option<String> {
+        let Node::Text(text) = self.get(Setting::Url)?.1 else { return None };
+        let (letters, names) = with_letters(text);
+        let back = |text: String, (letters, name): &(String, String)| text.replace(letters, name);
+        (!names.is_empty()).then(|| names.iter().fold(bare_url(&letters), back))
     }
 
     fn enabled(&mut self) -> bool {
@@ -195,7 +226,7 @@ impl<'a> Entry<'a> {
         if let (true, Some((key, _))) = (bare, self.get(Setting::Command)) {
             self.tell(key, "it holds a space and is taken for one name; arguments belong into `args`");
         }
-        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into) })
+        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into), written: None })
     }
 
     /// The program, and the arguments that stand in one list with it.

@@ -1,6 +1,6 @@
 //! `${VAR}` in settings.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// How many bytes all that is expanded in one config may have. A large variable could be named any number of times.
 const MOST: usize = 4 << 20;
@@ -9,13 +9,13 @@ const MOST: usize = 4 << 20;
 pub(super) struct Expand<'a> {
     vars: &'a dyn Fn(&str) -> Option<String>,
     left: usize,
-    /// The variables whose values were put in.
-    used: BTreeSet<String>,
+    /// The variables whose values were put in, and these.
+    used: BTreeMap<String, String>,
 }
 
 impl<'a> Expand<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { vars, left: MOST, used: BTreeSet::new() }
+        Self { vars, left: MOST, used: BTreeMap::new() }
     }
 
     /// The text with values in place of `${VAR}`, `${env:VAR}` and `${VAR:-default}`; `$${` stands for `${` itself. What a
@@ -51,12 +51,12 @@ impl<'a> Expand<'a> {
     }
 
     fn using(&mut self, name: &str, value: String) -> String {
-        self.used.insert(name.to_owned());
+        self.used.insert(name.to_owned(), value.clone());
         value
     }
 
-    /// The variables whose values were put in since this was last asked.
-    pub(super) fn take_used(&mut self) -> BTreeSet<String> {
+    /// The variables whose values were put in since this was last asked, and these.
+    pub(super) fn take_used(&mut self) -> BTreeMap<String, String> {
         std::mem::take(&mut self.used)
     }
 
@@ -91,6 +91,23 @@ impl<'a> Expand<'a> {
         })?;
         Ok(value)
     }
+}
+
+/// The text with letters in place of each variable, and what they stand for. What shows an address then takes them for a part of it.
+pub(super) fn with_letters(text: &str) -> (String, Vec<(String, String)>) {
+    let (mut whole, mut names, mut rest) = (String::new(), Vec::new(), text);
+    while let Some((before, (inside, after))) =
+        rest.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+    {
+        let name = inside.split(":-").next().unwrap_or_default();
+        let letters = format!("levityvariable{}x", "y".repeat(names.len()));
+        whole.push_str(before);
+        whole.push_str(&letters);
+        names.push((letters, format!("${{{name}}}")));
+        rest = after;
+    }
+    whole.push_str(rest);
+    (whole, names)
 }
 
 fn is_name(name: &str) -> bool {

@@ -85,7 +85,8 @@ impl Process {
             return Err(refuse(format!("its folder `{}` does not exist; check `cwd`", folder.display())));
         }
         let started = remains::start(command(stdio));
-        let (mut child, mut remains) = started.map_err(|error| refuse(why(stdio, &error)))?;
+        let (mut child, mut remains) =
+            started.map_err(|error| refuse(why(stdio, &config.place(), &error)))?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -241,11 +242,10 @@ fn command(stdio: &Stdio) -> Command {
 }
 
 /// Why a program could not be started, and what to do.
-fn why(stdio: &Stdio, error: &io::Error) -> String {
-    let name = &stdio.command;
-    let is_path = name.contains(std::path::is_separator);
+fn why(stdio: &Stdio, name: &str, error: &io::Error) -> String {
+    let is_path = stdio.command.contains(std::path::is_separator);
     match error.kind() {
-        io::ErrorKind::NotFound if is_path && std::path::Path::new(name).exists() => {
+        io::ErrorKind::NotFound if is_path && std::path::Path::new(&stdio.command).exists() => {
             format!("its program `{name}` names an interpreter in its first line that does not exist")
         }
         io::ErrorKind::NotFound if is_path => format!("its program `{name}` does not exist; check `command`"),

@@ -95,7 +95,8 @@ impl Shared {
             tools_changed: self.tools_changed.clone(),
             asked: self.asked.clone(),
         };
-        Client::connect(self.config.name.clone(), wire, lifeline, handshake, handler).await
+        let secrets = self.secrets.clone();
+        Client::connect(self.config.name.clone(), secrets, wire, lifeline, handshake, handler).await
     }
 
     fn about_us(&self) -> ClientConfig {

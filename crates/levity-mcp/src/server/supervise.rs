@@ -216,6 +216,7 @@ impl Shared {
 
     /// Tells why the server is away; returns for how long, or nothing when it is given up.
     fn away_for(&self, error: Error, failures: u32) -> Option<Duration> {
+        let error = error.without(&self.secrets);
         // Settings do not mend themselves, and nobody likes to be asked to log in again and again.
         let hopeless = matches!(error.kind(), ErrorKind::Auth | ErrorKind::Config);
         let gone = hopeless || failures > self.config.retries;

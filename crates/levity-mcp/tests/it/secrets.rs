@@ -145,3 +145,80 @@ async fn servers_that_fail_show_none() {
         check(&format!("{event:?}"));
     }
 }
+
+#[test]
+fn places_show_variables_by_their_names() {
+    for (settings, place) in [
+        (json!({"command": "/opt/${TOKEN}/bin"}), "/opt/${TOKEN}/bin"),
+        (json!({"command": ["${TOKEN}", "x"]}), "${TOKEN}"),
+        (json!({"command": "cat"}), "cat"),
+        (json!({"url": "https://h/s/${TOKEN}/mcp?k=${TOKEN}"}), "https://h/s/${TOKEN}/mcp"),
+        (json!({"url": "https://h/${A}/${TOKEN:-x}"}), "https://h/${A}/${TOKEN}"),
+        (json!({"url": "https://me:${TOKEN}@h/mcp"}), "https://h/mcp"),
+        (json!({"url": "https://${TOKEN}.example/mcp"}), "https://${TOKEN}.example/mcp"),
+    ] {
+        let text = json!({"mcpServers": {"s": settings}}).to_string();
+        let config = Config::parse(&text, |_| Some(CANARY.to_owned()));
+        assert_eq!(config.servers()[0].place(), place, "{settings}: {config}");
+        check(&format!("{config:?} {config}"));
+    }
+}
+
+/// A server that repeats a variable of its own in everything that fails.
+#[cfg(unix)]
+const REPEATS: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) r='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';;
+    *'"tools/list"'*) r='"result":{"tools":[{"name":"fail","inputSchema":{"type":"object"}},{"name":"refuse","inputSchema":{"type":"object"}},{"name":"die","inputSchema":{"type":"object"}}]}';;
+    *'"refuse"'*) r="\"error\":{\"code\":-32000,\"message\":\"no $API_KEY\"}";;
+    *'"die"'*) echo "bye $API_KEY" >&2; exit 3;;
+    *'"tools/call"'*) r="\"result\":{\"isError\":true,\"content\":[{\"type\":\"text\",\"text\":\"no $API_KEY\"}]}";;
+    *) r='"error":{"code":-32601,"message":"unknown"}';;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$r"
+done
+"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn servers_that_repeat_their_settings_in_errors_show_none() {
+    let sh = |name: &str, script: &str| {
+        ServerConfig::stdio(name.to_owned(), "sh").args(["-c", script]).env("API_KEY", CANARY).retries(0)
+    };
+    let refuses = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+        [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
+    let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"}, "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
+    let config = Config::parse(&text.to_string(), |_| Some(CANARY.to_owned()));
+    let mut builder = Servers::builder(world())
+        .server(sh("dies", "echo \"bye $API_KEY\" >&2; exit 3"))
+        .server(sh("refuses", refuses))
+        .server(
+            ServerConfig::stdio("args", "sh")
+                .args(["-c", "echo \"bye $2\" >&2", "--token", CANARY, CANARY])
+                .retries(0),
+        )
+        .server(sh("works", REPEATS));
+    for server in config.servers() {
+        builder = builder.server(server.clone().retries(0));
+    }
+    let servers = builder.start().unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(Wait::All)).await.unwrap();
+    for status in &status {
+        check(&format!("{status:?} {}", status.state));
+        if &*status.name == "works" {
+            continue;
+        }
+        assert!(!status.state.is_ready(), "{status:?}");
+        let error = servers.get(&status.name).unwrap().call("x", json!({})).await.unwrap_err();
+        check(&format!("{error:?} {error}"));
+    }
+    let works = servers.get("works").unwrap();
+    for tool in ["fail", "refuse", "die"] {
+        let error = works.call(tool, json!({})).await.unwrap_err();
+        check(&format!("{error:?} {error}"));
+        assert!(error.to_string().contains("***") || tool == "die", "{error}");
+    }
+    servers.stop().await;
+}

@@ -1,3 +1,4 @@
+use levity_core::text::json_problem;
 use levity_core::{Finish, ModelError, ModelErrorKind, Usage};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,12 +57,13 @@ fn no_args() -> Value {
 }
 
 pub(super) fn steps(json: &str) -> Result<Vec<Step>, ScriptError> {
-    let steps: Vec<Value> = serde_json::from_str(json).map_err(ScriptError::NotAList)?;
+    let steps: Vec<Value> =
+        serde_json::from_str(json).map_err(|error| ScriptError::NotAList(without_value(&error)))?;
     (1..).zip(steps).map(|(at, step)| read(at, step)).collect()
 }
 
 fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
-    let unreadable = |source| ScriptError::Step { at, source };
+    let unreadable = |error| ScriptError::Step { at, source: without_value(&error) };
     let mut written: Written = serde_json::from_value(step).map_err(unreadable)?;
     if !written.is_clear() {
         return Err(ScriptError::Unclear { at });
@@ -73,6 +75,11 @@ fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
         Some(fail) => Step::Fail(ModelError::new(kind(fail).map_err(unreadable)?, "the script says so")),
         None => Step::Turn(Box::new(written.into_turn())),
     })
+}
+
+/// The error without the value that stands there, which may be a key in the wrong place.
+fn without_value(error: &serde_json::Error) -> serde_json::Error {
+    serde::de::Error::custom(json_problem(error))
 }
 
 /// A kind, in snake case; the one with a field may leave it out.

@@ -253,10 +253,10 @@ fn what_is_no_script_is_refused_by_step() {
     check_json_error(r#"[{"thinking": "a"}]"#, &unclear(1));
     check_json_error(
         r#"[{"reply": 7}]"#,
-        "step 1 of the script cannot be read: invalid type: integer `7`, expected a string",
+        "step 1 of the script cannot be read: invalid type: integer, expected a string",
     );
     let error = ScriptedModel::from_json(r#"[{"fail": "tired"}]"#).unwrap_err();
-    assert!(error.source().unwrap().to_string().starts_with("unknown variant `tired`"));
+    assert!(error.source().unwrap().to_string().starts_with("unknown variant, expected one of"));
     let error = ScriptedModel::from_json(r#"[{"say": "a"}]"#).unwrap_err();
     assert!(error.source().unwrap().to_string().starts_with("unknown field `say`"));
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use levity_core::text::json_problem;
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{Exit, Finished, Limit, Sandbox, Workspace};
 use serde::Deserialize;
@@ -107,7 +108,7 @@ impl Manifests {
     fn tool(&self, file: &ToolFile) -> Result<Executable, String> {
         let name = file.name.strip_suffix(END).unwrap_or(&file.name);
         let manifest: Manifest = serde_json::from_str(&file.text)
-            .map_err(|error| format!("the manifest cannot be used: {error}"))?;
+            .map_err(|error| format!("the manifest cannot be used: {}", json_problem(&error)))?;
         let (program, args) = match &*manifest.run {
             [] => (name, &[] as &[String]),
             [program, args @ ..] => (program.as_str(), args),

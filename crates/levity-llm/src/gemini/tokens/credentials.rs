@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use levity_core::{ModelError, ModelErrorKind};
+use levity_core::{ModelError, ModelErrorKind, Secrets};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde::Deserialize;
@@ -143,7 +143,9 @@ impl Credentials {
 
     async fn ask_as_known(&self) -> Result<AccessToken, ModelError> {
         let form = Secret::from("application/x-www-form-urlencoded");
-        let body = self.form()?.into_bytes();
+        let fields = self.fields()?;
+        let secrets = secrets_of(&fields);
+        let body = form_of(&fields).into_bytes();
         let endpoint = Endpoint::new(&self.url);
         let mut reply = endpoint.send("", &[("content-type", form)], body).await?;
         let body = reply.rest(LONGEST).await?;
@@ -158,39 +160,19 @@ impl Credentials {
                 ModelErrorKind::Malformed,
                 "the answer to the credentials has no access token",
             )),
-            (400..404, _) => Err(scrubbed(self.refused(&answer).with_status(reply.status()), &endpoint, &[])),
+            (400..404, _) => {
+                Err(scrubbed(refused(&answer, &secrets).with_status(reply.status()), &endpoint, &[]))
+            }
             (status, _) => {
                 let error = Failure::read(&body).into_http_error(status, reply.headers());
-                Err(scrubbed(self.hidden(error), &endpoint, &[]))
+                Err(scrubbed(hidden(error, &secrets), &endpoint, &[]))
             }
         }
     }
 
-    /// Google's own word for what is wrong, and the way out.
-    fn refused(&self, answer: &Value) -> ModelError {
-        let word = |name: &str, most: usize| -> String {
-            answer.get(name).and_then(Value::as_str).unwrap_or_default().chars().take(most).collect()
-        };
-        let (what, mut about) = (word("error", 60), word("error_description", 200));
-        about = self.without_secrets(about);
-        let about = if about.is_empty() { about } else { format!(": {about}") };
-        let again = "log in again with `gcloud auth application-default login`, or take another key";
-        wrong(&format!("Google refuses the credentials (`{what}`{about}); {again}"))
-    }
-
-    /// An error in which the server may have repeated what it was sent.
-    fn hidden(&self, error: ModelError) -> ModelError {
-        let message = self.without_secrets(error.to_string());
-        error.with_message(message)
-    }
-
-    fn without_secrets(&self, text: String) -> String {
-        let Grant::User { secret, refresh, .. } = &self.grant else { return text };
-        [secret, refresh].iter().fold(text, |text, secret| text.replace(secret.expose(), "***"))
-    }
-
-    fn form(&self) -> Result<String, ModelError> {
-        let fields = match &self.grant {
+    /// What is sent.
+    fn fields(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
+        Ok(match &self.grant {
             Grant::User { client, secret, refresh } => vec![
                 ("grant_type", "refresh_token".to_owned()),
                 ("client_id", client.clone()),
@@ -201,10 +183,43 @@ impl Credentials {
                 ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer".to_owned()),
                 ("assertion", assertion(email, key, key_id.as_deref(), &self.url, seconds())?),
             ],
-        };
-        let field = |(name, value): &(&str, String)| format!("{name}={}", percent(value));
-        Ok(fields.iter().map(field).collect::<Vec<_>>().join("&"))
+        })
     }
+}
+
+fn form_of(fields: &[(&'static str, String)]) -> String {
+    let field = |(name, value): &(&str, String)| format!("{name}={}", percent(value));
+    fields.iter().map(field).collect::<Vec<_>>().join("&")
+}
+
+/// What is sent and must not be shown, as it is and as it is within a form.
+fn secrets_of(fields: &[(&'static str, String)]) -> Secrets {
+    let secret = |name: &str| matches!(name, "client_secret" | "refresh_token" | "assertion");
+    let values = fields.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value);
+    values.fold(Secrets::new().known_only(), |known, value| known.known(value).known(percent(value)))
+}
+
+/// Google's own word for what is wrong, and the way out.
+fn refused(answer: &Value, secrets: &Secrets) -> ModelError {
+    let word = |name: &str, most: usize| -> String {
+        let said = answer.get(name).and_then(Value::as_str).unwrap_or_default();
+        secrets.replace(said, |_| "***").chars().take(most).collect()
+    };
+    let (what, about) = (word("error", 60), word("error_description", 200));
+    let about = if about.is_empty() { about } else { format!(": {about}") };
+    let again = "log in again with `gcloud auth application-default login`, or take another key";
+    wrong(&format!("Google refuses the credentials (`{what}`{about}); {again}"))
+}
+
+/// An error in which the server may have repeated what it was sent.
+fn hidden(error: ModelError, secrets: &Secrets) -> ModelError {
+    let clean = |text: &str| secrets.replace(text, |_| "***").into_owned();
+    let message = clean(error.message());
+    let error = match error.request_id().map(clean) {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    };
+    error.with_message(message)
 }
 
 /// A pipe or a device may never end.

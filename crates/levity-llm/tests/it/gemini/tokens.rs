@@ -159,3 +159,27 @@ async fn who_logs_in_again_need_not_start_again() {
     assert_eq!(tokens.token().await.unwrap().expose(), "ya29.n");
     assert!(google.last().body.to_string().contains("refresh_token=1-new"));
 }
+
+#[tokio::test]
+async fn token_errors_that_repeat_the_form_do_not_show_its_secrets() {
+    for status in [400, 401, 500] {
+        for field in ["error", "error_description", "message"] {
+            for file in [
+                user(),
+                json!({"type": "service_account", "client_email": "robot@p.iam", "private_key": KEY}),
+            ] {
+                let google = Server::with(move |_, seen| {
+                    let form = seen.body.as_str().unwrap_or_default().to_owned();
+                    let read = form.replace("%2F", "/").replace("%2B", "+");
+                    Answer::json(status, json!({field: format!("{form} {read}")}).to_string())
+                })
+                .await;
+                let error = tokens(&file).unwrap().with_token_url(google.url()).token().await.unwrap_err();
+                let text = format!("{error} {error:?}");
+                for hidden in ["1//refresh", "1%2F%2Frefresh", "s/ecret", "s%2Fecret", "eyJ"] {
+                    assert!(!text.contains(hidden), "{status} {field}: {text}");
+                }
+            }
+        }
+    }
+}

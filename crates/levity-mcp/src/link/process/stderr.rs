@@ -53,8 +53,9 @@ impl Tail {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = &kept[kept.len().saturating_sub(KEPT)..];
         if last.len() < kept.len() {
-            // A first line without its beginning, or a character without its beginning, is left out.
-            let cut = memchr::memchr(b'\n', last).filter(|at| at + 1 < last.len()).map_or(0, |at| at + 1);
+            // A first line without its beginning, or a word or character without its beginning, is left out.
+            let line = memchr::memchr(b'\n', last).filter(|at| at + 1 < last.len());
+            let cut = line.or_else(|| memchr::memchr(b' ', last)).map_or(0, |at| at + 1);
             last = &last[cut..];
             let broken = last.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
             last = &last[broken..];

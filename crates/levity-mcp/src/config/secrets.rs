@@ -1,0 +1,77 @@
+//! What of a server's settings must not be shown, though the server may repeat it.
+
+use levity_core::Secrets;
+use levity_core::text::bare_url;
+
+use super::{ServerConfig, Transport};
+
+/// What is shorter is no key, and may be a word.
+const SHORTEST: usize = 8;
+
+impl ServerConfig {
+    /// Everything in its settings that may be a key: headers, what its address has beside a host and plain steps, variables and
+    /// arguments that are named like secrets.
+    pub(crate) fn secrets(&self) -> Secrets {
+        let known = self.hidden.clone();
+        match &self.transport {
+            Transport::Http(http) | Transport::Sse(http) => {
+                let headers = http.headers.values().flat_map(|value| {
+                    // `Bearer abc` is also repeated as `abc`.
+                    [Some(value.as_str()), value.split_once(' ').map(|(_, rest)| rest)].into_iter().flatten()
+                });
+                let known = headers.filter(|value| value.len() >= SHORTEST).fold(known, Secrets::known);
+                of_address(&http.url).into_iter().fold(known, Secrets::known)
+            }
+            Transport::Stdio(stdio) => {
+                let pairs = stdio.args.iter().filter_map(|arg| arg.split_once('='));
+                let next = stdio.args.iter().zip(stdio.args.iter().skip(1));
+                let next = next.filter(|(name, _)| name.starts_with('-'));
+                let args = pairs.chain(next.map(|(name, value)| (name.as_str(), value.as_str())));
+                let env = stdio.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                named(known, env.chain(args))
+            }
+            Transport::InProcess(_) => known,
+        }
+    }
+}
+
+/// What ends the names of variables and arguments that servers take keys by. Beside them, wrong guesses would only hide a word of an error.
+const ENDS: [&str; 9] =
+    ["token", "key", "secret", "password", "passwd", "auth", "credentials", "_pat", "cookie"];
+
+/// Adds the values of those that are named like secrets.
+pub(super) fn named<'a>(known: Secrets, all: impl Iterator<Item = (&'a str, &'a str)>) -> Secrets {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        Secrets::is_name(&name) || ENDS.iter().any(|end| name.ends_with(end))
+    };
+    let secrets = all.filter(|(name, value)| value.len() >= SHORTEST && is_secret(name));
+    secrets.fold(known, |known, (_, value)| known.known(value))
+}
+
+/// What an address has beside its host and the steps of its path that are shown.
+fn of_address(url: &str) -> Vec<String> {
+    let (before, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (place, query) = before.split_once('?').unwrap_or((before, ""));
+    let rest = place.split_once("://").map_or("", |(_, rest)| rest);
+    let mut steps = rest.split('/');
+    let user = steps.next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
+    let hidden = |step: &&str| bare_url(&format!("h/{step}")) != format!("h/{step}");
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let values = pairs.map(|(_, value)| value).chain((!query.contains('=')).then_some(query));
+    let values = values.filter(|value| value.len() >= SHORTEST);
+    let found = values.chain(user.splitn(2, ':').skip(1)).chain([user, fragment]).chain(steps.filter(hidden));
+    found.flat_map(|part| [part.to_owned(), decoded(part)]).collect()
+}
+
+/// A part of an address without its `%` signs.
+fn decoded(part: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        rest = if byte.is_some() { &after[2..] } else { after };
+        bytes.push(byte.unwrap_or(*first));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
