@@ -10,6 +10,7 @@ mod follow;
 mod input;
 mod limits;
 mod logs;
+mod marks;
 mod mcp;
 mod memory;
 mod options;
