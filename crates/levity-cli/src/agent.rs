@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, Offered};
 use crate::memory;
-use crate::options::RunOptions;
+use crate::options::{RunOptions, place_of};
 use crate::terminal::{chain, note, say};
 use crate::tools::ToolArgs;
 
@@ -200,7 +200,7 @@ impl ModelArgs {
     ) -> Result<Arc<dyn Model>, String> {
         // A run that is gone on with takes up the script where it was.
         let model = match self.scripted()? {
-            Some(script) => Arc::new(script.by_history()) as Arc<dyn Model>,
+            Some(script) => (Arc::new(script.by_history()) as Arc<dyn Model>, String::new()),
             None => self.choose(&tell, stand_in)?,
         };
         around(model, options, tell)
@@ -214,32 +214,35 @@ impl ModelArgs {
         stand_in: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<Arc<dyn Model>, String> {
         let model = match self.scripted()? {
-            Some(script) => Arc::new(script) as Arc<dyn Model>,
+            Some(script) => (Arc::new(script) as Arc<dyn Model>, String::new()),
             None => self.choose(&tell, stand_in)?,
         };
         around(model, options, tell)
     }
 
+    /// The model, and where it is.
     fn choose(
         &self,
         tell: impl Fn(&str),
         stand_in: impl FnOnce() -> Arc<dyn Model>,
-    ) -> Result<Arc<dyn Model>, String> {
+    ) -> Result<(Arc<dyn Model>, String), String> {
         let models = Models::from_env().map_err(|error| chain(&error))?;
         if let Some(name) = &self.model {
             let model = models.model(name).map(retried).map_err(|error| chain(&error))?;
-            warn(models.address_from_file(name).as_deref());
-            return Ok(model);
+            let address = models.address_from_file(name);
+            warn(address.as_deref());
+            return Ok((model, place_of(name, address.as_deref())));
         }
         match models.choose() {
             Ok(chosen) => {
                 tell(&chosen.to_string());
                 warn(chosen.address_from_file());
-                Ok(retried(chosen.into_model()))
+                let place = place_of("", chosen.address_from_file());
+                Ok((retried(chosen.into_model()), place))
             }
             Err(ModelsError::Nothing { .. }) => {
                 tell("no model is configured: a scripted stand-in gives a demonstration");
-                Ok(stand_in())
+                Ok((stand_in(), String::new()))
             }
             Err(error) => Err(chain(&error)),
         }
@@ -248,7 +251,7 @@ impl ModelArgs {
 
 /// A model with what the options put around it.
 fn around(
-    model: Arc<dyn Model>,
+    (model, place): (Arc<dyn Model>, String),
     options: &RunOptions,
     tell: impl Fn(&str),
 ) -> Result<Arc<dyn Model>, String> {
@@ -257,7 +260,7 @@ fn around(
     if let Some(text) = layers.note(&*model) {
         tell(&text);
     }
-    Ok(layers.around(model))
+    Ok(layers.around(model, &place))
 }
 
 impl ModelArgs {

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::Journal;
 use levity::prelude::*;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools, HostLimits, Notice};
@@ -15,8 +13,9 @@ use levity::serve::{Gate, Listener, Runs, Token, check_exposure};
 
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
+use crate::marks::Trust;
 use crate::mcp::Offered;
-use crate::serve::asked_to_end;
+use crate::serve::{asked_to_end, own};
 use crate::terminal::{chain, complain, note};
 use crate::token::{Source, source, token};
 use crate::{state, store};
@@ -74,6 +73,8 @@ struct Host {
     /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's own below the user's state.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// Hand tasks to another program's agent: a shell command that reads the task on standard input and prints its answer, such as
     /// `claude -p`. It runs in the workspace, outside any sandbox, with the environment of the host.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["model", "script"])]
@@ -217,7 +218,8 @@ async fn run(
 
 /// Makes the agent, and has it go on with what an earlier process left.
 async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
-    let journal: Arc<dyn Journal> = store::open(journal).map_err(|error| chain(&error))?;
+    let journal = store::open_own(journal, args.trust).map_err(|error| chain(&error))?;
+    let marks = journal.marks();
     let runtime = Runtime::new().with_journal(journal);
     let (agent, offered) = match &args.commander {
         Some(command) => {
@@ -228,9 +230,8 @@ async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)
         None => args.made.builder(runtime, Voice::Aside).await?,
     };
     let agent = agent.build().map_err(|error| chain(&error))?;
-    host.commander(Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None)))
-        .await
-        .map_err(|error| chain(&error))?;
+    let runs = Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None));
+    host.commander(own(runs, Some(marks))).await.map_err(|error| chain(&error))?;
     Ok(offered)
 }
 

@@ -9,7 +9,7 @@ use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
-use crate::terminal::{brief, chain, complain, say, say_json};
+use crate::terminal::{brief, chain, complain, say, say_json, whole};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -95,6 +95,8 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
         return Decision::deny("nobody sits at the terminal; `levity run --park` keeps a question for later");
     }
+    // What was typed before the question was there is no answer to it.
+    input.forget();
     match input.line(&question(ask)).await {
         Ok(Some(line)) => decision(ask, line.trim()),
         _ => Decision::deny("the user says no"),
@@ -147,8 +149,8 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         EventKind::ChildFinished { ending, .. } => format!("  gets   {}\n", brief(ended(ending))),
         EventKind::Asked(ask) if ask.wanted == Wanted::Answer => format!("  asks   {}\n", ask.reason),
         EventKind::Asked(ask) => {
-            let args = brief(ask.call.args.to_string());
-            format!("  asks   {} {args}: {}\n", ask.call.name, ask.reason)
+            let args = ask.call.args.to_string();
+            format!("  asks   {} {}: {}\n", ask.call.name, whole(&args), ask.reason)
         }
         EventKind::Decided { decision, .. } => format!("  hears  {}\n", heard(decision)),
         EventKind::Denied { reason, .. } => format!("  denied {reason}\n"),

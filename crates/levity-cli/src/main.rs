@@ -11,6 +11,7 @@ mod follow;
 mod input;
 mod limits;
 mod logs;
+mod marks;
 mod mcp;
 mod memory;
 mod options;

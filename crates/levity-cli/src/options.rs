@@ -1,15 +1,18 @@
 //! Options that commands share: limits, guards, a cache of replies, thinking.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::agent::{AgentBuilder, SecretGuard, SizeGuard, TopicGuard};
 use levity::core::{Guard, Limits, Model, ThinkingMode};
 use levity::llm::ModelExt as _;
 use levity::llm::layers::Cache;
+use levity::serve::Token;
 
 use crate::limits::LimitArgs;
+use crate::state;
+use crate::terminal::{chain, note};
 
 /// The options of every command that runs agents.
 #[derive(Args)]
@@ -101,15 +104,20 @@ fn thinking(text: &str) -> Result<Thinking, String> {
 #[derive(Clone)]
 pub(crate) struct Layers {
     cache: Option<Cache>,
+    /// What only this user knows, so that nobody else plants replies.
+    secret: Arc<str>,
     thinking: Thinking,
 }
 
 impl Layers {
-    /// The model with what stands around it.
-    pub(crate) fn around(&self, model: Arc<dyn Model>) -> Arc<dyn Model> {
+    /// The model with what stands around it; `place` says where the model is.
+    pub(crate) fn around(&self, model: Arc<dyn Model>, place: &str) -> Arc<dyn Model> {
         // A reply that was thought about is another one, so the cache stands below.
         let model = match &self.cache {
-            Some(cache) => Arc::new(model.cached(cache.clone())),
+            Some(cache) => {
+                let namespace = format!("{}\n{place}", self.secret);
+                Arc::new(model.cached(cache.clone().namespace(namespace)))
+            }
             None => model,
         };
         match self.thinking {
@@ -145,6 +153,7 @@ impl RunOptions {
 
     /// What is put around models. A folder for the cache is made, if it is not there.
     pub(crate) fn layers(&self) -> Result<Layers, String> {
+        let mut secret = Arc::default();
         let cache = match &self.cache {
             None => None,
             Some(None) => Some(Cache::new()),
@@ -155,10 +164,11 @@ impl RunOptions {
                         folder.display()
                     )
                 })?;
+                secret = cache_secret()?;
                 Some(Cache::new().folder(folder))
             }
         };
-        Ok(Layers { cache, thinking: self.thinking })
+        Ok(Layers { cache, secret, thinking: self.thinking })
     }
 
     /// Whether a model is asked to judge what is said.
@@ -208,6 +218,34 @@ impl RunOptions {
     pub(crate) fn add_to(&self, agent: AgentBuilder, judge: &Arc<dyn Model>) -> AgentBuilder {
         self.guards(judge).into_iter().fold(agent.limits(self.limits()), AgentBuilder::guard)
     }
+}
+
+/// A secret of this user's, without which nobody can write replies into a folder that this user is given.
+fn cache_secret() -> Result<Arc<str>, String> {
+    let kept = state::folder().and_then(|folder| {
+        state::make(&folder)?;
+        Token::from_file_or_new(folder.join("cache.key")).map_err(|error| chain(&error))
+    });
+    let secret = match kept {
+        Ok((secret, _)) => secret,
+        Err(problem) => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                note(&format!("replies of earlier calls are not found in the cache: {problem}"));
+            });
+            Token::generate().map_err(|error| chain(&error))?
+        }
+    };
+    Ok(secret.reveal().into())
+}
+
+/// Where a model is, as far as that is known: its name, what a file says, and the addresses in the environment.
+pub(crate) fn place_of(name: &str, from_file: Option<&str>) -> String {
+    let is_address = |name: &str| ["_BASE_URL", "_HOST", "_ENDPOINT"].iter().any(|end| name.ends_with(end));
+    let set = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+    let mut set: Vec<_> = set.filter(|(name, _)| is_address(name)).collect();
+    set.sort();
+    format!("{name:?} {from_file:?} {set:?}")
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Once};
 
 use clap::Args;
-use levity::core::{Event, Journal, RunId, Status};
+use levity::core::{Event, RunId, Status};
 use levity::dag::{
     FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamHandle, TeamRun, View,
 };
@@ -24,6 +24,7 @@ use levity::prelude::*;
 
 use crate::agent::ModelArgs;
 use crate::logs::LogArgs;
+use crate::marks::{OwnJournal, Trust};
 use crate::mcp::McpArgs;
 use crate::options::RunOptions;
 use crate::store;
@@ -57,6 +58,8 @@ pub(crate) struct PlanArgs {
     /// Keep the session in this folder, so that it can be looked at, gone on with and forked.
     #[arg(long, value_name = "DIR")]
     sessions: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// Go on with this session; what was done is not done again.
     #[arg(long, value_name = "ID", requires = "sessions", conflicts_with_all = ["goal", "files", "fork"])]
     resume: Option<String>,
@@ -121,10 +124,10 @@ impl Kept {
         Self { sessions: Sessions::open(folder).on_error(warn), journal: folder.join("journal") }
     }
 
-    fn open_journal(&self) -> Result<Arc<dyn Journal>, String> {
+    fn open_journal(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
         let failed =
             |error| format!("nothing can be kept in `{}`: {}", self.sessions.dir().display(), chain(&error));
-        store::open(&self.journal).map_err(failed)
+        store::open_own(&self.journal, trust).map_err(failed)
     }
 }
 
@@ -135,7 +138,7 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
     }
     let kept = args.sessions.as_deref().map(Kept::new);
     let runtime = match &kept {
-        Some(kept) => Runtime::new().with_journal(kept.open_journal()?),
+        Some(kept) => Runtime::new().with_journal(kept.open_journal(args.trust)?),
         None => Runtime::new(),
     };
     let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;

@@ -3,14 +3,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::agent::AgentRun;
+use levity::core::{Journal as _, Record};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::follow::{follow, go_on};
 use crate::logs::Logs;
+use crate::marks::{OwnJournal, Trust};
 use crate::memory;
+use crate::runs::goal_of;
 use crate::store;
-use crate::terminal::{chain, complain, note};
+use crate::terminal::{brief, chain, complain, note};
 
 /// How `levity run` is called.
 #[derive(Args)]
@@ -29,6 +32,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ID", requires = "memory", value_parser = memory::named)]
     conversation: Option<String>,
     #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
     agent: AgentArgs,
 }
 
@@ -41,38 +46,54 @@ pub(crate) async fn run(args: Run) -> ExitCode {
         Ok(logs) => logs,
         Err(problem) => return complain(&problem, 2),
     };
-    let built = match runtime(&args) {
-        Ok(runtime) => args.agent.build(runtime).await,
+    let built = match prepare(&args).await {
+        Ok((runtime, known)) => args.agent.build(runtime).await.map(|built| (built, known)),
         Err(problem) => Err(problem),
     };
-    let (agent, offered) = match built {
+    let ((agent, offered), known) = match built {
         Ok(built) => built,
         Err(problem) => return complain(&problem, 2),
     };
-    let run = begin(&agent, &args, &logs).await;
+    let run = begin(&agent, &args, &known, &logs).await;
     offered.end(follow(run, &args.agent, args.journal.is_some()).await).await
 }
 
-fn runtime(args: &Run) -> Result<Runtime, String> {
-    Ok(match &args.journal {
-        Some(path) => Runtime::new().with_journal(store::open(path).map_err(|error| chain(&error))?),
-        None => Runtime::new(),
-    })
+/// The runtime, and the records of the run if the journal has it.
+async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
+    let Some(path) = &args.journal else { return Ok((Runtime::new(), Vec::new())) };
+    let journal = store::open_own(path, args.trust).map_err(|error| chain(&error))?;
+    let known = match &args.id {
+        Some(id) => known(&journal, &RunId::new(id.as_str()), &args.goal).await?,
+        None => Vec::new(),
+    };
+    Ok((Runtime::new().with_journal(journal), known))
+}
+
+/// The records of a run that is to go on, which must be the user's own and have this goal.
+async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Record>, String> {
+    // A run that cannot be read says so itself when it is opened.
+    let records = journal.read(id).await.unwrap_or_default();
+    journal.admit(id, &records).await.map_err(|error| chain(&error))?;
+    match goal_of(&records) {
+        Some(old) if old != goal => Err(format!(
+            "run `{id}` exists already, and its goal is `{}`, not `{}`; resume it with `levity runs resume {id}`, or choose another id",
+            brief(old),
+            brief(goal.to_owned())
+        )),
+        _ => Ok(records),
+    }
 }
 
 /// Begins the run, or goes on with it if the journal has it.
-async fn begin(agent: &Agent, args: &Run, logs: &Logs) -> AgentRun {
-    if let Some(id) = &args.id {
-        let known = agent.runtime().journal().read(&RunId::new(id.as_str())).await;
-        if let Some(records) = known.ok().filter(|records| !records.is_empty()) {
-            let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
-            if let Some(limits) = args.agent.made.options.given_limits() {
-                resume = resume.limits(limits);
-            }
-            let run = if args.agent.park { resume.park() } else { resume }.start();
-            go_on(&run, &records).await;
-            return run;
+async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> AgentRun {
+    if let Some(id) = args.id.as_ref().filter(|_| !known.is_empty()) {
+        let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
+        if let Some(limits) = args.agent.made.options.given_limits() {
+            resume = resume.limits(limits);
         }
+        let run = if args.agent.park { resume.park() } else { resume }.start();
+        go_on(&run, known).await;
+        return run;
     }
     let mut run = agent.run(args.goal.as_str());
     if args.agent.park {

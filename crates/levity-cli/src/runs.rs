@@ -2,12 +2,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::{Journal, Record};
+use levity::core::{Entry, Journal, Record, RunQuery};
 use levity::prelude::*;
 
 use crate::agent::AgentArgs;
+use crate::marks::{OwnJournal, Trust};
 use crate::store::Where;
-use crate::terminal::{chain, complain};
+use crate::terminal::{chain, complain, note};
 
 mod drive;
 mod keep;
@@ -60,6 +61,8 @@ pub(crate) struct Driven {
     #[command(flatten)]
     one: One,
     #[command(flatten)]
+    trust: Trust,
+    #[command(flatten)]
     agent: AgentArgs,
 }
 
@@ -81,6 +84,32 @@ impl One {
         let journal = self.place.open()?;
         let records = read(&*journal, &self.id()).await?;
         Ok((journal, records))
+    }
+
+    /// The same, of a run that is to go on. It must be the user's own, or trusted; of one that is not, it is said first which calls
+    /// somebody has approved.
+    async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
+        let (journal, id) = (self.place.open_own(trust)?, self.id());
+        let records = read(&*journal, &id).await?;
+        if journal.is_foreign(&id, &records) {
+            let query = RunQuery::new().below(id.clone());
+            for run in journal.list(&query).await.map_err(|error| chain(&error))? {
+                let records = journal.read(&run.run).await.map_err(|error| chain(&error))?;
+                for call in story::approved(&records) {
+                    note(&format!("approved before: {}", call.words));
+                }
+            }
+        }
+        journal.admit(&id, &records).await.map_err(|error| chain(&error))?;
+        Ok((journal, records))
+    }
+}
+
+/// What an agent was told to do, if these are the records of an agent's run.
+pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
+    match &records.first()?.entry {
+        Entry::Opened(opened) => story::goal(&opened.state),
+        _ => None,
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use levity::prelude::CancelToken;
 use levity::serve::{Listener, Runs};
 
 use crate::drive::told_to_end;
+use crate::marks::Marks;
 use crate::terminal::{chain, complain, note};
 
 mod http;
@@ -82,6 +84,14 @@ pub(crate) async fn asked_to_end() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = told_to_end() => {}
+    }
+}
+
+/// The runs of a server that resumes only those that are marked, or trusted.
+pub(crate) fn own(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
+    match marks {
+        Some(marks) => runs.resume_if(move |run| marks.check(run)),
+        None => runs,
     }
 }
 

@@ -7,7 +7,8 @@ use clap::Args;
 use levity::core::{Journal, JournalError};
 use levity::prelude::*;
 
-use crate::terminal::note;
+use crate::marks::{OwnJournal, Trust};
+use crate::terminal::{chain, note};
 
 /// Which journal is meant.
 #[derive(Args)]
@@ -18,7 +19,7 @@ pub(crate) struct Where {
 }
 
 impl Where {
-    /// The journal, which must be there: looking for runs makes none.
+    /// The journal, which must be there: looking for runs makes none. Whoever resumes runs opens it as their [own](Self::open_own).
     pub(crate) fn open(&self) -> Result<Arc<dyn Journal>, String> {
         if !self.journal.exists() {
             return Err(format!(
@@ -26,11 +27,21 @@ impl Where {
                 self.journal.display()
             ));
         }
-        open(&self.journal).map_err(|error| crate::terminal::chain(&error))
+        open(&self.journal).map_err(|error| chain(&error))
+    }
+
+    /// The same, for whoever drives runs or lets them go on.
+    pub(crate) fn open_own(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
+        Ok(Arc::new(OwnJournal::new(self.open()?, &self.journal, trust)))
     }
 }
 
-/// Opens a journal, and makes it if it is not there.
+/// Opens a journal to drive runs of this user's, and makes it if it is not there.
+pub(crate) fn open_own(path: &Path, trust: Trust) -> Result<Arc<OwnJournal>, JournalError> {
+    Ok(Arc::new(OwnJournal::new(open(path)?, path, trust)))
+}
+
+/// Opens a journal to look at, and makes it if it is not there.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     if path.is_file() || path.extension().is_some_and(|extension| extension == "db") {
         let journal = SqliteJournal::new(path)?;

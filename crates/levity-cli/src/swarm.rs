@@ -20,6 +20,7 @@ use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmHandle,
 use crate::agent::ModelArgs;
 use crate::drive::drive;
 use crate::logs::{LogArgs, Logs};
+use crate::marks::Trust;
 use crate::mcp::{McpArgs, Offered};
 use crate::options::RunOptions;
 use crate::plan::demo::PAUSE;
@@ -54,6 +55,8 @@ pub(crate) struct SwarmArgs {
     /// Keep the run in this folder or SQLite file (`*.db`).
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// The run's id; a random one by default.
     #[arg(long, value_name = "ID", requires = "journal", conflicts_with = "resume")]
     id: Option<String>,
@@ -122,7 +125,9 @@ pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
 
 async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
     let runtime = match &args.journal {
-        Some(path) => Runtime::new().with_journal(store::open(path).map_err(|error| chain(&error))?),
+        Some(path) => {
+            Runtime::new().with_journal(store::open_own(path, args.trust).map_err(|error| chain(&error))?)
+        }
         None => Runtime::new(),
     };
     let plan = args.plan.as_deref().map(read_plan).transpose()?;

@@ -44,6 +44,23 @@ pub(crate) fn brief(text: String) -> String {
     }
 }
 
+/// A text for somebody who decides about it: whole, unless it is longer than 8 KiB. Then its middle is left out, and it says how much that is.
+pub(crate) fn whole(text: &str) -> Cow<'_, str> {
+    if is_shown_whole(text) {
+        return text.into();
+    }
+    let (head, tail) = (text.floor_char_boundary(WHOLE / 2), text.ceil_char_boundary(text.len() - WHOLE / 2));
+    format!("{} [.. {} bytes are not shown ..] {}", &text[..head], tail - head, &text[tail..]).into()
+}
+
+/// Whether [`whole`] leaves nothing out of a text.
+pub(crate) fn is_shown_whole(text: &str) -> bool {
+    text.len() <= WHOLE
+}
+
+/// The most bytes of a call that whoever decides about it is shown.
+const WHOLE: usize = 8 << 10;
+
 /// Prints a value as one line of JSON.
 pub(crate) fn say_json(value: &impl serde::Serialize) {
     if let Ok(line) = serde_json::to_string(value) {
@@ -64,7 +81,7 @@ pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{brief, harmless, harmless_json};
+    use super::{WHOLE, brief, harmless, harmless_json, whole};
 
     #[test]
     fn what_moves_a_terminal_is_not_printed() {
@@ -79,6 +96,20 @@ mod tests {
         let line = harmless_json(&serde_json::to_string(text).unwrap_or_default());
         assert_eq!(harmless(&line), line);
         assert_eq!(serde_json::from_str::<String>(&line).ok().as_deref(), Some(text));
+    }
+
+    #[test]
+    fn text_for_a_decision_is_whole_or_says_how_much_is_missing() {
+        assert_eq!(whole(&"x".repeat(WHOLE)), "x".repeat(WHOLE));
+        let text = format!("begin{}end", "ä".repeat(WHOLE));
+        let shown = whole(&text);
+        assert!(shown.starts_with("begin") && shown.ends_with("end") && shown.len() < WHOLE + 100);
+        let missing: usize =
+            shown.split_once("[.. ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
+        assert_eq!(
+            shown.len() - " [..  bytes are not shown ..] ".len() - missing.to_string().len() + missing,
+            text.len()
+        );
     }
 
     #[test]

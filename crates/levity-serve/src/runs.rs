@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use levity_core::text::is_blank;
-use levity_core::{Ask, Cause, ConversationId, Ending, Event, EventKind, RunId, RunQuery, RunSummary, World};
+use levity_core::{
+    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalError, RunId, RunQuery, RunSummary, World,
+};
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
 
@@ -67,7 +69,11 @@ struct Settings {
     prompt_limit: usize,
     share: TokenShare,
     watchers: Vec<Watcher>,
+    may_resume: Option<ResumeCheck>,
 }
+
+/// Says whether a run of the journal may be resumed.
+type ResumeCheck = Arc<dyn Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync>;
 
 #[derive(Default)]
 struct Known {
@@ -147,7 +153,7 @@ impl Runs {
         let boot = format!("{:08x}", runner.runtime().world().random() & u64::from(u32::MAX)).into();
         let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
         let (most, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
-        let settings = Settings { most, prompt_limit, share, watchers: Vec::new() };
+        let settings = Settings { most, prompt_limit, share, watchers: Vec::new(), may_resume: None };
         Self::made(runner, settings, boot)
     }
 
@@ -178,6 +184,17 @@ impl Runs {
     #[must_use]
     pub fn token_share(self, percent: u8) -> Self {
         let settings = Settings { share: TokenShare::percent(percent), ..self.inner.settings.clone() };
+        Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
+    }
+
+    /// Asks `check` before a run of the journal is resumed, by whomever: a journal may hold runs that somebody else started, with
+    /// calls that somebody else approved. It must not block, and is set before the first run.
+    #[must_use]
+    pub fn resume_if(
+        self,
+        check: impl Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync + 'static,
+    ) -> Self {
+        let settings = Settings { may_resume: Some(Arc::new(check)), ..self.inner.settings.clone() };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
@@ -272,6 +289,9 @@ impl Runs {
     async fn resume_at(&self, id: &RunId, whose: Whose<'_>) -> Result<Arc<LiveRun>> {
         if let Some(run) = self.live(id) {
             return Ok(run);
+        }
+        if let Some(check) = &self.inner.settings.may_resume {
+            check(id)?;
         }
         let told = self.inner.runner.history(id).await?;
         let is_end = |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));

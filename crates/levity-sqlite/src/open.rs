@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::Format;
@@ -43,6 +44,8 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "journal_size_limit", format.log_pages * 4096)?;
     // A file from elsewhere must not make us run what its tables say.
     connection.pragma_update(None, "trusted_schema", false)?;
+    // No table of ours has a trigger; one from elsewhere would write records that nobody wrote.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.pragma_update(None, "secure_delete", format.overwrites)
 }
 

@@ -36,7 +36,7 @@ impl PlanArgs {
         };
         let named = by_name(self.agents.clone());
         let mut parts = Parts::new(model.clone())
-            .models(move |name| named(name).map(|model| layers.around(model)))
+            .models(move |name| named(name).map(|(model, place)| layers.around(model, &place)))
             .policy(self.ask.iter().fold(Policy::new(), asks))
             .runtime(runtime.clone());
         if let Some(turns) = self.max_turns {
@@ -98,10 +98,10 @@ fn is_own(part: &AgentPart) -> bool {
     matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
-/// Models that agents name. The folder of the agents may be a stranger's, so that no key goes to an address in it.
+/// Models that agents name, and where they are. The folder of the agents may be a stranger's, so that no key goes to an address in it.
 fn by_name(
     agents: Option<PathBuf>,
-) -> impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static {
+) -> impl Fn(&str) -> Result<(Arc<dyn Model>, String), String> + Send + Sync + 'static {
     move |name| {
         let models = Models::from_env().map_err(|error| chain(&error))?;
         let (model, address) = match &agents {
@@ -115,6 +115,6 @@ fn by_name(
         };
         let model = model.map_err(|error| chain(&error))?;
         crate::agent::warn(address.as_deref());
-        Ok(crate::agent::retried(model))
+        Ok((crate::agent::retried(model), crate::options::place_of(name, address.as_deref())))
     }
 }

@@ -11,7 +11,7 @@ use crate::terminal::{chain, say, say_json};
 
 pub(super) async fn resume(args: Driven) -> Done {
     let logs = args.agent.made.logs.open()?;
-    let (journal, records) = args.one.records().await?;
+    let (journal, records) = args.one.own_records(args.trust).await?;
     let (agent, offered) = args.agent.build(Runtime::new().with_journal(journal)).await?;
     let mut resume = agent.resume(args.one.id()).on_event(logs.watcher(None));
     if let Some(limits) = args.agent.made.options.given_limits() {
@@ -30,7 +30,7 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(super) async fn replay(self) -> Done {
-        let Driven { one, agent: mut args } = self.driven;
+        let Driven { one, agent: mut args, .. } = self.driven;
         let (journal, records) = one.records().await?;
         args.quiet = true;
         let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
@@ -60,8 +60,8 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn fork(self) -> Done {
-        let Driven { one, agent: args } = self.driven;
-        let (journal, records) = one.records().await?;
+        let Driven { one, trust, agent: args } = self.driven;
+        let (journal, records) = one.own_records(trust).await?;
         let logs = args.made.logs.open()?;
         let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
         let mut fork = agent.fork(one.id()).on_event(logs.watcher(None));

@@ -8,6 +8,8 @@ use levity::core::{
 };
 use serde_json::Value;
 
+use crate::terminal::{is_shown_whole, whole};
+
 /// Texts that are longer are cut in a line of the story; `--json` has all of it.
 const LONG: usize = 400;
 
@@ -38,16 +40,66 @@ impl Known {
         call.into_iter().for_each(|call| call.args = args.clone());
     }
 
-    /// What an effect is about: a tool with its arguments, say.
-    fn what(&self, note: &EffectNote) -> String {
-        let Some(id) = &note.call else { return note.name.to_string() };
+    /// The call that an effect performs, or asks about.
+    fn call(&self, note: &EffectNote) -> Option<&ToolCall> {
+        let id = note.call.as_ref()?;
         let by_id = self.calls.iter().rev().find(|call| call.id == *id);
         // A call whose id was taken got another one; then the last of that name is meant.
-        match by_id.or_else(|| self.calls.iter().rev().find(|call| call.name == *note.name)) {
+        by_id.or_else(|| self.calls.iter().rev().find(|call| call.name == *note.name))
+    }
+
+    /// What an effect is about: a tool with its arguments, say. Whoever is asked is shown them whole.
+    fn what(&self, note: &EffectNote) -> String {
+        match self.call(note) {
+            Some(call) if note.kind == EffectKind::Ask => line(&whole(&self.words(call))),
             Some(call) => format!("{} {}", call.name, short(&call.args.to_string())),
             None => note.name.to_string(),
         }
     }
+
+    fn words(&self, call: &ToolCall) -> String {
+        format!("{} {}", call.name, call.args)
+    }
+}
+
+/// A call that somebody decides about, or decided.
+pub(super) struct Decided {
+    /// Its name and arguments, as far as they are shown.
+    pub(super) words: String,
+    /// Whether that is all of them.
+    pub(super) is_whole: bool,
+}
+
+impl Decided {
+    fn new(known: &Known, note: &EffectNote) -> Self {
+        let words = known.call(note).map_or_else(|| note.name.to_string(), |call| known.words(call));
+        Self { is_whole: is_shown_whole(&words), words: line(&whole(&words)) }
+    }
+}
+
+/// The call that a question of a run is about.
+pub(super) fn asked(records: &[Record], effect: EffectId) -> Option<Decided> {
+    let mut known = Known::default();
+    records.iter().for_each(|record| drop(lines(record, &mut known)));
+    Some(Decided::new(&known, known.open.get(&effect)?))
+}
+
+/// The calls that somebody has let a run make.
+pub(super) fn approved(records: &[Record]) -> Vec<Decided> {
+    let (mut known, mut found) = (Known::default(), Vec::new());
+    for record in records {
+        let note = match &record.entry {
+            Entry::Finished {
+                effect,
+                outcome: Outcome::Decision(Decision::Allow | Decision::Edit { .. }),
+                ..
+            } => known.open.get(effect).cloned(),
+            _ => None,
+        };
+        lines(record, &mut known);
+        found.extend(note.map(|note| Decided::new(&known, &note)));
+    }
+    found
 }
 
 impl Story {
@@ -171,13 +223,13 @@ fn said(response: &Response, known: &mut Known) -> Vec<String> {
     vec![format!("{line} ({})", response.usage)]
 }
 
-/// What an agent was told to do, if it is an agent.
 /// What a person is asked: for leave, or a question of the model's.
 fn question(note: &EffectNote, what: &str) -> String {
     if &*note.name == "ask_user" { what.to_owned() } else { format!("may it call {what}?") }
 }
 
-fn goal(state: &Value) -> Option<String> {
+/// What an agent was told to do, if it is an agent.
+pub(super) fn goal(state: &Value) -> Option<String> {
     let goal = state.get("goal")?;
     let message: levity::core::Message = serde::Deserialize::deserialize(goal).ok()?;
     Some(message.text().into_owned())
@@ -185,9 +237,14 @@ fn goal(state: &Value) -> Option<String> {
 
 /// A text on one line, cut when it is long.
 fn short(text: &str) -> String {
-    let mut line: String = text.chars().take(LONG).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = line(text.char_indices().nth(LONG).map_or(text, |(end, _)| &text[..end]));
     if line.len() < text.len() {
         line.push('…');
     }
     line
+}
+
+/// A text on one line.
+fn line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }

@@ -1,6 +1,7 @@
 //! Telling runs what to do, whoever drives them.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use levity::core::{
@@ -9,7 +10,9 @@ use levity::core::{
 use levity::prelude::*;
 use levity::runtime::Told;
 
-use super::{Done, One};
+use super::story::asked;
+use super::{Done, One, read};
+use crate::marks::Trust;
 use crate::terminal::{chain, say};
 
 #[derive(Args)]
@@ -19,11 +22,28 @@ pub(crate) struct Approve {
     /// The question, by its number in `levity runs show`; needed when there is more than one.
     #[arg(long, value_name = "EFFECT")]
     effect: Option<u64>,
+    /// Allow a call that is too long to be shown whole; `levity runs show --json` has all of it.
+    #[arg(long)]
+    long_call: bool,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Approve {
     pub(super) async fn tell(self) -> Done {
-        decide(&self.one, self.effect, Decision::Allow).await
+        let (journal, records) = self.one.own_records(self.trust).await?;
+        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
+        let asking = if run == self.one.id() { records } else { read(&*journal, &run).await? };
+        if let Some(call) = asked(&asking, effect) {
+            say(&format!("approves {}\n", call.words));
+            if !call.is_whole && !self.long_call {
+                return Err(format!(
+                    "the call is not shown whole, so it is not approved; `levity runs show {run} --json` has all of it, and \
+                     `--long-call` approves it"
+                ));
+            }
+        }
+        tell_in(journal, &run, Post::Decide { effect, decision: Decision::Allow }).await
     }
 }
 
@@ -41,7 +61,9 @@ pub(crate) struct Deny {
 
 impl Deny {
     pub(super) async fn tell(self) -> Done {
-        decide(&self.one, self.effect, Decision::deny(self.reason)).await
+        let (journal, records) = self.one.records().await?;
+        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
+        tell_in(journal, &run, Post::Decide { effect, decision: Decision::deny(self.reason) }).await
     }
 }
 
@@ -55,11 +77,15 @@ pub(crate) struct Answer {
     /// The answer.
     #[arg(long)]
     text: String,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Answer {
     pub(super) async fn tell(self) -> Done {
-        decide(&self.one, self.effect, Decision::answer(self.text)).await
+        let (journal, records) = self.one.own_records(self.trust).await?;
+        let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
+        tell_in(journal, &run, Post::Decide { effect, decision: Decision::answer(self.text) }).await
     }
 }
 
@@ -74,7 +100,8 @@ pub(crate) struct Cancel {
 
 impl Cancel {
     pub(super) async fn tell(self) -> Done {
-        tell(&self.one, Post::Command(Command::Cancel { reason: self.reason })).await
+        let (journal, _) = self.one.records().await?;
+        tell_in(journal, &self.one.id(), Post::Command(Command::Cancel { reason: self.reason })).await
     }
 }
 
@@ -95,6 +122,8 @@ pub(crate) struct Resolve {
     /// Nobody can tell; the model is told so.
     #[arg(long, group = "what")]
     unknown: bool,
+    #[command(flatten)]
+    trust: Trust,
 }
 
 impl Resolve {
@@ -105,17 +134,22 @@ impl Resolve {
             None => Resolution::Unknown,
         };
         let effect = EffectId::new(self.effect);
-        tell(&self.one, Post::Resolve { effect, resolution }).await
+        let (journal, _) = self.one.own_records(self.trust).await?;
+        tell_in(journal, &self.one.id(), Post::Resolve { effect, resolution }).await
     }
 }
 
-async fn decide(one: &One, effect: Option<u64>, decision: Decision) -> Done {
-    let (journal, records) = one.records().await?;
-    let (run, effect) = match effect {
-        Some(effect) => (one.id(), EffectId::new(effect)),
-        None => only_question(&*journal, &one.id(), &records).await?,
-    };
-    tell_in(journal, &run, Post::Decide { effect, decision }).await
+/// The question that is meant: the one with this number, or the only one.
+async fn question(
+    journal: &dyn Journal,
+    run: &RunId,
+    records: &[Record],
+    effect: Option<u64>,
+) -> Result<(RunId, EffectId), String> {
+    match effect {
+        Some(effect) => Ok((run.clone(), EffectId::new(effect))),
+        None => only_question(journal, run, records).await,
+    }
 }
 
 /// The one question that a run, or a run below it, waits for an answer to.
@@ -168,12 +202,7 @@ fn has_ended(records: &[Record]) -> bool {
     matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
 }
 
-async fn tell(one: &One, post: Post) -> Done {
-    let (journal, _) = one.records().await?;
-    tell_in(journal, &one.id(), post).await
-}
-
-async fn tell_in(journal: std::sync::Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
+async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
     let told = Runtime::new().with_journal(journal.clone()).tell(run, post).await;
     match told.map_err(|error| chain(&error))? {
         Told::Posted => say(&format!("left for the process that drives run {run}\n")),

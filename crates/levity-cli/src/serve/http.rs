@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use levity::prelude::*;
@@ -9,9 +10,10 @@ use levity::serve::http::HttpApi;
 use levity::serve::{Listener, Runs};
 
 use super::reach::{At, Reach};
-use super::{resume, scheme, until_told};
+use super::{own, resume, scheme, until_told};
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
+use crate::marks::{Marks, Trust};
 use crate::mcp::Offered;
 use crate::memory;
 use crate::store;
@@ -36,6 +38,8 @@ pub(crate) struct Http {
     /// Keep runs in this folder or SQLite file (`*.db`), and go on with those that were left there.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     /// Offer the plans that are kept in this folder, to be read.
     #[arg(long, value_name = "FOLDER")]
     sessions: Option<PathBuf>,
@@ -68,17 +72,19 @@ pub(super) async fn serve(args: Http) -> ExitCode {
 }
 
 impl Http {
-    fn runtime(&self) -> Result<Runtime, String> {
+    fn runtime(&self) -> Result<(Runtime, Option<Arc<Marks>>), String> {
         let Some(path) = &self.journal else {
             note("runs end with this process; name a journal with `--journal` to keep them");
-            return Ok(Runtime::new());
+            return Ok((Runtime::new(), None));
         };
-        Ok(Runtime::new().with_journal(store::open(path).map_err(|error| chain(&error))?))
+        let journal = store::open_own(path, self.trust).map_err(|error| chain(&error))?;
+        let marks = journal.marks();
+        Ok((Runtime::new().with_journal(journal), Some(marks)))
     }
 
     /// The listener, what is offered on it, and the MCP servers that run beside the agent.
     async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
-        let runtime = self.runtime()?;
+        let (runtime, marks) = self.runtime()?;
         let at = At {
             address: &self.listen,
             token_file: self.token_file.as_deref(),
@@ -90,6 +96,7 @@ impl Http {
         let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
         let agent = agent.build().map_err(|error| chain(&error))?;
         let runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
+        let runs = own(runs, marks);
         resume(&runs).await?;
         let tools = runs.tools().filter(|_| self.tool_routes);
         let mut api = HttpApi::new(runs);

@@ -14,9 +14,10 @@ use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
 use super::reach::{At, Reach};
-use super::{asked_to_end, resume, scheme, until_told};
+use super::{asked_to_end, own, resume, scheme, until_told};
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
+use crate::marks::Trust;
 use crate::mcp::Offered;
 use crate::store;
 use crate::terminal::{chain, complain, note};
@@ -58,6 +59,8 @@ pub(crate) struct ServeMcp {
     /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are ended.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    trust: Trust,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -143,15 +146,18 @@ impl ServeMcp {
     }
 
     async fn build(&self, logs: &Logs) -> Result<Built, String> {
-        let runtime = Runtime::new();
-        let runtime = match &self.journal {
-            Some(path) => runtime.with_journal(store::open(path).map_err(|error| chain(&error))?),
+        let (runtime, marks) = match &self.journal {
+            Some(path) => {
+                let journal = store::open_own(path, self.trust).map_err(|error| chain(&error))?;
+                let marks = journal.marks();
+                (Runtime::new().with_journal(journal), Some(marks))
+            }
             // What has ended of late is kept in any case, and nothing else: a server may live for months.
-            None => runtime,
+            None => (Runtime::new(), None),
         };
         let (agent, offered) = self.agent(runtime).await?;
         let passing = agent.conversations().cloned();
-        let runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
+        let runs = own(Runs::new(agent.clone()).on_event(logs.watcher(None)), marks);
         end_left(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(about) = &self.about {

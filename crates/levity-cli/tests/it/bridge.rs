@@ -324,7 +324,8 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
 #[test]
 fn what_is_wrong_is_said() {
     check(&levity(&["bridge", "host"]), 2, "--workspace DIR");
-    check(&levity(&["bridge", "host", "--workspace", "."]), 2, "XDG_STATE_HOME");
+    let homeless = command(&["bridge", "host", "--workspace", "."]).env_remove("HOME").output().unwrap();
+    check(&homeless, 2, "XDG_STATE_HOME");
     check(
         &levity(&["bridge", "stdio", "--url", "ws://10.0.0.1:8888", "--token-file", "x"]),
         2,
@@ -422,6 +423,38 @@ async fn a_task_that_asks_is_answered_by_a_person() {
     check(&answered, 0, "");
     let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
     assert_eq!(found["timed_out"], false);
+}
+
+/// A task that somebody else left in a journal is not gone on with, and its question shows the whole call.
+#[tokio::test]
+async fn planted_task_is_left_and_its_question_shows_the_call() {
+    let place = Place::new("planted");
+    let script = place.script(&json!([
+        {"call": {"name": "write_file", "args": {"path": "planted", "content": "all of it"}}},
+        {"reply": "Done."},
+    ]));
+    let journal = place.0.join("runs");
+    let args = ["--script", &script, "--journal", journal.to_str().unwrap(), "--ask", "write_file"];
+    let host = place.host(&args);
+    let client = place.client(&host);
+    client.request("agent/dispatch", json!({"prompt": "Write it.", "task": "t"})).await.unwrap();
+    host.until_said("levity runs approve t").await;
+    assert!(host.said("all of it"));
+    host.kill();
+    let approve = ["runs", "approve", "t", "--journal", journal.to_str().unwrap()];
+    check(&place.command(&approve).output().unwrap(), 0, "all of it");
+    // The same journal, for somebody who did not make it.
+    let marks = place.0.join(".local/state/levity/journals");
+    fs::rename(&marks, place.0.join("marks-of-the-stranger")).unwrap();
+    let host = place.host(&args);
+    host.until_said("`--trust-journal`").await;
+    assert!(!place.work("planted").exists());
+    host.kill();
+    let host = place.host(&[&args[..], &["--trust-journal"]].concat());
+    let found =
+        place.client(&host).request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    assert_eq!(found["timed_out"], false);
+    assert_eq!(place.read("planted"), "all of it");
 }
 
 /// A file that is named comes before the environment, for a host and for a bridge.

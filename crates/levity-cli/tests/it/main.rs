@@ -16,6 +16,7 @@ mod context;
 mod conversations;
 #[cfg(unix)]
 mod eval;
+mod journals;
 mod logs;
 mod mcp;
 mod options;
@@ -32,9 +33,12 @@ mod untrusted;
 /// The command, where no model is configured.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    command.args(args).env_clear().current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command.args(args).env_clear().current_dir(env!("CARGO_TARGET_TMPDIR")).env("HOME", HOME);
     command
 }
+
+/// Where state of the user's is kept that one call leaves to the next.
+const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/home");
 
 fn levity(args: &[&str]) -> Output {
     command(args).output().unwrap()
@@ -265,7 +269,8 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
     );
     let args = ["run", "Wait", "--id", "live", "--script", script.to_str().unwrap(), "--journal"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_levity"));
-    let child = child.args(args).arg(&place.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child =
+        child.args(args).arg(&place.0).env("HOME", HOME).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("waits  until")));
@@ -281,7 +286,7 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
 /// As [`Place::levity`], for a call that may never end.
 fn in_time(place: &Place, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    ended(command.args(args).arg("--journal").arg(&place.0))
+    ended(command.args(args).arg("--journal").arg(&place.0).env("HOME", HOME))
 }
 
 #[test]
@@ -346,7 +351,11 @@ async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
     let shown = text(&place.levity(&["runs", "show", "lead"]));
     assert_eq!(shown.matches("opened").count(), 2, "{shown}");
     assert!(shown.contains("run lead.1"), "{shown}");
-    check(&place.levity(&["runs", "approve", "lead"]), 0, "`levity runs resume` goes on with run lead\n");
+    check(
+        &place.levity(&["runs", "approve", "lead", "--trust-journal"]),
+        0,
+        "`levity runs resume` goes on with run lead\n",
+    );
     assert_eq!(agent.resume("lead").await.unwrap().text(), "Done.");
 }
 

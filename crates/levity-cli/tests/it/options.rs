@@ -307,6 +307,34 @@ fn cache_answers_the_same_request_without_a_call() {
 }
 
 #[test]
+fn cache_of_others_or_of_another_server_answers_nothing() {
+    let folder = folder("planted-cache");
+    let cache = format!("--cache={}", folder.display());
+    let (evil, _asked) = server(200, &["Planted."]);
+    let (good, asked) = server(200, &["Real."]);
+    let run = |home: &str, url: &str| {
+        let mut command = command(&["run", "-q", "What?", "--model", "openai-chat:m", &cache]);
+        command.env("HOME", folder.join(home)).env("OPENAI_API_KEY", "x").env("OPENAI_BASE_URL", url);
+        if home.is_empty() {
+            command.env_remove("HOME");
+        }
+        command.output().unwrap()
+    };
+    check(&run("stranger", &evil), 0, "Planted.");
+    check(&run("stranger", &evil), 0, "Planted.");
+    // The same user at another address, another user at the same one, and one who has no place for a secret.
+    for home in ["stranger", "user", ""] {
+        check(&run(home, &good), 0, "Real.");
+        assert_eq!(asked.try_iter().count(), 1, "{home}");
+    }
+    check(&run("", &good), 0, "are not found in the cache");
+    assert_eq!(asked.try_iter().count(), 1);
+    check(&run("user", &good), 0, "Real.");
+    assert_eq!(asked.try_iter().count(), 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn thinking_is_switched_on_for_goals_that_need_it() {
     let (url, asked) =
         server(400, &[r#"{"error": {"type": "invalid_request_error", "message": "not today"}}"#]);

@@ -30,7 +30,12 @@ impl Terminal {
         let mut ours: File = ours.into();
         ours.write_all(typed).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-        command.args(args).env_clear().env("TERM", "xterm").current_dir(env!("CARGO_TARGET_TMPDIR"));
+        command
+            .args(args)
+            .env_clear()
+            .env("TERM", "xterm")
+            .env("HOME", crate::HOME)
+            .current_dir(env!("CARGO_TARGET_TMPDIR"));
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         Self { ours, theirs, child, printed: String::new() }
     }

@@ -28,6 +28,7 @@ fn workspace(name: &str) -> PathBuf {
 fn program(args: &[&str]) -> ServerConfig {
     ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity"))
         .args(["serve", "mcp"])
+        .env("HOME", crate::HOME)
         .args(args.iter().copied())
 }
 

@@ -30,6 +30,17 @@ pub struct Cache {
     disk: Option<Arc<Disk>>,
     entries: usize,
     bytes: usize,
+    namespace: Namespace,
+}
+
+/// What keys begin with; it may be a secret, so that nothing prints it.
+#[derive(Clone, Default)]
+struct Namespace(Arc<str>);
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 impl Cache {
@@ -43,7 +54,18 @@ impl Cache {
     /// An empty cache in memory.
     pub fn new() -> Self {
         let (entries, bytes) = (Self::DEFAULT_ENTRIES, Self::DEFAULT_BYTES);
-        Self { memory: Arc::default(), disk: None, entries, bytes }
+        Self { memory: Arc::default(), disk: None, entries, bytes, namespace: Namespace::default() }
+    }
+
+    /// Keeps replies apart from those of other namespaces, in memory and in the folder. Clones may have namespaces of their own.
+    ///
+    /// A request names its model by provider and id alone. Put the server's address into the namespace where two servers
+    /// offer models of the same name. Put a secret into it where others write into the folder: then they cannot plant replies,
+    /// because they cannot name them.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
+        self.namespace = Namespace(namespace.into());
+        self
     }
 
     /// Sets how many replies are kept in memory.
@@ -143,7 +165,8 @@ impl<M: Model + 'static> Cached<M> {
     }
 
     fn key(&self, request: &Request) -> String {
-        canonical::key(self.inner.card(), &canonical::canonical(request))
+        let key = canonical::key(self.inner.card(), &canonical::canonical(request));
+        canonical::within(&self.cache.namespace.0, key)
     }
 }
 

@@ -19,6 +19,15 @@ pub(super) fn key(card: &ModelCard, request: &Value) -> String {
     sha256(named.to_string().as_bytes())
 }
 
+/// The name of a request within a namespace, from which nobody learns the namespace.
+pub(super) fn within(namespace: &str, key: String) -> String {
+    match namespace {
+        "" => key,
+        // The inner hash has one length, so that no two pairs are written the same.
+        _ => sha256(format!("{}{key}", sha256(namespace.as_bytes())).as_bytes()),
+    }
+}
+
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(list) => list.into_iter().map(sorted).collect(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 
 use levity_core::text::is_blank;
-use levity_core::{Ending, Event, EventKind, RunId, Timestamp};
+use levity_core::{Ending, Event, EventKind, RunId, Timestamp, Wanted};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -256,9 +256,23 @@ pub(super) fn heard(host: &Inner, event: &Event) {
             files::changed(host, None, &change.path, &change.kind.to_string(), &json!({"task": task}));
         }
         EventKind::Asked(ask) => {
-            let question = format!("`{}`: {}", ask.call.name, ask.reason);
+            let question = match ask.wanted {
+                Wanted::Answer => format!("`{}`: {}", ask.call.name, ask.reason),
+                _ => format!("`{}` {}: {}", ask.call.name, shown(&ask.call.args.to_string()), ask.reason),
+            };
             host.tell(&Notice::Asks { task: task.to_owned(), question });
         }
         _ => {}
     }
+}
+
+/// The arguments of a call for whoever decides about it: all of them, or the beginning and the end with how much is missing.
+fn shown(args: &str) -> String {
+    const MOST: usize = 8 << 10;
+    if args.len() <= MOST {
+        return args.to_owned();
+    }
+    let head = levity_core::text::head(args, MOST / 2);
+    let from = (args.len() - MOST / 2..).find(|at| args.is_char_boundary(*at)).unwrap_or(args.len());
+    format!("{head} [.. {} bytes are not shown ..] {}", from - head.len(), &args[from..])
 }

@@ -116,3 +116,20 @@ fn others_are_waited_for_and_named() {
     assert_eq!(error.to_string(), "the notes `notes.db` could not be written: another program keeps it busy");
     assert!(error.into_source().is_some());
 }
+
+/// A file from elsewhere may have triggers, which would write what nobody wrote.
+#[test]
+fn triggers_of_a_file_do_not_fire() {
+    let place = Place::new();
+    drop(SharedFile::make(&place.path(), &NOTES).unwrap());
+    place.change(
+        "CREATE TRIGGER planted AFTER INSERT ON notes WHEN new.text <> 'planted'
+         BEGIN INSERT INTO notes VALUES ('planted'); END",
+    );
+    let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+    for connection in [connection, file.connect().unwrap()] {
+        connection.execute("INSERT INTO notes VALUES ('mine')", []).unwrap();
+        let planted = "SELECT count(*) FROM notes WHERE text = 'planted'";
+        assert_eq!(connection.query_row(planted, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    }
+}
