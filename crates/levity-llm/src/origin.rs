@@ -33,6 +33,7 @@ pub(crate) enum Bound {
     Family,
 }
 
+#[allow(dead_code, reason = "not every provider hands out state")]
 impl Origin {
     pub(crate) fn new(endpoint: &Endpoint, account: Option<&str>, model: &str) -> Self {
         let short = |text: &str| format!("{:08x}", names::hash(text) & 0xffff_ffff);

@@ -10,11 +10,14 @@
 //!
 //! Text streams on while it cannot be a call; only what may still become one is held back.
 
+#[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use levity_core::{CallId, Delta, Finish, Message, Opaque, Request, ToolCall, ToolChoice, ToolSpec};
+use levity_core::{CallId, Delta, Finish, Opaque, Request, ToolChoice, ToolSpec};
+#[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
+use levity_core::{Message, ToolCall};
 use serde_json::json;
 
 use crate::names::Offered;
@@ -196,6 +199,7 @@ impl Rescue {
 
 /// The text of a message, and whether its calls are sent as such. Calls that the model wrote as text go back to it in the
 /// form that it used.
+#[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
 pub(crate) fn split(message: &Message) -> (Cow<'_, str>, bool) {
     let Some(first) = message.calls().next() else { return (message.text(), false) };
     let written = first.opaque.as_ref().and_then(|opaque| opaque.data.get("text")?.as_str());
