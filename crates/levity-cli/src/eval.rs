@@ -10,7 +10,7 @@ use levity::eval::{Comparison, Report, Results, Scores, bfcl};
 
 use crate::terminal::{chain, complain, note, say};
 
-/// How `levity eval` is called.
+/// The arguments of `levity eval`.
 #[derive(Args)]
 pub(crate) struct Eval {
     #[command(subcommand)]
@@ -27,7 +27,7 @@ enum Command {
     Compare(Compare),
 }
 
-/// Who scores trials.
+/// The judge of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Judge {
     /// The suite's own checker where it can run, otherwise levity's checks.
@@ -38,10 +38,10 @@ enum Judge {
     Levity,
 }
 
-/// How trials are scored, and how the report is shown.
+/// Options for scoring and for the report.
 #[derive(Args)]
 struct Scoring {
-    /// Who scores: `auto` is the suite's own checker where it can run, otherwise levity's checks.
+    /// The judge: `auto` is the suite's own checker where it can run, otherwise levity's checks.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Scoring")]
     judge: Judge,
     /// The Python that runs BFCL's checker.
@@ -93,7 +93,7 @@ pub(crate) async fn eval(args: Eval) -> ExitCode {
     }
 }
 
-/// What went wrong, and the exit code for it.
+/// An error message and its exit code.
 struct Problem {
     text: String,
     code: u8,

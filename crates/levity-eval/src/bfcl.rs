@@ -61,6 +61,12 @@ fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<V
         )));
     }
     let file = format!("BFCL_v4_{category}.json");
+    if !data.join(&file).is_file() {
+        return Err(Error::Suite(format!(
+            "`{}` has no file `{file}`; name the folder `bfcl_eval/data` of the Python package `bfcl-eval`",
+            data.display()
+        )));
+    }
     let rows: Vec<Row> = lines(&data.join(&file))?;
     let answers: BTreeMap<String, Answer> = match category {
         "irrelevance" => BTreeMap::new(),

@@ -24,7 +24,7 @@ pub struct Case {
     /// The tools on offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<OfferedTool>,
-    /// What is expected of the answer.
+    /// The expectation that the answer is checked against.
     pub expect: Expectation,
     /// The case as its suite has it, for a judge of that suite.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -101,7 +101,7 @@ impl CaseMessage {
 pub struct OfferedTool {
     /// The name: letters, digits, `_` and `-`, at most 64.
     pub name: String,
-    /// What it does, for the model.
+    /// The description that the model sees.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments: an object.

@@ -40,11 +40,11 @@ impl<F: Fn(&Case, &Transcript) -> Score + Send + Sync> Check for F {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Score {
-    /// Whether the answer counts as right.
+    /// True if the answer counts as right.
     pub passed: bool,
-    /// How good it is, from 0 to 1.
+    /// The score, from 0 to 1.
     pub value: f64,
-    /// Why it failed; empty when it passed.
+    /// The reason for a failure; empty when it passed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -81,7 +81,7 @@ impl Check for ExpectationCheck {
     }
 }
 
-/// What a case expects of the answer.
+/// The expectation of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -105,7 +105,7 @@ pub enum Expectation {
     Calls {
         /// The calls.
         calls: Vec<ExpectedCall>,
-        /// Whether the order matters.
+        /// True if the order matters.
         #[serde(default)]
         ordered: bool,
     },

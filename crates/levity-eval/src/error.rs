@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an evaluation cannot run or be scored.
+/// An error that keeps an evaluation from running or being scored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +12,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -23,7 +23,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The folder has results of another evaluation.
@@ -31,7 +31,7 @@ pub enum Error {
     OtherEvaluation {
         /// The folder.
         path: PathBuf,
-        /// What differs.
+        /// The differences.
         difference: String,
     },
     /// Another process writes to the folder.

@@ -24,7 +24,7 @@ pub struct Evaluation {
     world: Arc<dyn World>,
 }
 
-/// How far an evaluation is.
+/// The progress of an evaluation.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress<'a> {
@@ -43,7 +43,7 @@ pub struct Progress<'a> {
 }
 
 impl Evaluation {
-    /// How long a case may take: 10 minutes.
+    /// The default time limit of a case: 10 minutes.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
     /// An evaluation with the defaults.
@@ -58,21 +58,21 @@ impl Evaluation {
         }
     }
 
-    /// How often each case is answered; once by default.
+    /// Sets the number of repetitions of each case; one by default.
     #[must_use]
     pub fn repetitions(mut self, repetitions: u32) -> Self {
         self.repetitions = repetitions.max(1);
         self
     }
 
-    /// How many cases are answered at once; one by default.
+    /// Sets the number of cases that are answered at once; one by default.
     #[must_use]
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.jobs = jobs.max(1);
         self
     }
 
-    /// How long a case may take; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
+    /// Sets the time limit of a case; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

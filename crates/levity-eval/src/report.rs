@@ -11,9 +11,9 @@ use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// What was evaluated, and how.
+    /// The description of the evaluation: suite, subject and settings.
     pub header: Header,
-    /// Who scored the trials.
+    /// The judge that scored the trials.
     pub judge: String,
     /// Each category, by name.
     pub categories: BTreeMap<String, Tally>,
@@ -188,7 +188,7 @@ pub struct Comparison {
 pub struct Side {
     /// The name.
     pub subject: String,
-    /// Who scored its trials.
+    /// The judge that scored its trials.
     pub judge: String,
     /// Its trials that the other subject has not.
     pub unpaired: u64,
@@ -226,7 +226,7 @@ impl Comparison {
         Self { first, second, pairs, both, only_first, only_second, p_value }
     }
 
-    /// Whether both subjects were scored by the same judge.
+    /// True if the same judge scored both subjects.
     pub fn is_same_judge(&self) -> bool {
         self.first.judge == self.second.judge
     }

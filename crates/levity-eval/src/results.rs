@@ -14,7 +14,7 @@ const CASES: &str = "cases.jsonl";
 const TRIALS: &str = "trials.jsonl";
 const SCORES: &str = "scores.jsonl";
 
-/// What was evaluated, and how.
+/// The description of the evaluation: suite, subject and settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Header {
@@ -50,7 +50,7 @@ impl Header {
         self
     }
 
-    /// What differs between two headers, in words.
+    /// Describes the differences between two headers.
     fn difference(&self, other: &Self) -> Option<String> {
         let pair = |name: &str, one: &Value, two: &Value| {
             (one != two).then(|| format!("`{name}` is {one} there and {two} here"))
@@ -160,7 +160,7 @@ impl Results {
         &self.folder
     }
 
-    /// What was evaluated, and how.
+    /// The description of the evaluation: suite, subject and settings.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -305,7 +305,7 @@ struct Line {
     score: TrialScore,
 }
 
-/// What becomes of a last line without its end.
+/// The treatment of a last line without its end.
 #[derive(Clone, Copy)]
 enum Torn {
     Drop,

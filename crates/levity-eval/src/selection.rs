@@ -1,14 +1,14 @@
 use crate::Case;
 
-/// Which cases of each category are read; all by default.
+/// A selection of the cases of each category; all by default.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
     /// Only cases whose index in their category, from 0, is odd (`Some(true)`) or even (`Some(false)`).
     pub odd: Option<bool>,
-    /// How many of those are passed over at first.
+    /// The number of cases to skip.
     pub offset: usize,
-    /// How many of the rest are read.
+    /// The number of cases to read.
     pub limit: Option<usize>,
 }
 

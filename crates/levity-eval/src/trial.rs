@@ -2,7 +2,7 @@ use levity_core::{Timestamp, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a subject answered to a case. A program writes it as one line of JSON; every field is optional.
+/// The answer of a subject to a case. A program writes it as one line of JSON; every field is optional.
 ///
 /// ```
 /// # use levity_eval::Transcript;
@@ -19,12 +19,12 @@ pub struct Transcript {
     pub text: String,
     /// The calls that reached a tool, in order.
     pub calls: Vec<Call>,
-    /// How many replies the model gave.
+    /// The number of the model's replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replies: Option<u64>,
     /// The tokens that the answer took.
     pub usage: Usage,
-    /// Why there is no answer, or only a part of one.
+    /// The reason for a missing or partial answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The run in the subject's journal.
@@ -102,7 +102,7 @@ pub struct Trial {
     pub repetition: u32,
     /// The start of the trial.
     pub at: Timestamp,
-    /// How long the answer took, in milliseconds.
+    /// The time that the answer took, in milliseconds.
     pub millis: u64,
     /// The answer.
     pub transcript: Transcript,
@@ -127,7 +127,7 @@ impl Trial {
         }
     }
 
-    /// Why the subject gave no whole answer.
+    /// The reason for a missing or partial answer.
     pub fn error(&self) -> Option<&str> {
         self.transcript.error.as_deref()
     }

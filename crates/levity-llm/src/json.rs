@@ -166,3 +166,20 @@ fn strict(text: &str) -> Option<Found> {
     let mends = if inner.is_some() { Mends::of(Mend::Unwrapped) } else { Mends::default() };
     Some(Found { value: inner.unwrap_or(value), mends, span: start..start + trimmed.len() })
 }
+
+/// The length of the object or list that begins a text; `None` when it does not end.
+pub(crate) fn balanced(text: &str) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => depth += 1,
+            b'}' | b']' if !quoted && depth <= 1 => return Some(at + 1),
+            b'}' | b']' if !quoted => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}

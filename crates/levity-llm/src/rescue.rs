@@ -30,10 +30,10 @@ mod value;
 
 use start::Start;
 
-/// How many bytes of text may stand before a call. More is an answer, and what follows an answer is a part of it.
+/// The longest lead-in before a call, in bytes. A longer text is an answer, and JSON behind an answer is a part of it.
 const LONGEST_LEAD_IN: usize = 320;
 
-/// How much text is held back at most.
+/// The longest text that is held back, in bytes.
 const LONGEST_HELD: usize = 1 << 20;
 
 /// Rescued calls are counted from here, so that they never share an index with native calls.
@@ -57,9 +57,9 @@ pub(crate) struct Rescue {
     lead_in: String,
     /// Text that may be a call.
     held: String,
-    /// Whether `held` surely begins like a call, so that only its end decides.
+    /// True if `held` surely begins like a call, so that only its end decides.
     begun: bool,
-    /// Whether the reply can have no call in its text.
+    /// True if the text of the reply can have no call any more.
     over: bool,
 }
 

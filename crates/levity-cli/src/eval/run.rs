@@ -30,10 +30,10 @@ pub(super) struct Run {
     /// The categories of the suite, with commas between them; all by default.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     categories: Vec<String>,
-    /// How many cases of each category are taken.
+    /// Take at most this many cases of each category.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// How many cases of each category are passed over at first.
+    /// Skip this many cases of each category.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
     /// Take only cases whose index, from 0, is odd.
@@ -53,16 +53,16 @@ pub(super) struct Run {
     name: Option<String>,
     #[command(flatten)]
     options: ModelOptions,
-    /// How many turns the agent may take for a case.
+    /// Let the agent take at most this many turns for a case.
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_turns: u64,
-    /// How often each case is answered.
+    /// Answer each case this many times.
     #[arg(long, value_name = "N", default_value_t = 1)]
     repetitions: u32,
-    /// How many cases are answered at once.
+    /// Answer this many cases at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// How many seconds a case may take.
+    /// Give each case at most this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = Evaluation::DEFAULT_TIMEOUT.as_secs())]
     timeout: u64,
     /// Repeat trials that ended in an error.

@@ -22,7 +22,7 @@ pub(super) fn calls(expected: &[ExpectedCall], calls: &[Call], ordered: bool) ->
     Score::pass()
 }
 
-/// Why none of the calls is the expected one; of the calls of that tool, if there is one.
+/// The reason that none of the calls is the expected one; of the calls of that tool, if there is one.
 fn reason(expected: &ExpectedCall, calls: &[&Call]) -> String {
     let nearest = calls.iter().find(|call| call.name == expected.name).or(calls.first());
     nearest
@@ -60,7 +60,7 @@ fn may_be_absent(alternatives: &[Value]) -> bool {
     alternatives.iter().any(|value| value.as_str() == Some(""))
 }
 
-/// Whether a value is this alternative.
+/// Returns whether a value is this alternative.
 fn fits(value: &Value, expected: &Value) -> bool {
     match (value, expected) {
         (Value::String(value), Value::String(expected)) => plain(value) == plain(expected),
@@ -89,7 +89,7 @@ fn plain(text: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|char| if char == '\'' { '"' } else { char }).collect()
 }
 
-/// Whether two values are the same, where `5` is `5.0`.
+/// Returns whether two values are the same, where `5` is `5.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),

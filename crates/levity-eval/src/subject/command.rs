@@ -143,7 +143,7 @@ impl Process {
 }
 
 impl Process {
-    /// How the program ended, once it has its end of input.
+    /// Waits for the program's end after its input was closed.
     async fn end(mut self) -> String {
         drop(self.input);
         match tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::value::{call, calls, offered, typed};
 use super::{Call, python};
+use crate::json;
 
 pub(super) const FENCE: &str = "```";
 
@@ -102,7 +103,7 @@ const THOUGHTS: [(&str, &str); 2] = [("<|START_THINKING|>", "<|END_THINKING|>"),
 const BETWEEN: [&str; 5] =
     ["<|tool_call_argument_begin|>", "<｜tool▁sep｜>", "<|tool▁sep|>", "[ARGS]", "Action Input:"];
 
-/// How many calls are taken from one text.
+/// The most calls that one text may have.
 const MOST: usize = 64;
 
 /// The calls that a whole text is made of; `None` if there is anything else in it.
@@ -148,7 +149,7 @@ fn skipped(text: &str) -> &str {
     }
 }
 
-/// Whether calls may have the syntax of a programming language, and whether they stand without a mark.
+/// The forms that are accepted: calls in the syntax of a programming language, and calls without a mark.
 #[derive(Clone, Copy)]
 struct Form {
     code: bool,
@@ -160,8 +161,8 @@ fn one(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, us
     match text.chars().next()? {
         '`' => fenced(text, tools, form.code),
         '<' => tagged(text, tools),
-        '{' => json(text, tools),
-        '[' => json(text, tools).or_else(|| python_calls(text, tools, form)),
+        '{' => json_calls(text, tools),
+        '[' => json_calls(text, tools).or_else(|| python_calls(text, tools, form)),
         _ => with_object(text, tools)
             .or_else(|| with_pairs(text, tools))
             .or_else(|| python_calls(text, tools, form)),
@@ -176,7 +177,7 @@ fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<
     says_something.then_some((calls, end))
 }
 
-/// What stands between fences must be calls and nothing else.
+/// Reads calls between fences; there may be nothing else.
 fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
     let (language, body) = text.strip_prefix(FENCE)?.split_once('\n')?;
     let code = code || language.trim() == "tool_code";
@@ -190,7 +191,7 @@ fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>,
 }
 
 /// An object or a list that begins the text.
-fn json(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
+fn json_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let (value, used) = json_value(text)?;
     // A bracket too many is a frequent mistake.
     let rest = text[used..].trim_start_matches(['}', ']', ' ', '\n']);
@@ -204,29 +205,12 @@ fn json_value(text: &str) -> Option<(Value, usize)> {
     if let Some(Ok(value)) = stream.next() {
         return Some((value, stream.byte_offset()));
     }
-    let end = balanced(text).unwrap_or_else(|| end_of_part(text));
-    let repaired = crate::json::repair(text.get(..end)?).ok()?;
+    let end = json::balanced(text).unwrap_or_else(|| end_of_part(text));
+    let repaired = json::repair(text.get(..end)?).ok()?;
     (repaired.span.start == 0).then_some((repaired.value, end))
 }
 
-/// Where the bracket that begins the text is closed.
-fn balanced(text: &str) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => depth += 1,
-            b'}' | b']' if !quoted && depth <= 1 => return Some(at + 1),
-            b'}' | b']' if !quoted => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// Where the next mark stands, or the text ends.
+/// Finds the next mark, or the end of the text.
 fn end_of_part(text: &str) -> usize {
     MARKS.iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len())
 }

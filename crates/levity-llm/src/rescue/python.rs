@@ -39,7 +39,7 @@ fn separated(text: &str) -> &str {
     text.trim_start().trim_start_matches([',', ';']).trim_start()
 }
 
-/// Where the bracket closes that was open before the text.
+/// Finds the bracket that closes the one before the text.
 fn close(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, char) in outside_strings(text) {

@@ -1,12 +1,12 @@
-//! Whether a text that has the form of a call is meant as one, told by the conversation.
+//! Tells from the conversation whether a text in the form of a call is meant as one.
 
 use levity_core::{Request, Role};
 use serde_json::Value;
 
-/// How many messages back a quoted text is looked for.
+/// The number of recent messages in which a quoted text is looked for.
 const MESSAGES: usize = 8;
 
-/// How much of each message is looked at.
+/// The number of bytes of each message that are looked at.
 const LONGEST: usize = 64 << 10;
 
 /// Words that ask for something to be written out.
@@ -90,10 +90,10 @@ const CODE: [&str; 14] = [
     "sql",
 ];
 
-/// How many words may stand between the two.
+/// The largest distance between the two, in words.
 const DISTANCE: usize = 10;
 
-/// What the conversation says.
+/// Facts of the conversation that keep a text from being a call.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     /// The user asks for JSON, an example or the like.
@@ -127,7 +127,7 @@ impl Context {
         }
     }
 
-    /// Whether a text with the form of a call is something else.
+    /// Returns whether a text in the form of a call is something else.
     pub(super) fn forbids(&self, lead_in: &str, text: &str) -> bool {
         let packed = packed(text);
         let has_all = || self.answer.iter().all(|key| packed.contains(&format!("\"{key}\":")));
@@ -137,7 +137,7 @@ impl Context {
             || self.said.iter().any(|said| said.contains(&*packed))
     }
 
-    /// Whether calls in the syntax of a programming language are code that was asked for.
+    /// Returns whether calls in the syntax of a programming language are code that was asked for.
     pub(super) fn forbids_code(&self) -> bool {
         self.asks_for_code
     }
@@ -162,7 +162,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     words.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
-/// Whether a word that asks stands near one of these.
+/// Returns whether a word that asks stands near one of these.
 fn asks_for(text: &str, nouns: &[&str]) -> bool {
     let (mut verb, mut noun) = (None, None);
     for (at, word) in words(text).enumerate() {
@@ -182,7 +182,7 @@ fn asks_for(text: &str, nouns: &[&str]) -> bool {
     false
 }
 
-/// Whether a text speaks of JSON, and not of a file whose name ends so.
+/// Returns whether a text speaks of JSON, and not of a file whose name ends so.
 fn names_json(text: &str) -> bool {
     let text = text.to_lowercase();
     let is_word = |at: usize| {
@@ -194,7 +194,7 @@ fn names_json(text: &str) -> bool {
     text.match_indices("json").any(|(at, _)| is_word(at))
 }
 
-/// Whether the words before a call are an answer, or introduce an example, and not the call itself.
+/// Returns whether the lead-in is an answer, or introduces an example.
 fn speaks_of_calls(lead_in: &str) -> bool {
     const EXAMPLE: [&str; 18] = [
         "example",

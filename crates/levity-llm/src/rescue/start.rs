@@ -1,4 +1,4 @@
-//! Whether a text may begin a call, told from as few letters as possible.
+//! Tells from as few letters as possible whether a text may begin a call.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use levity_core::ToolSpec;
 use super::forms::{FENCE, OPENERS};
 use super::value::{ARGUMENTS, BESIDE, NAMES, WRAPPERS};
 
-/// What the beginning of a text tells.
+/// The verdict on the beginning of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// It begins like a call of an offered tool; its end decides.
@@ -34,7 +34,7 @@ const LANGUAGES: [&str; 12] = [
     "plaintext",
 ];
 
-/// Where in `held` a call may begin: at the beginning of a line, behind a colon, or at a mark of its own.
+/// Finds the place in `held` where a call may begin: at the start of a line, behind a colon, or at a mark of its own.
 pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> usize {
     let mut before = lead_in.chars().rev().find(|char| !matches!(char, ' ' | '\t'));
     let mut quoted = lead_in.ends_with('`');

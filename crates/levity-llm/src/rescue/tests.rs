@@ -25,7 +25,7 @@ fn request(asked: &str) -> Request {
     Request::new().with_tools(tools()).with_message(Message::user(asked))
 }
 
-/// What becomes of a reply that comes in these pieces: text, and calls with their arguments.
+/// Reads a reply that comes in these pieces: its text, and its calls with their arguments.
 fn read(asked: &str, pieces: &[&str]) -> (String, Vec<(String, Value)>, Finish) {
     let mut rescue = Rescue::new(&request(asked), None).unwrap();
     let mut out = VecDeque::new();

@@ -31,7 +31,7 @@ pub(super) const WRAPPERS: [&str; 8] =
 pub(super) const BESIDE: [&str; 10] =
     ["type", "id", "index", "call_id", "tool_call_id", "thought", "thoughts", "reasoning", "content", "role"];
 
-/// How deep calls may be wrapped.
+/// The deepest nesting of calls in wrappers.
 const DEEPEST: usize = 6;
 
 /// The calls that a value is. `None` if any part of it is something else.
@@ -58,7 +58,7 @@ fn within(value: &Value, tools: &[Arc<ToolSpec>], depth: usize) -> Option<Vec<Ca
     }
 }
 
-/// What may stand beside a call without making it something else.
+/// Returns whether a field may stand beside a call without making it something else.
 fn is_beside(key: &str, value: &Value) -> bool {
     BESIDE.contains(&key)
         && match key {
@@ -111,7 +111,7 @@ pub(super) fn call(tool: &ToolSpec, args: Value) -> Option<Call> {
     fits(tool, map).then(|| Call { name: tool.name.clone(), args: args.to_string() })
 }
 
-/// Whether arguments may be meant for a tool. Wrong values are told to the model later; here only an object that has
+/// Returns whether arguments may be meant for a tool. Wrong values are told to the model later; here only an object that has
 /// nothing to do with the tool is turned down.
 fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
     let properties = tool.input.get("properties").and_then(Value::as_object);
@@ -124,7 +124,7 @@ fn fits(tool: &ToolSpec, args: &Map<String, Value>) -> bool {
     }
 }
 
-/// Whether a value says what could stand here, and is none itself: a part of a schema, the name of a type, dots.
+/// Returns whether a value is a placeholder: a part of a schema, the name of a type, dots.
 fn is_placeholder(value: &Value) -> bool {
     const TYPES: [&str; 9] =
         ["string", "number", "integer", "boolean", "array", "object", "float", "int", "bool"];

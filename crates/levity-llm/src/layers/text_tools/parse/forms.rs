@@ -2,6 +2,7 @@
 
 use super::super::calls::{Piece, read_json, salvage};
 use super::{Parser, Read, State, fence_end};
+use crate::json::balanced;
 
 const TAG: &str = "<tool_call>";
 const TAG_END: &str = "</tool_call>";
@@ -250,21 +251,4 @@ fn fenced(text: &str, end: bool) -> Option<(&str, usize)> {
         None if end => Some((&text[open..], text.len())),
         None => None,
     }
-}
-
-/// How long the object or list is that a text begins with; `None` when it does not end.
-fn balanced(text: &str) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => depth += 1,
-            b'}' | b']' if !quoted && depth <= 1 => return Some(at + 1),
-            b'}' | b']' if !quoted => depth -= 1,
-            _ => {}
-        }
-    }
-    None
 }
