@@ -5,12 +5,12 @@
 #
 # START   starts the server in the foreground; without it, one must listen at PORT already
 # DATA    the folder `bfcl_eval/data` of the package `bfcl-eval`
-# LIMIT   cases of `simple_python` and of `multiple`, 100 by default; half as many of `irrelevance`
+# LIMIT   cases of `simple_python` and of `multiple`, 40 by default; half as many of `irrelevance`
 # PYTHON  a Python with the packages of requirements.txt; LEVITY and RIG: the two programs
 # A run that was stopped continues with the same command.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-: "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=100}" "${PYTHON:=python3}" "${LEVITY:=levity}" "${RIG:=$here/rig/target/release/head-to-head-rig}"
+: "${DATA:?}" "${OUT:?}" "${PORT:=8080}" "${LIMIT:=40}" "${PYTHON:=python3}" "${LEVITY:=levity}" "${RIG:=$here/rig/target/release/head-to-head-rig}"
 export BASE_URL=http://127.0.0.1:$PORT/v1 LLAMACPP_API_KEY=none LLAMACPP_API_BASE_URL=http://127.0.0.1:$PORT/v1 MODEL=${MODEL:-qwen}
 [ $# -gt 0 ] || set -- levity plain pydantic_ai openai_agents langgraph smolagents rig levity-again
 mkdir -p "$OUT"
