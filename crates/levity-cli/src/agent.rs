@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::{Part, Response, Role, ToolCall};
-use levity::llm::{Error as ModelsError, ModelExt as _, Models};
+use levity::llm::{Error as ModelsError, ModelExt as _};
 use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
 use serde_json::json;
@@ -226,7 +226,7 @@ impl ModelArgs {
         tell: impl Fn(&str),
         stand_in: impl FnOnce() -> Arc<dyn Model>,
     ) -> Result<(Arc<dyn Model>, String), String> {
-        let models = Models::from_env().map_err(|error| chain(&error))?;
+        let models = crate::models::from_env()?;
         if let Some(name) = &self.model {
             let model = models.model(name).map(retried).map_err(|error| chain(&error))?;
             let address = models.address_from_file(name);

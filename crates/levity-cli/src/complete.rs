@@ -8,7 +8,6 @@ use std::sync::Arc;
 use clap::Args;
 use levity::core::text::{bare_url, is_blank, json_problem, split_model_address};
 use levity::core::{Delta, Finish, Fold, Message, Model, ModelError, Request, Response};
-use levity::llm::Models;
 use serde_json::{Map, Value, json};
 
 use crate::terminal::{chain, complain, note, say, say_json};
@@ -61,7 +60,7 @@ pub(crate) async fn complete(args: Complete) -> ExitCode {
 
 impl Complete {
     fn model(&self) -> Result<Arc<dyn Model>, String> {
-        let models = Models::from_env().map_err(|error| chain(&error))?;
+        let models = crate::models::from_env()?;
         let models = if self.stream { models } else { models.without_streaming() };
         let Some(name) = &self.model else {
             let chosen = models.choose().map_err(|error| chain(&error))?;

@@ -14,6 +14,7 @@ mod logs;
 mod marks;
 mod mcp;
 mod memory;
+mod models;
 mod options;
 mod plan;
 mod run;
@@ -66,6 +67,8 @@ enum Command {
     Logs(logs::LogsArgs),
     /// Look at MCP servers and call their tools.
     Mcp(mcp::Mcp),
+    /// Look at models and their servers.
+    Models(models::ModelsArgs),
     /// Have a plan made for a goal and carried out by a team of agents.
     Plan(Box<plan::PlanArgs>),
     /// Look at runs that were kept, and go on with them.
@@ -97,6 +100,7 @@ async fn start() -> ExitCode {
         Command::Eval(args) => eval::eval(args).await,
         Command::Logs(args) => logs::logs(&args),
         Command::Mcp(args) => mcp::mcp(args).await,
+        Command::Models(args) => models::models(args).await,
         Command::Plan(args) => plan::plan(*args).await,
         Command::Runs(runs) => runs::runs(runs).await,
         Command::Serve(args) => serve::serve(args).await,

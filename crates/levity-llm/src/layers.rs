@@ -10,6 +10,7 @@
 //! | [`Record`], [`Replay`] | calls written to a file that tests answer from |
 //! | [`DebugLog`] | every prompt and reply as text in a folder |
 //! | [`TextTools`] | tool calls for models that have none, by text or by schema |
+//! | [`AdaptTools`] | the way in which tools reach the model, learned from its server |
 //! | [`AutoThinking`] | thinking for queries that need it |
 //! | [`Defaults`] | options that requests do not set themselves |
 //!
@@ -32,6 +33,7 @@
 //! [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends the wait. What sends more than
 //! once says so by [`Worst::sends`](levity_core::Worst) and reports the usage of all attempts.
 
+mod adapt;
 mod auto_thinking;
 mod cached;
 mod canonical;
@@ -55,6 +57,8 @@ mod told;
 
 use kinds::Kinds;
 
+pub use adapt::{AdaptTools, ToolMode};
+pub(crate) use adapt::{refuses_schema, refuses_tools};
 pub use auto_thinking::AutoThinking;
 pub use cached::{Cache, Cached};
 pub use debug_log::DebugLog;

@@ -65,7 +65,10 @@ pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
-pub use models::{Chosen, ModelList, Models, embedder, model, model_from_env};
+pub use models::{
+    CallsSeen, Chosen, ModelList, Models, SchemaSeen, ToolCheck, ToolModes, ToolsSeen, check_tools, embedder,
+    model, model_from_env,
+};
 #[cfg(feature = "ollama")]
 pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]

@@ -8,9 +8,11 @@ use async_trait::async_trait;
 use levity_core::text::{bare_model_name, bare_url, nearest, split_model_address};
 use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, Worst};
 
+use crate::layers::ToolMode;
 use crate::{Error, Secret};
 
 mod build;
+mod check;
 mod choose;
 mod embedders;
 mod list;
@@ -18,6 +20,7 @@ mod place;
 mod profile;
 mod variables;
 
+pub use check::{CallsSeen, SchemaSeen, ToolCheck, ToolsSeen, check_tools};
 pub use embedders::embedder;
 pub use list::ModelList;
 use place::Foreign;
@@ -88,6 +91,28 @@ pub struct Models {
     own: Arc<ModelList>,
     variables: Variables,
     streams: bool,
+    modes: Option<KeptModes>,
+}
+
+/// Keeps what was learned of servers.
+#[derive(Clone)]
+struct KeptModes(Arc<dyn ToolModes>);
+
+impl fmt::Debug for KeptModes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ToolModes")
+    }
+}
+
+/// Keeps the [`ToolMode`]s that were learned of servers, for the next program that uses them.
+///
+/// A server is told by a text such as `ollama:gemma3@http://127.0.0.1:11434`, without keys.
+pub trait ToolModes: Send + Sync {
+    /// The mode that was learned of a server, if that is still to be believed.
+    fn get(&self, server: &str) -> Option<ToolMode>;
+
+    /// Keeps the mode of a server.
+    fn set(&self, server: &str, mode: ToolMode);
 }
 
 impl Default for Models {
@@ -100,7 +125,7 @@ impl Models {
     /// The list that comes with levity, and no keys.
     pub fn new() -> Self {
         let list = ModelList::builtin().clone();
-        Self { own: list.clone(), list, variables: Variables::default(), streams: true }
+        Self { own: list.clone(), list, variables: Variables::default(), streams: true, modes: None }
     }
 
     /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS` say.
@@ -167,6 +192,13 @@ impl Models {
         self
     }
 
+    /// Begins with what `modes` knows of servers, and has it keep what is learned; see [`AdaptTools`](crate::layers::AdaptTools).
+    #[must_use]
+    pub fn with_tool_modes(mut self, modes: Arc<dyn ToolModes>) -> Self {
+        self.modes = Some(KeptModes(modes));
+        self
+    }
+
     /// What finds the values of all variables that are named like secrets: those of the environment, the program and the `.env`. Logs
     /// and guards leave them out with it.
     ///
@@ -190,6 +222,18 @@ impl Models {
     /// As for [`model`].
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
         self.resolve(name.trim(), None, 0)
+    }
+
+    /// The model of this name without any layer, to [check](crate::check_tools) what its server does, and the text by which
+    /// [`ToolModes`] tell the server.
+    ///
+    /// # Errors
+    /// As for [`model`]; and when the name is that of a profile, which is more than one model.
+    pub fn bare_model(&self, name: &str) -> Result<(Arc<dyn Model>, String), Error> {
+        let name = name.trim();
+        let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
+        let place = self.place(&parsed)?;
+        Ok((self.build(&parsed)?.0, server_of(&parsed, place.base_url.as_deref())))
     }
 
     /// The model of a name that a file says, such as the config of an agent. The file may be a stranger's: an address in the
@@ -231,7 +275,7 @@ impl Models {
             Some(profile) => self.profile(name, profile, depth),
             None => {
                 let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
-                self.build(&Name { foreign: foreign.cloned(), ..parsed })
+                self.adapted(&Name { foreign: foreign.cloned(), ..parsed })
             }
         }
     }
@@ -292,6 +336,11 @@ impl<'a> Name<'a> {
             _ => None,
         }
     }
+}
+
+/// The text by which a server and its model are told.
+fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
+    format!("{}:{}@{}", name.provider, name.id, bare_url(base_url.unwrap_or_default()))
 }
 
 /// Whether a text is an address of a web server that everybody reads in the same way.

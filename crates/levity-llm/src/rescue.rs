@@ -8,7 +8,8 @@
 //! - The tool's name is one of the offered names, and the arguments are an object that fits the tool.
 //! - The user did not ask for JSON, code or an example, and the text is not quoted from a message or a tool result.
 //!
-//! Text streams on while it cannot be a call; only what may still become one is held back.
+//! Text streams on while it cannot be a call; only what may still become one is held back. A call that the limit on replies
+//! cut becomes a call with arguments that cannot be read, so that the loop can ask for it again.
 
 #[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
 use std::borrow::Cow;
@@ -162,9 +163,14 @@ impl Rescue {
 
     /// Decides on what is held back.
     fn finish(&mut self, finish: Finish, out: &mut VecDeque<Delta>) -> Finish {
-        let calls = match finish {
-            Finish::Stop | Finish::ToolCalls | Finish::Other(_) if !self.over => self.calls(),
-            _ => None,
+        let (calls, finish) = match finish {
+            finish if self.over => (None, finish),
+            Finish::Stop | Finish::ToolCalls | Finish::Other(_) => match self.calls() {
+                None => (None, finish),
+                calls => (calls, Finish::ToolCalls),
+            },
+            Finish::Length => (self.cut_call().map(|call| vec![call]), finish),
+            finish => (None, finish),
         };
         self.over = true;
         let Some(calls) = calls else {
@@ -173,7 +179,8 @@ impl Rescue {
         };
         let text = std::mem::take(&mut self.held);
         let names: Vec<&str> = calls.iter().map(|call| &*call.name).collect();
-        out.push_back(Delta::Notice { text: format!("read from text: call of `{}`", names.join("`, `")) });
+        let what = if finish == Finish::Length { "the beginning of a call" } else { "call" };
+        out.push_back(Delta::Notice { text: format!("read from text: {what} of `{}`", names.join("`, `")) });
         for (number, call) in calls.into_iter().enumerate() {
             let index = FIRST_INDEX + u32::try_from(number).unwrap_or(u32::MAX - FIRST_INDEX);
             let own = self.offered.as_ref().and_then(|offered| offered.get(&call.name)).cloned();
@@ -184,7 +191,21 @@ impl Rescue {
             let data = if number == 0 { json!({"text": text}) } else { json!({}) };
             out.push_back(Delta::Opaque(Opaque::new(Opaque::TEXT_CALL, data)));
         }
-        Finish::ToolCalls
+        finish
+    }
+
+    /// The call that the held text begins. Its arguments are the text itself, which is never valid JSON.
+    fn cut_call(&self) -> Option<Call> {
+        let text = self.held.trim();
+        let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        if !self.begun || is_whole || self.context.forbids_code() || self.context.forbids(&self.lead_in, text)
+        {
+            return None;
+        }
+        let found = self.tools.iter().filter_map(|tool| Some((text.find(&tool.name)?, &tool.name)));
+        // Of two names that begin at the same place, the longer one was meant.
+        let (_, name) = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())))?;
+        Some(Call { name: name.clone(), args: text.to_owned() })
     }
 
     fn calls(&self) -> Option<Vec<Call>> {

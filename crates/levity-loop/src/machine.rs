@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 mod act;
+mod cut;
 mod end;
 mod found;
 mod observe;
@@ -40,7 +41,9 @@ const EMPTY_REPLIES: u32 = 2;
 /// - 0: those of versions that did not say.
 /// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an answer.
 /// - 2: the third call in a row that is the same is answered from its result, for models that write calls as text.
-const RULES: u32 = 2;
+/// - 3: a call that the limit on a reply cut is asked for once more with a higher limit. After an empty reply, or one that
+///   had no room, the request becomes smaller if nobody knows the size of the model's window.
+const RULES: u32 = 3;
 
 /// How often in a row a provider may interrupt a turn before the run fails.
 const PAUSES: u32 = 16;
@@ -126,6 +129,9 @@ struct State {
     max_piece: Option<usize>,
     wrong_answers: u32,
     empty_replies: u32,
+    /// The limit on the tokens of a reply, once it was raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_reply: Option<u64>,
     /// How many of the last messages are the beginning of a turn that the provider interrupted.
     #[serde(default, skip_serializing_if = "is_zero")]
     paused: u32,
@@ -221,6 +227,7 @@ impl AgentMachine {
             max_piece: Some(spec.max_piece),
             wrong_answers: 0,
             empty_replies: 0,
+            max_reply: None,
             paused: 0,
             next: EffectId::new(0),
             usage: Usage::default(),

@@ -42,6 +42,14 @@ pub(crate) const ALL_FAILED: &str = "Every tool call of this turn failed. Take a
 
 pub(crate) const EMPTY: &str = "Your reply was empty. Answer the question, or call a tool.";
 
+pub(crate) const CUT: &str = "Your reply was cut, since there was no room for it. Reply again, briefly.";
+
+pub(crate) fn cut_call(limit: u64, raised: u64) -> String {
+    format!(
+        "Your call was cut after {limit} tokens and not made. Write it again as a whole; {raised} tokens are allowed now."
+    )
+}
+
 pub(crate) fn repeated(tool: &str, times: u32) -> String {
     format!(
         "`{tool}` has now failed {times} times in the same way with the same arguments. Do not repeat the call: \

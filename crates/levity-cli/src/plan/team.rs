@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::dag::{AgentPart, Catalogue, Parts, Sessions, Team, TeamBuilder};
-use levity::llm::Models;
 use levity::prelude::*;
 use levity::python::RunPython;
 
@@ -103,7 +102,7 @@ fn by_name(
     agents: Option<PathBuf>,
 ) -> impl Fn(&str) -> Result<(Arc<dyn Model>, String), String> + Send + Sync + 'static {
     move |name| {
-        let models = Models::from_env().map_err(|error| chain(&error))?;
+        let models = crate::models::from_env()?;
         let (model, address) = match &agents {
             Some(folder) => {
                 let names = ["agent_config.yaml", "agent_config.yml", "agent_config.json"];

@@ -19,6 +19,7 @@ mod eval;
 mod journals;
 mod logs;
 mod mcp;
+mod models;
 mod options;
 mod plan;
 #[cfg(target_os = "linux")]

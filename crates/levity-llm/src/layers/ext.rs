@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use levity_core::{Model, Options};
 
 use super::{
-    AutoThinking, Cache, Cached, DebugLog, Defaults, Fallback, Rate, RateLimit, Record, Retry, TextTools,
+    AdaptTools, AutoThinking, Cache, Cached, DebugLog, Defaults, Fallback, Rate, RateLimit, Record, Retry,
+    TextTools,
 };
 
 /// Wraps a model in layers; every model has these methods.
@@ -57,6 +58,11 @@ pub trait ModelExt: Model + Sized + 'static {
     /// Gives tool calls to a model that has none: see [`TextTools`].
     fn text_tools(self) -> TextTools<Self> {
         TextTools::new(self)
+    }
+
+    /// Finds out how tools reach the model: see [`AdaptTools`].
+    fn adapt_tools(self) -> AdaptTools<Self> {
+        AdaptTools::new(self)
     }
 
     /// Sets options that requests do not set themselves: see [`Defaults`].

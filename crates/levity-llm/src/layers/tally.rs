@@ -37,11 +37,29 @@ impl Tally {
         if self.unsure { error.with_charge() } else { error }
     }
 
+    /// The counts of the attempt under way.
+    pub(super) fn now(&self) -> &Usage {
+        &self.now
+    }
+
+    /// Notes the counts of a reply that did not arrive in pieces.
+    pub(super) fn used(&mut self, usage: Usage) {
+        self.now = usage;
+    }
+
+    /// Notes that a whole reply is dropped and the request is sent again.
+    pub(super) fn again(&mut self, card: &ModelCard) {
+        let mut now = std::mem::take(&mut self.now);
+        now.cost = now.cost.or_else(|| cost(card.price?, &now));
+        self.before += now;
+    }
+
     /// What everything came to, when the last attempt was this model's.
     pub(super) fn total(&mut self, card: &ModelCard) -> Usage {
         let mut last = std::mem::take(&mut self.now);
         if !self.unsure {
             last.cost = last.cost.or_else(|| cost(card.price?, &last));
+            last += std::mem::take(&mut self.before);
             return last;
         }
         last += self.before;

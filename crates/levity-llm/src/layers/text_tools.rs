@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use levity_core::{
@@ -89,6 +90,8 @@ pub struct TextTools<M> {
     dialect: Dialect,
     structured: bool,
     native: bool,
+    /// Set by a reply that does not keep to its schema.
+    broken: Option<Arc<AtomicBool>>,
 }
 
 impl<M: Model + 'static> TextTools<M> {
@@ -96,7 +99,14 @@ impl<M: Model + 'static> TextTools<M> {
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.abilities.tools = true;
-        Self { inner: Arc::new(model), card, dialect: Dialect::default(), structured: false, native: false }
+        Self {
+            inner: Arc::new(model),
+            card,
+            dialect: Dialect::default(),
+            structured: false,
+            native: false,
+            broken: None,
+        }
     }
 
     /// Sets how the model is taught to write a call.
@@ -140,6 +150,12 @@ impl<M: Model + 'static> TextTools<M> {
         self
     }
 
+    /// Sets a flag whenever a reply does not keep to its schema.
+    pub(super) fn with_broken(mut self, broken: Arc<AtomicBool>) -> Self {
+        self.broken = Some(broken);
+        self
+    }
+
     fn form(&self) -> Form {
         let structured = self.structured && self.inner.card().abilities.output_schema;
         if structured { Form::Structured } else { Form::Text(self.dialect) }
@@ -158,6 +174,7 @@ impl<M: Model + 'static> TextTools<M> {
             whole: structured.then(String::new),
             calls: 0,
             finish: None,
+            broken: self.broken.clone(),
         };
         (if self.native { request } else { prompt::plain(request, form) }, reader)
     }
@@ -170,6 +187,7 @@ struct Reader {
     whole: Option<String>,
     calls: u32,
     finish: Option<Finish>,
+    broken: Option<Arc<AtomicBool>>,
 }
 
 impl Reader {
@@ -234,6 +252,11 @@ impl Reader {
             None => self.flush(),
             Some(text) => {
                 let pieces = structured::read(&text).map(|piece| vec![piece]).unwrap_or_else(|| {
+                    // A reply that was cut keeps to no schema.
+                    let cut = matches!(self.finish, Some(Finish::Length | Finish::ContentFilter));
+                    if let Some(broken) = self.broken.as_ref().filter(|_| !cut) {
+                        broken.store(true, Ordering::Relaxed);
+                    }
                     let mut pieces = self.parser.push(&text);
                     pieces.extend(self.parser.finish());
                     pieces

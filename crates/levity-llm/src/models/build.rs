@@ -7,7 +7,8 @@ use levity_core::{Model, ModelCard};
 
 use super::list::Api;
 use super::place::Place;
-use super::{Models, Name};
+use super::{KeptModes, Models, Name, server_of};
+use crate::layers::AdaptTools;
 use crate::{Endpoint, Error, Secret};
 
 impl Models {
@@ -49,16 +50,33 @@ impl Models {
         Err(Error::UnknownProvider { provider: provider.to_owned(), known: known.join(", "), near })
     }
 
-    pub(super) fn build(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+    /// A model that finds out how tools reach it, where servers differ in that.
+    pub(super) fn adapted(&self, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
+        let (model, place) = self.build(name)?;
+        if !matches!(place.api, Api::Chat | Api::Ollama) {
+            return Ok(model);
+        }
+        let mut model = AdaptTools::new(model);
+        if let Some(KeptModes(modes)) = self.modes.clone() {
+            let server = server_of(name, place.base_url.as_deref());
+            if let Some(mode) = modes.get(&server) {
+                model = model.with_mode(mode);
+            }
+            model = model.on_learned(move |mode| modes.set(&server, mode));
+        }
+        Ok(Arc::new(model))
+    }
+
+    pub(super) fn build<'a>(&'a self, name: &'a Name<'a>) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
         self.build_where(name, is_built)
     }
 
     /// The same; `has` fails for an API that is not compiled in.
-    fn build_where(
-        &self,
-        name: &Name<'_>,
+    fn build_where<'a>(
+        &'a self,
+        name: &'a Name<'a>,
         has: impl Fn(Api, &str) -> Result<(), Error>,
-    ) -> Result<Arc<dyn Model>, Error> {
+    ) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
         let place = self.place(name)?;
         has(place.api, name.provider)?;
         place.has_address(name)?;
@@ -67,7 +85,7 @@ impl Models {
             Api::Vertex => None,
             _ => self.key(name, &place)?,
         };
-        self.at(&place, name, key)
+        Ok((self.at(&place, name, key)?, place))
     }
 }
 

@@ -128,6 +128,42 @@ fn several_calls_are_all_read() {
 }
 
 #[test]
+fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
+    let cases = [
+        (r#"{"name": "get_weather", "arguments": {"city": "Ro"#, "get_weather"),
+        (r#"{"name": "get_weather", "arguments": {"city": "Rome"}"#, "get_weather"),
+        ("```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1", "add"),
+        ("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}", "add"),
+        ("I will look.\n{\"name\": \"now\", \"argu", "now"),
+        ("get_weather(city=\"Ro", "get_weather"),
+    ];
+    for (text, name) in cases {
+        let mut rescue = Rescue::new(&request("How is the weather in Rome?"), None).unwrap();
+        let mut out = VecDeque::new();
+        rescue.take(Delta::Text(text.to_owned()), &mut out);
+        rescue.take(Delta::Finish(Finish::Length), &mut out);
+        let mut fold = Fold::new();
+        out.into_iter().for_each(|delta| fold.push(delta).unwrap());
+        let response = fold.finish();
+        let calls: Vec<_> = response.message.calls().map(|call| (&*call.name, call.raw.is_some())).collect();
+        assert_eq!((calls, response.finish), (vec![(name, true)], Finish::Length), "{text}");
+    }
+}
+
+#[test]
+fn cut_text_that_is_no_call_stays_text() {
+    for text in
+        ["The weather in Rome is", "{\"city\": \"Ro", r#"{"name": "Rome", "mayor""#, "get_weather is a tool"]
+    {
+        let mut rescue = Rescue::new(&request("How is the weather in Rome?"), None).unwrap();
+        let mut out = VecDeque::new();
+        rescue.take(Delta::Text(text.to_owned()), &mut out);
+        rescue.take(Delta::Finish(Finish::Length), &mut out);
+        assert!(!out.iter().any(|delta| matches!(delta, Delta::CallStart { .. })), "{text}: {out:?}");
+    }
+}
+
+#[test]
 fn text_that_cannot_be_a_call_is_not_held_back() {
     let mut rescue = Rescue::new(&request("Hello"), None).unwrap();
     for text in ["H", "ello", "! I", " can tell the", " weather,\n", "and {sums} [too]", ".\nAsk", " me"] {

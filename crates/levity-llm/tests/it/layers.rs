@@ -1,5 +1,6 @@
 //! Each layer keeps its promises, alone and with the others.
 
+mod adapt;
 mod cache;
 mod compose;
 mod conformance;

@@ -110,6 +110,10 @@ impl AgentMachine {
         if response.finish == Finish::Paused && !called {
             return self.paused(message, step);
         }
+        if response.finish == Finish::Length && self.ask_for_cut_reply(&message, response.usage.output, step)
+        {
+            return;
+        }
         let shows = self.state.rules > 0 && has_media(&message);
         let silent = message.text().trim().is_empty() && !shows && self.paused_text().trim().is_empty();
         if !silent || (called && self.state.offered) {
@@ -153,6 +157,7 @@ impl AgentMachine {
             let what = format!("it was empty {} times", self.state.empty_replies);
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         }
+        self.make_smaller();
         self.note(notes::EMPTY.to_owned(), step);
         self.act(step);
     }

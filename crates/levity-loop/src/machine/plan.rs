@@ -1,5 +1,7 @@
 //! Goal and plan.
 
+use std::sync::Arc;
+
 use levity_core::{
     Effect, EventKind, Failure, Limit, Message, ModelCall, Offer, Phase, Request, RunId, Status, Step,
 };
@@ -64,7 +66,10 @@ impl AgentMachine {
 
     pub(super) fn request(&self) -> Request {
         let request = Request::new().with_history(self.sent().clone());
-        let request = request.with_options(self.spec.options.clone());
+        let mut request = request.with_options(self.spec.options.clone());
+        if self.state.max_reply.is_some() {
+            Arc::make_mut(&mut request.options).max_tokens = self.max_reply();
+        }
         match &self.state.system {
             Some(system) => request.with_system(system.clone()),
             None => request,

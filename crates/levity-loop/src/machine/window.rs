@@ -310,6 +310,11 @@ impl AgentMachine {
         step.tell(EventKind::Compacted(compacted));
     }
 
+    /// The tokens of the next request, as far as they can be told.
+    pub(super) fn sent_tokens(&self) -> u64 {
+        self.state.shown.counter.count(self.sent().tokens())
+    }
+
     /// Notes what is asked, to learn from what the provider counts for it.
     pub(super) fn note_asked(&mut self) {
         self.state.shown.asked = self.sent().tokens();
@@ -331,7 +336,7 @@ impl AgentMachine {
     /// The provider finds the request too long: there is less room than was thought. Returns whether it can be tried
     /// again with less.
     pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
-        let sent = self.state.shown.counter.count(self.sent().tokens());
+        let sent = self.sent_tokens();
         let shown = &mut self.state.shown;
         if error.kind() != levity_core::ModelErrorKind::ContextTooLong || shown.too_long >= TOO_LONG {
             return false;

@@ -109,7 +109,7 @@ fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
 fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
     let agent = builder().max_turns(1).build().unwrap();
     let mut state = agent.machine("Find it.").save();
-    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(2)));
+    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(3)));
     let mut play = Play::of(agent.restore(&state).unwrap());
     play.reply([look()]);
     assert_eq!(play.ending().status, Status::Partial(Limit::Turns));

@@ -7,6 +7,8 @@ use levity_core::{
     Content, History, Message, Part, Request, Role, ToolCall, ToolChoice, ToolResult, ToolSpec,
 };
 
+use serde_json::json;
+
 use super::{Dialect, structured};
 
 /// How calls are written.
@@ -49,31 +51,39 @@ pub(super) fn plain(mut request: Request, form: Form) -> Request {
     request
 }
 
+/// The tools as models know them from their training: one JSON object a line.
 fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
-    let mut text = format!("# Tools\n{}\n", how(form));
+    let mut text = "# Tools\n\nYou can call these functions to help with the question:\n<tools>\n".to_owned();
     for tool in tools {
-        let _ = write!(text, "\n## {}\n{}\narguments: {}\n", tool.name, tool.description, tool.input);
+        let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input});
+        let _ = writeln!(text, "{}", json!({"type": "function", "function": function}));
     }
+    text.push_str("</tools>\n\n");
+    text.push_str(&how(form));
+    text.push('\n');
     text
 }
 
 fn how(form: Form) -> String {
-    let (example, otherwise) = match form {
-        Form::Structured => {
-            return "You can call tools. Reply with JSON: either {\"reply\": {\"tool\": \"<name>\", \"args\": {..}}} to call \
-                    a tool, whose result comes in the next message, or {\"reply\": {\"answer\": ..}} to answer."
-                .into();
-        }
-        Form::Text(dialect) => {
-            let otherwise = if dialect == Dialect::CallTool { "as you were told" } else { "in plain words" };
-            (dialect.written("<name>", "{\"<argument>\": \"<value>\"}"), otherwise)
-        }
+    let Form::Text(dialect) = form else {
+        return "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": <its arguments>}}. \
+                If no function helps, reply with {\"reply\": {\"answer\": <text>}}."
+            .into();
     };
-    format!(
-        "You can call tools. To call one, write this, with the tool's name and its arguments as JSON:\n{example}\n\
-         Write it several times to call several tools. Then stop: the results come in the next message. Never make \
-         a result up. When you need no tool, answer {otherwise}."
-    )
+    // Small models that are told that they may answer in words call nothing at all.
+    let call = dialect.written("<function name>", "<its arguments>");
+    let how = match dialect {
+        Dialect::Tagged => {
+            "For each call, write a JSON object with the name and the arguments of the function within <tool_call></tool_call> \
+             tags:\n<tool_call>\n{\"name\": <function name>, \"arguments\": <its arguments>}\n</tool_call>"
+                .to_owned()
+        }
+        Dialect::CallTool => {
+            format!("For each call, write this, and nothing behind it:\n{call}\nIf no function helps, answer as you were told.")
+        }
+        _ => format!("For each call, write this, and nothing behind it:\n{call}"),
+    };
+    format!("{how}\nThe results come in the next message.")
 }
 
 fn must(system: &mut String, choice: &ToolChoice) {

@@ -9,8 +9,8 @@ use super::calls::{Piece, read_json};
 
 /// The key everything is under: many endpoints want an object at the top, not an `anyOf`.
 const REPLY: &str = "reply";
-const TOOL: &str = "tool";
-const ARGS: &str = "args";
+const NAME: &str = "name";
+const ARGUMENTS: &str = "arguments";
 const ANSWER: &str = "answer";
 
 /// The schema of a reply. Without a tool that must be called, one of its forms is an answer: a text, or what
@@ -26,7 +26,7 @@ pub(super) fn schema(
     let mut forms: Vec<Value> = Vec::new();
     for (n, tool) in tools.iter().enumerate().filter(|(_, tool)| !only || named(tool)) {
         let args = embed(&tool.input, &format!("t{n}"), &mut defs);
-        forms.push(object(&[(TOOL, json!({"const": tool.name})), (ARGS, args)]));
+        forms.push(object(&[(NAME, json!({"const": tool.name})), (ARGUMENTS, args)]));
     }
     if !only && *choice != ToolChoice::Required {
         let answer = output
@@ -97,15 +97,17 @@ fn moved(to: &str, name: &str, whole: &mut bool) -> String {
 /// A call in the form of the schema, for the conversation so far.
 pub(super) fn written(name: &str, args: &str) -> String {
     let args = read_json(args).unwrap_or_else(|| Value::String(args.to_owned()));
-    json!({REPLY: {TOOL: name, ARGS: args}}).to_string()
+    json!({REPLY: {NAME: name, ARGUMENTS: args}}).to_string()
 }
 
 /// What a reply of that schema is; `None` when it is not of that schema.
 pub(super) fn read(text: &str) -> Option<Piece> {
     let value = read_json(text.trim())?;
     let reply = value.get(REPLY).unwrap_or(&value);
-    if let Some(name) = reply.get(TOOL).and_then(Value::as_str) {
-        let args = reply.get(ARGS).map(Value::to_string).unwrap_or_default();
+    // Where nothing holds the model to the schema, it may use other names.
+    if let Some(name) = [NAME, "tool"].iter().find_map(|key| reply.get(key)?.as_str()) {
+        let args = [ARGUMENTS, "args"].iter().find_map(|key| reply.get(key));
+        let args = args.map(Value::to_string).unwrap_or_default();
         return Some(Piece::Call { name: name.to_owned(), args });
     }
     Some(Piece::Text(match reply.get(ANSWER)? {

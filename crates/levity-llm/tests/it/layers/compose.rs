@@ -81,7 +81,7 @@ async fn an_agent_works_with_a_model_that_has_no_tools() {
                      <tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 5}}</tool_call>\nObservation: 99";
         let inner = ScriptedModel::new()
             .with_card(no_tools())
-            .turn(Turn::new().text(calls).pieces(9).expect(expect("## add")))
+            .turn(Turn::new().text(calls).pieces(9).expect(expect("You can call these functions")))
             .turn(Turn::new().text("TOOL_CALL: add\nARGUMENTS: {\"a\": 7").expect(expect("sum is 5")))
             .turn(Turn::new().text("It is 7.").expect(expect("sum is 5")));
         let tool = RecordingTool::new("add", |args| Ok(ToolOutput::text(format!("sum is {}", args["a"]))));
@@ -99,7 +99,7 @@ async fn an_agent_works_with_a_model_that_has_no_tools() {
 async fn an_agent_works_with_replies_held_to_a_schema() {
     let inner = ScriptedModel::new()
         .with_card(no_tools())
-        .reply(r#"{"reply": {"tool": "add", "args": {"a": 2}}}"#)
+        .reply(r#"{"reply": {"name": "add", "arguments": {"a": 2}}}"#)
         .reply(r#"{"reply": {"answer": "It is 7."}}"#);
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
     let agent = Agent::builder(inner.clone().text_tools().structured()).tool(tool.clone()).build().unwrap();

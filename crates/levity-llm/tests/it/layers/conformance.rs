@@ -75,6 +75,11 @@ async fn text_tools() {
 }
 
 #[tokio::test]
+async fn adapt_tools() {
+    conformance::model(|| model().adapt_tools()).await;
+}
+
+#[tokio::test]
 async fn auto_thinking() {
     conformance::model(|| model().auto_thinking()).await;
 }

@@ -86,9 +86,9 @@ async fn the_tools_are_described_and_not_sent() {
     let system = sent.system.unwrap();
     assert!(system.starts_with("Be brief.\n\n# Tools\n"), "{system}");
     for part in [
-        "## add\nAdds two numbers.\narguments: {\"type\":\"object\"",
-        "## now\n",
-        "<tool_call>{\"name\": \"<name>\"",
+        "\"name\":\"add\",\"description\":\"Adds two numbers.\",\"parameters\":{\"type\":\"object\"",
+        "\"name\":\"now\"",
+        "<tool_call>\n{\"name\": <function name>,",
     ] {
         assert!(system.contains(part), "no {part:?} in {system}");
     }
@@ -230,8 +230,8 @@ async fn a_schema_holds_the_reply_to_calls_or_an_answer() {
     let found = schema(&sent(model, offered("?")).await);
     let forms = found["properties"]["reply"]["anyOf"].as_array().unwrap();
     assert_eq!(forms.len(), 3);
-    assert_eq!(forms[0]["properties"]["tool"], json!({"const": "add"}));
-    assert_eq!(forms[0]["properties"]["args"], tools()[0].input);
+    assert_eq!(forms[0]["properties"]["name"], json!({"const": "add"}));
+    assert_eq!(forms[0]["properties"]["arguments"], tools()[0].input);
     assert_eq!(forms[2]["properties"]["answer"], json!({"type": "string"}));
     assert_eq!(found["required"], json!(["reply"]));
 
@@ -259,7 +259,7 @@ async fn references_of_schemas_follow_them() {
     let request = request.with_output(OutputSchema::new("Sum", answer));
     let found = schema(&sent(|inner| Box::new(inner.text_tools().structured()), request).await);
     let forms = &found["properties"]["reply"]["anyOf"];
-    assert_eq!(forms[0]["properties"]["args"], json!({"$ref": "#/$defs/t0"}));
+    assert_eq!(forms[0]["properties"]["arguments"], json!({"$ref": "#/$defs/t0"}));
     assert_eq!(forms[1]["properties"]["answer"], json!({"$ref": "#/$defs/answer_Sum"}));
     let expected = json!({
         "t0_At": {"type": "object", "properties": {"up": {"$ref": "#/$defs/t0_At"}}},
@@ -281,7 +281,8 @@ async fn a_structured_reply_becomes_a_call_or_an_answer() {
     };
     let called = |args: Value| (String::new(), vec![("add".to_owned(), args)], Finish::ToolCalls);
     let said = |text: &str| (text.to_owned(), vec![], Finish::Stop);
-    assert_eq!(read(r#" {"reply": {"tool": "add", "args": {"a": 2}}}"#).await, called(json!({"a": 2})));
+    let call = r#" {"reply": {"name": "add", "arguments": {"a": 2}}}"#;
+    assert_eq!(read(call).await, called(json!({"a": 2})));
     assert_eq!(
         read(r#"{"tool": "add", "args": {"a": 2}}"#).await,
         called(json!({"a": 2})),

@@ -1,0 +1,174 @@
+//! Finds out by three small requests what a model and its server do with tools.
+
+use levity_core::{
+    Finish, Message, Model, ModelError, Options, OutputSchema, Request, Response, ToolSpec, Usage,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::layers::{ToolMode, refuses_schema, refuses_tools};
+
+/// The limit on a reply of a check, in tokens: room for a model that thinks first.
+const MAX_TOKENS: u64 = 1_024;
+
+/// What a model and its server do with tools, as [`check_tools`] found it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ToolCheck {
+    /// Whether the model sees the tools that a request offers.
+    pub tools: ToolsSeen,
+    /// The way in which a call came back.
+    pub calls: CallsSeen,
+    /// Whether a JSON Schema holds a reply.
+    pub schema: SchemaSeen,
+    /// The mode that fits.
+    pub mode: ToolMode,
+    /// The tokens of all requests.
+    pub usage: Usage,
+}
+
+/// Whether a model sees the tools that a request offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolsSeen {
+    /// Yes: a call came, or the server counted the tools.
+    Yes,
+    /// No: the server took them, and counted no more tokens than without them.
+    Dropped,
+    /// No: the server refused the request, with this error.
+    Refused(String),
+    /// The server does not count tokens, and no call came.
+    Unknown,
+}
+
+/// The way in which a call came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CallsSeen {
+    /// As a call of the provider's own form.
+    Native,
+    /// As text, which levity reads as a call.
+    Text,
+    /// No call came.
+    None,
+}
+
+/// Whether a JSON Schema holds a reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SchemaSeen {
+    /// The reply keeps to it.
+    Holds,
+    /// The server takes it, and the reply does not keep to it.
+    Ignored,
+    /// The server refused the request, with this error.
+    Refused(String),
+}
+
+/// Finds out what a model and its server do with tools: asks it for a word, for a call, and for JSON of a certain shape.
+///
+/// The model has to be the bare one, as from [`Models::bare_model`](crate::Models::bare_model): a layer would hide what the server
+/// does.
+///
+/// ```
+/// use levity_llm::layers::ToolMode;
+/// use levity_test::{ScriptedModel, Turn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), levity_core::ModelError> {
+/// # use serde_json::json;
+/// let server = ScriptedModel::new()
+///     .reply("ready")
+///     .call("get_weather", json!({"city": "Rome"}))
+///     .reply(r#"{"seat_letter": "B", "row_number": 12}"#);
+/// let check = levity_llm::check_tools(&server).await?;
+/// assert_eq!(check.mode, ToolMode::Native);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// When the model answers not even the first request.
+pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
+    let plain = model.complete(request("Reply with the word: ready")).await?;
+    let mut usage = plain.usage;
+    let (tools, calls) = check_calls(model, &plain, &mut usage).await?;
+    let schema = check_schema(model, &mut usage).await?;
+    let mode = match (&tools, &schema) {
+        (ToolsSeen::Yes | ToolsSeen::Unknown, _) => ToolMode::Native,
+        (_, SchemaSeen::Holds) => ToolMode::Structured,
+        _ => ToolMode::Text,
+    };
+    Ok(ToolCheck { tools, calls, schema, mode, usage })
+}
+
+fn request(text: &str) -> Request {
+    let mut options = Options::default();
+    options.max_tokens = Some(MAX_TOKENS);
+    options.temperature = Some(0.0);
+    Request::new().with_message(Message::user(text)).with_options(options)
+}
+
+fn weather() -> ToolSpec {
+    let city = json!({"type": "string", "description": "The name of the city"});
+    let schema = json!({"type": "object", "properties": {"city": city}, "required": ["city"]});
+    ToolSpec::new("get_weather", "Tells the weather of today in a city.").with_input(schema)
+}
+
+async fn check_calls(
+    model: &dyn Model,
+    plain: &Response,
+    usage: &mut Usage,
+) -> Result<(ToolsSeen, CallsSeen), ModelError> {
+    let tool = weather();
+    let size = (tool.description.len() + tool.input.to_string().len()) as u64;
+    let asked = request("What is the weather in Rome? Call the tool to find out.").with_tools([tool.into()]);
+    let reply = match model.complete(asked).await {
+        Ok(reply) => reply,
+        Err(error) if refuses_tools(&error) => {
+            return Ok((ToolsSeen::Refused(error.to_string()), CallsSeen::None));
+        }
+        Err(error) => return Err(error),
+    };
+    *usage += reply.usage;
+    let calls = match reply.message.calls().next() {
+        Some(call) if call.is_from_text() => CallsSeen::Text,
+        Some(_) => CallsSeen::Native,
+        None => CallsSeen::None,
+    };
+    let more = reply.usage.input.zip(plain.usage.input).map(|(with, without)| with.saturating_sub(without));
+    let tools = match (calls, more) {
+        (CallsSeen::Native | CallsSeen::Text, _) => ToolsSeen::Yes,
+        // The second question is some ten tokens longer than the first.
+        (CallsSeen::None, Some(more)) if more < 10 + size / 8 => ToolsSeen::Dropped,
+        (CallsSeen::None, Some(_)) => ToolsSeen::Yes,
+        (CallsSeen::None, None) => ToolsSeen::Unknown,
+    };
+    Ok((tools, calls))
+}
+
+/// Asks for an object with keys that no model would choose by itself.
+async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen, ModelError> {
+    let properties = json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
+    let schema = json!({
+        "type": "object", "properties": properties, "required": ["seat_letter", "row_number"], "additionalProperties": false,
+    });
+    let asked = request("Pick a seat in a train.").with_output(OutputSchema::new("seat", schema));
+    let reply = match model.complete(asked).await {
+        Ok(reply) => reply,
+        Err(error) if refuses_schema(&error) => return Ok(SchemaSeen::Refused(error.to_string())),
+        Err(error) => return Err(error),
+    };
+    *usage += reply.usage;
+    let value: Option<Value> = serde_json::from_str(reply.message.text().trim()).ok();
+    let holds = value.as_ref().and_then(Value::as_object).is_some_and(|seat| {
+        let letter = seat.get("seat_letter").and_then(Value::as_str);
+        seat.len() == 2
+            && matches!(letter, Some("A" | "B"))
+            && seat.get("row_number").is_some_and(Value::is_i64)
+    });
+    Ok(if holds && reply.finish != Finish::Length { SchemaSeen::Holds } else { SchemaSeen::Ignored })
+}

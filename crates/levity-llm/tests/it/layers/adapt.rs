@@ -1,0 +1,236 @@
+//! Servers that refuse tools, drop them, or take no JSON Schema.
+
+use std::sync::{Arc, Mutex};
+
+use levity_core::{Delta, Model, ModelCard, ModelError, ModelErrorKind, Price, Request, ToolSpec};
+use levity_llm::ModelExt;
+use levity_llm::layers::ToolMode;
+use levity_test::{ScriptedModel, Turn};
+use serde_json::json;
+
+use super::support::{self, ask};
+
+const CALL: &str = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
+
+fn tools() -> [Arc<ToolSpec>; 1] {
+    let about =
+        "The name of the city, in the language of the country that it is in; no abbreviations, no numbers.";
+    let city = json!({"type": "string", "description": about});
+    let schema = json!({"type": "object", "properties": {"city": city}, "required": ["city"]});
+    [ToolSpec::new(
+        "get_weather",
+        "Tells the weather of today in a city, with the chance of rain and the wind.",
+    )
+    .with_input(schema)
+    .into()]
+}
+
+fn offered() -> Request {
+    ask("How is the weather in Rome?").with_tools(tools())
+}
+
+fn server() -> ScriptedModel {
+    let mut card = ModelCard::new("compatible", "small");
+    card.abilities.output_schema = true;
+    ScriptedModel::new().with_card(card)
+}
+
+fn refusal(text: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::BadRequest, text)
+}
+
+async fn pieces(model: &dyn Model, request: Request) -> Vec<Delta> {
+    let (pieces, error) = support::pieces(model, request).await;
+    assert!(error.is_none(), "{error:?}");
+    pieces
+}
+
+fn notices(pieces: &[Delta]) -> Vec<&str> {
+    let texts = pieces.iter().filter_map(|delta| match delta {
+        Delta::Notice { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn server_that_needs_no_help_sees_the_request_as_it_is() {
+    let inner = server().call("get_weather", json!({"city": "Rome"})).reply("Sunny.");
+    let model = inner.clone().adapt_tools();
+    assert_eq!(model.mode(), None);
+    for _ in 0..2 {
+        let seen = pieces(&model, offered()).await;
+        assert!(notices(&seen).is_empty(), "{seen:?}");
+    }
+    assert_eq!(inner.requests(), [offered(), offered()]);
+    assert_eq!(model.mode(), Some(ToolMode::Native));
+}
+
+#[tokio::test]
+async fn server_that_refuses_tools_gets_them_in_the_prompt() {
+    for text in [
+        "registry.ollama.ai/library/gemma:2b does not support tools",
+        "tools param requires --jinja flag",
+        "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+        "No endpoints found that support tool use",
+        "Unrecognized request argument supplied: tools",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'tools'), 'msg': 'Extra inputs are not permitted'}]",
+    ] {
+        let inner = server().fail_with(refusal(text)).reply(CALL).reply(CALL);
+        let learned = Arc::new(Mutex::new(Vec::new()));
+        let kept = learned.clone();
+        let model = inner.clone().adapt_tools().on_learned(move |mode| kept.lock().unwrap().push(mode));
+        let seen = pieces(&model, offered()).await;
+        assert!(
+            seen.iter().any(|delta| matches!(delta, Delta::CallStart { name, .. } if name == "get_weather")),
+            "{text}"
+        );
+        let notices = notices(&seen);
+        assert!(notices[0].contains("takes no tools") && notices[0].contains("JSON Schema"), "{notices:?}");
+        assert!(!seen.iter().any(|delta| matches!(delta, Delta::Restart { .. })), "nothing was shown");
+        // From now on at once, also without pieces.
+        let reply = model.complete(offered()).await.unwrap();
+        assert_eq!(reply.message.calls().count(), 1);
+        let requests = inner.requests();
+        assert_eq!(requests.len(), 3);
+        assert!(requests[1].tools.is_empty() && requests[1].output.is_some());
+        assert!(requests[1].system.as_ref().unwrap().contains("get_weather"));
+        assert_eq!(*learned.lock().unwrap(), [ToolMode::Structured]);
+    }
+}
+
+#[tokio::test]
+async fn whole_reply_is_adapted_as_well() {
+    let inner = server().fail_with(refusal("this model does not support tools")).reply(CALL);
+    let reply = inner.adapt_tools().complete(offered()).await.unwrap();
+    assert_eq!(reply.message.calls().count(), 1);
+}
+
+#[tokio::test]
+async fn error_about_something_else_is_passed_on() {
+    for error in [
+        refusal("messages with role 'tool' must be a response to a preceding message with 'tool_calls'"),
+        refusal("this model does not support images"),
+        ModelError::new(ModelErrorKind::Auth, "tools are not supported with this key"),
+        ModelError::new(ModelErrorKind::Transport, "connection refused"),
+    ] {
+        let inner = server().fail_with(error.clone());
+        let model = inner.clone().adapt_tools();
+        let got = model.complete(offered()).await.unwrap_err();
+        assert_eq!((got.to_string(), inner.requests().len(), model.mode()), (error.to_string(), 1, None));
+    }
+}
+
+#[tokio::test]
+async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
+    let dropped = Turn::new().text("I cannot know the weather.").usage(18, 7);
+    let mut card = ModelCard::new("compatible", "small").with_price(Price::new(1.0, 1.0));
+    card.abilities.output_schema = true;
+    let inner = server().with_card(card).turn(dropped).turn(Turn::new().text(CALL).usage(150, 20));
+    let model = inner.clone().adapt_tools();
+    assert_eq!(model.worst(&offered()).sends, 2, "the second request is paid, too");
+    let seen = pieces(&model, offered()).await;
+    let restart = seen.iter().position(|delta| matches!(delta, Delta::Restart { .. })).unwrap();
+    assert!(seen[..restart].contains(&Delta::Text("I cannot know the weather.".into())), "{seen:?}");
+    assert!(notices(&seen)[0].contains("does not show the tools"), "{seen:?}");
+    let usage = seen.iter().rev().find_map(|delta| match delta {
+        Delta::Usage(usage) => Some(*usage),
+        _ => None,
+    });
+    let usage = usage.unwrap();
+    assert_eq!((usage.input, usage.output, usage.estimated), (Some(168), Some(27), false));
+    assert!(usage.cost.is_some());
+    assert_eq!(model.worst(&offered()).sends, 1, "now it is known");
+}
+
+#[tokio::test]
+async fn counts_that_cannot_tell_change_nothing() {
+    // The tools were counted; a long conversation; a server that counts nothing, or nonsense.
+    let long = "The weather was fine that day. ".repeat(60);
+    for (request, counted) in
+        [(offered(), 140), (ask(&long).with_tools(tools()), 300), (ask(&long).with_tools(tools()), 3)]
+    {
+        let inner = server().turn(Turn::new().text("Sunny.").usage(counted, 2));
+        let model = inner.clone().adapt_tools();
+        assert_eq!(model.complete(request).await.unwrap().message.text(), "Sunny.");
+        assert_eq!((inner.requests().len(), model.mode()), (1, Some(ToolMode::Native)), "{counted}");
+    }
+}
+
+#[tokio::test]
+async fn server_without_schemas_is_taught_in_words() {
+    // The server says so.
+    let inner = server()
+        .fail_with(refusal("the model does not support tools"))
+        .fail_with(refusal("response_format json_schema is not supported"))
+        .reply(CALL);
+    let model = inner.clone().adapt_tools();
+    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
+    assert_eq!((inner.requests().len(), model.mode()), (3, Some(ToolMode::Text)));
+    assert!(inner.requests()[2].output.is_none());
+
+    // The reply shows it.
+    let inner =
+        server().fail_with(refusal("the model does not support tools")).reply("It is sunny.").reply(CALL);
+    let model = inner.clone().adapt_tools();
+    let seen = pieces(&model, offered()).await;
+    assert!(notices(&seen)[1].contains("does not keep to its JSON Schema"), "{seen:?}");
+    assert_eq!(model.mode(), Some(ToolMode::Text));
+    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
+
+    // The card says so.
+    let mut card = ModelCard::new("ollama", "old");
+    card.abilities.output_schema = false;
+    let model = ScriptedModel::new().with_card(card);
+    let model = model.fail_with(refusal("old does not support tools")).reply(CALL).adapt_tools();
+    model.complete(offered()).await.unwrap();
+    assert_eq!(model.mode(), Some(ToolMode::Text));
+}
+
+#[tokio::test]
+async fn mode_that_was_learned_before_is_used_at_once() {
+    let inner = server().reply(CALL);
+    let model = inner.clone().adapt_tools().with_mode(ToolMode::Structured);
+    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
+    assert!(inner.requests()[0].tools.is_empty());
+}
+
+#[tokio::test]
+async fn check_tells_what_a_server_does() {
+    use levity_llm::{CallsSeen, SchemaSeen, ToolsSeen, check_tools};
+    let seat = r#"{"seat_letter": "A", "row_number": 3}"#;
+    let ready = || Turn::new().text("ready").usage(20, 1);
+    let call = json!({"city": "Rome"});
+    let native = server().turn(ready()).call("get_weather", call).reply(seat);
+    let found = check_tools(&native).await.unwrap();
+    assert_eq!(
+        (found.tools, found.calls, found.schema, found.mode),
+        (ToolsSeen::Yes, CallsSeen::Native, SchemaSeen::Holds, ToolMode::Native)
+    );
+
+    let drops = server().turn(ready()).turn(Turn::new().text("I do not know.").usage(28, 5)).reply(seat);
+    let found = check_tools(&drops).await.unwrap();
+    assert_eq!((found.tools, found.mode), (ToolsSeen::Dropped, ToolMode::Structured));
+
+    let silent = server().turn(ready()).turn(Turn::new().text("I do not know.").usage(128, 5)).reply("12 B");
+    let found = check_tools(&silent).await.unwrap();
+    assert_eq!(
+        (found.tools, found.calls, found.schema),
+        (ToolsSeen::Yes, CallsSeen::None, SchemaSeen::Ignored)
+    );
+    assert_eq!(found.mode, ToolMode::Native);
+
+    let bare = server()
+        .turn(ready())
+        .fail_with(refusal("small does not support tools"))
+        .fail_with(refusal("unknown field `response_format`"));
+    let found = check_tools(&bare).await.unwrap();
+    assert!(
+        matches!(found.tools, ToolsSeen::Refused(_)) && matches!(found.schema, SchemaSeen::Refused(_)),
+        "{found:?}"
+    );
+    assert_eq!(found.mode, ToolMode::Text);
+
+    let dead = server().fail_with(ModelError::new(ModelErrorKind::Transport, "connection refused"));
+    assert_eq!(check_tools(&dead).await.unwrap_err().kind(), ModelErrorKind::Transport);
+}

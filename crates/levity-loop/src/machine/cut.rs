@@ -1,0 +1,75 @@
+//! Asks again for replies that a limit cut, and makes room for replies that had none.
+
+use levity_core::{Message, Step};
+
+use crate::notes;
+
+use super::AgentMachine;
+
+/// The limit on a reply is raised this many times over, up to [`HIGHEST`] tokens.
+const RAISE: u64 = 4;
+const HIGHEST: u64 = 16_384;
+
+/// A reply of fewer tokens that was cut, although more were allowed, had no room in the model's window.
+const SHORT: u64 = 512;
+
+/// A request of fewer tokens fits every model.
+const SMALL: u64 = 1_024;
+
+impl AgentMachine {
+    /// Asks again for a reply that was cut, where that can help: with a higher limit when the limit cut a call, and with a
+    /// smaller request when the model's window was full. Returns whether it asked.
+    pub(super) fn ask_for_cut_reply(
+        &mut self,
+        message: &Message,
+        length: Option<u64>,
+        step: &mut Step,
+    ) -> bool {
+        if self.state.rules < 3 {
+            return false;
+        }
+        let limit = self.max_reply();
+        let cut_call = self.state.offered && message.calls().any(|call| call.raw.is_some());
+        match limit {
+            Some(limit) if cut_call && self.state.max_reply.is_none() && limit < HIGHEST => {
+                let raised = limit.saturating_mul(RAISE).min(HIGHEST);
+                self.state.max_reply = Some(raised);
+                self.note(notes::cut_call(limit, raised), step);
+            }
+            limit => {
+                let length = length.unwrap_or(u64::MAX);
+                let had_no_room = length < SHORT && limit.is_none_or(|limit| length < limit);
+                if !had_no_room || !self.make_smaller() {
+                    return false;
+                }
+                self.note(notes::CUT.to_owned(), step);
+            }
+        }
+        self.ask(step);
+        true
+    }
+
+    /// The limit on the tokens of a reply.
+    pub(super) fn max_reply(&self) -> Option<u64> {
+        self.state.max_reply.or(self.spec.options.max_tokens)
+    }
+
+    /// Makes requests smaller from now on, if nobody knows how much the model has room for. This happens once in a run.
+    pub(super) fn make_smaller(&mut self) -> bool {
+        let sent = self.sent_tokens();
+        let shown = &mut self.state.shown;
+        if self.state.rules < 3 || sent < SMALL {
+            return false;
+        }
+        match shown.window.take() {
+            Some(window) if window.max_tokens().is_none() => {
+                shown.window = Some(window.tokens(sent / 4 * 3));
+                true
+            }
+            window => {
+                shown.window = window;
+                false
+            }
+        }
+    }
+}
