@@ -110,6 +110,7 @@ impl System {
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
         let mut ear = Ear::new(listener);
+        Private::open_up(&self.private);
         let mut tries = 1;
         let (records, out, err) = loop {
             let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
@@ -252,7 +253,8 @@ impl System {
 
     /// Gives a job the rights of a command that only reads, in place of its own.
     fn keep_to_reading(&self, job: &mut Job, reading: &Reading) -> io::Result<()> {
-        job.means.own_network = false;
+        // In the host's network, `/proc/net` would tell of its sockets.
+        job.means.own_network = job.means.is_apart();
         job.ruleset = Some(above(reading.ruleset.try_clone()?)?);
         job.filters = self.read_only_filters.clone().unwrap_or_default();
         job.writable = c_path(reading.temp.path()).into_iter().collect();
