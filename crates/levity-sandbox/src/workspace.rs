@@ -14,6 +14,13 @@ mod sys;
 #[cfg(not(unix))]
 #[path = "workspace/sys_none.rs"]
 mod sys;
+#[cfg(unix)]
+mod targets;
+#[cfg(not(unix))]
+#[path = "workspace/targets_none.rs"]
+mod targets;
+#[cfg(unix)]
+mod tree;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +36,11 @@ pub use file::{Excerpt, OpenFile};
 pub use meta::{Kind, Metadata};
 use resolve::{Place, Way, error as failed};
 use sys::{Fail, Fd, Want};
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use targets::Identity;
+use targets::Targets;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use tree::Tree;
 pub use write::{WriteOptions, Written};
 
 /// A folder whose files may be touched, and no others. Cloning costs nothing.
@@ -77,6 +89,7 @@ struct Inner {
     /// Whether the kernel is asked to resolve paths.
     kernel: bool,
     deny: Deny,
+    targets: Targets,
     listeners: Listeners,
 }
 
@@ -112,10 +125,28 @@ impl Workspace {
         self.0.check(path).is_err()
     }
 
-    /// Whether the entry `name` of the folder `dir`, which itself is not denied, is denied.
+    /// Whether a rule denies the entry `name` of the folder `dir`, which itself is not denied.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)
+    }
+
+    /// Notes the target of a link whose name is denied, and returns what it is.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn note_target(&self, link: &Path) -> std::io::Result<Option<Identity>> {
+        self.0.note_target(link, targets::Kept::FromAll)
+    }
+
+    /// Notes the repository that a `.git` leads to which is no folder, and returns what it is.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn note_repository(&self, git: &Path) -> Option<Identity> {
+        self.0.note_repository(git)
+    }
+
+    /// What denied names were ever seen to point to, and the paths of it.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(crate) fn targets(&self) -> (Vec<Identity>, Vec<String>) {
+        self.0.targets.kept_from_commands()
     }
 
     /// Whether no path is denied.

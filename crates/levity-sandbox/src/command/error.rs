@@ -58,6 +58,13 @@ pub enum CommandError {
         "the command cannot run read-only: {0}; let a rule of the policy allow it, to run it with all rights"
     )]
     ReadOnly(&'static str),
+    /// A mount shows the workspace, or a part of it, by another path, on which its denied files cannot be hidden.
+    #[error(
+        "the mount `{}` shows the workspace a second time, and what it shows cannot be looked at or hidden from commands; \
+         unmount it, or open the workspace where it is not seen twice",
+        .0.display()
+    )]
+    SecondMount(PathBuf),
     /// Not all of the tree could be killed.
     #[error("{0} processes of the command could not be killed")]
     Survivors(u32),

@@ -440,6 +440,21 @@ pub(super) fn tasks() -> u16 {
     }
 }
 
+/// How many bytes of memory the system has that belong to files without a disk, mapped or not.
+pub(super) fn shared_memory() -> u64 {
+    // SAFETY: zeros are a valid value, and `info` is valid for a write.
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_cast,
+        reason = "the types differ between machines"
+    )]
+    unsafe {
+        let mut info: libc::sysinfo = mem::zeroed();
+        libc::sysinfo(&raw mut info);
+        (info.sharedram as u64).saturating_mul(u64::from(info.mem_unit.max(1)))
+    }
+}
+
 /// Clock ticks in a second, and the size of a page.
 pub(super) fn units() -> (u64, u64) {
     // SAFETY: it touches no memory.

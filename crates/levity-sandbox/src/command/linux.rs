@@ -14,6 +14,8 @@ mod hide;
 mod host;
 mod inside;
 mod job;
+mod mounts;
+mod placeholders;
 mod places;
 mod probe;
 mod reading;

@@ -71,6 +71,14 @@ impl Private {
         create(root, "run-").map(RunFolder)
     }
 
+    /// Gives the user all rights to the folders again, which a command can take away.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_up(root: &Path) {
+        for folder in ["", "tmp", "home", "empty"] {
+            owned::open_up_folder(&root.join(folder));
+        }
+    }
+
     #[cfg(target_os = "linux")]
     pub(super) fn root(&self) -> &Path {
         &self.root
@@ -213,6 +221,20 @@ mod owned {
             if clear(fd, u64::MAX) {
                 let _ = fs::remove_dir(root);
             }
+        }
+    }
+
+    /// Makes a folder of this user accessible, if it is not.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_up_folder(folder: &Path) {
+        // The path may end in a slash, which would follow a link.
+        let folder: std::path::PathBuf = folder.components().collect();
+        let shut = |stat: &Stat| stat.st_mode & 0o700 != 0o700;
+        let is_shut = statat(CWD, &folder, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| shut(&stat));
+        if let (true, Some(above), Some(name)) = (is_shut, folder.parent(), folder.file_name())
+            && let Ok(above) = open(above)
+        {
+            open_up(above.as_fd(), name);
         }
     }
 

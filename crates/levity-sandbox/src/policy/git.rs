@@ -129,7 +129,7 @@ impl<'a> Git<'a> {
             if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
                 return Err("it shows a file that is kept apart".to_owned());
             }
-            let tracks_denied = repository::inspect(space, &folder, line)?;
+            let tracks_denied = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;
             if tracks_denied && shows == Shows::Tracked {
                 return Err(format!(
                     "`git {}` may show what is kept apart: a denied file is tracked",

@@ -27,27 +27,41 @@ pub(super) struct Inspected {
     repositories: usize,
     /// Bytes of indexes.
     bytes: u64,
-    /// By folder, whether a denied file is tracked, or why git may run something.
-    known: HashMap<String, Result<bool, String>>,
+    /// Whether files that are tracked are looked at, too: one with several names may be a denied one.
+    looks_at_files: bool,
+    /// By folder, and by whether files are looked at: whether a denied file is tracked, or why git may run something.
+    known: HashMap<(String, bool), Result<bool, String>>,
 }
 
 impl Default for Inspected {
     fn default() -> Self {
-        Self { repositories: MAX_REPOSITORIES, bytes: MAX_INDEX, known: HashMap::new() }
+        Self {
+            repositories: MAX_REPOSITORIES,
+            bytes: MAX_INDEX,
+            looks_at_files: false,
+            known: HashMap::new(),
+        }
     }
 }
 
 /// Looks at the repository that git finds from a folder of the workspace on. Whether it tracks a file that the workspace
-/// denies, or may.
+/// denies, or may; that is known for sure only if files are looked at.
 ///
 /// # Errors
 /// Why git may run something for it.
-pub(super) fn inspect(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
-    if let Some(known) = line.known.get(folder) {
+pub(super) fn inspect(
+    space: &Workspace,
+    folder: &str,
+    looks_at_files: bool,
+    line: &mut Inspected,
+) -> Result<bool, String> {
+    let key = (folder.to_owned(), looks_at_files);
+    if let Some(known) = line.known.get(&key) {
         return known.clone();
     }
+    line.looks_at_files = looks_at_files;
     let found = search(space, folder, line);
-    line.known.insert(folder.to_owned(), found.clone());
+    line.known.insert(key, found.clone());
     found
 }
 
@@ -122,11 +136,26 @@ fn tracked(
     for entry in entries {
         tracks_denied |= entry.mode & KIND == FOLDER
             || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
+        if line.looks_at_files && !tracks_denied {
+            tracks_denied = has_other_names(&tree.join(path_of(entry.path.clone())));
+        }
         if entry.mode & KIND == REPOSITORY {
             inner.push(tree.join(path_of(entry.path)));
         }
     }
     Ok((tracks_denied, inner))
+}
+
+/// Whether a file has more than one hard link, and so may be a denied one.
+#[cfg(unix)]
+fn has_other_names(file: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file() && meta.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+fn has_other_names(_: &Path) -> bool {
+    false
 }
 
 #[cfg(unix)]
@@ -485,7 +514,7 @@ mod tests {
         let space = Workspace::builder(folder.path()).build().unwrap();
         let mut line = Inspected::default();
         for _ in 0..1000 {
-            assert_eq!(inspect(&space, "", &mut line), Ok(false));
+            assert_eq!(inspect(&space, "", true, &mut line), Ok(false));
         }
         assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::change::Listeners;
 use super::deny::Rules;
+use super::targets::Targets;
 use super::{Inner, PathError, Workspace, sys};
 
 /// Settings of a [`Workspace`] that is to be opened.
@@ -84,6 +85,9 @@ impl WorkspaceBuilder {
         let given = if self.root.is_absolute() { self.root.clone() } else { root.clone() };
         let (read_only, hard_links, kernel) = (self.read_only, self.hard_links, self.kernel);
         let listeners = Listeners::default();
-        Ok(Workspace(Arc::new(Inner { root, given, dir, read_only, hard_links, kernel, deny, listeners })))
+        let targets = Targets::default();
+        let inner = Inner { root, given, dir, read_only, hard_links, kernel, deny, targets, listeners };
+        inner.find_targets();
+        Ok(Workspace(Arc::new(inner)))
     }
 }

@@ -126,6 +126,13 @@ impl Deny {
         }
     }
 
+    /// Whether a rule allows this path by itself.
+    pub(super) fn allows(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let by_path = if self.paths.is_empty() { None } else { self.paths.last(&fold_path(path)) };
+        by_path.or_else(|| self.names.last(&fold(name))) == Some(false)
+    }
+
     /// Whether there is no rule.
     pub(super) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.paths.is_empty()

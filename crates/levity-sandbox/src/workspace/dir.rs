@@ -63,7 +63,7 @@ impl Dir {
                 listing.unreadable += 1;
                 return true;
             };
-            if self.space.0.deny.denies_entry(&self.path, name) {
+            if self.space.0.denies_entry(&self.path, name) {
                 return true;
             }
             listing.truncated = listing.entries.len() >= max;
@@ -101,6 +101,9 @@ impl Dir {
     pub fn dir(&self, name: &str) -> Result<Self, PathError> {
         self.check(name)?;
         let fd = sys::open(&self.fd, name, Want::List).map_err(|fail| self.error(fail, Want::List, name))?;
+        if self.space.0.targets.deny_opened(&fd) {
+            return Err(PathError::Denied(self.path_of(name)));
+        }
         Ok(Self::new(self.space.clone(), fd, self.path_of(name)))
     }
 
@@ -117,7 +120,7 @@ impl Dir {
 
     fn check(&self, name: &str) -> Result<(), PathError> {
         path::name(name)?;
-        match self.space.0.deny.denies_entry(&self.path, name) {
+        match self.space.0.denies_entry(&self.path, name) {
             true => Err(PathError::Denied(self.path_of(name))),
             false => Ok(()),
         }

@@ -21,6 +21,9 @@ impl OpenFile {
         if meta.kind != Kind::File {
             return Err(PathError::NotAFile(asked.to_owned()));
         }
+        if space.targets.deny_opened(&fd) {
+            return Err(PathError::Denied(asked.to_owned()));
+        }
         if meta.links > 1 && !space.hard_links {
             return Err(PathError::HardLink(asked.to_owned()));
         }

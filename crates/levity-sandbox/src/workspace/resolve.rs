@@ -48,7 +48,7 @@ impl Inner {
     /// The path relative to the workspace; refused if it leaves or nobody may touch it.
     pub(super) fn check<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
         let plain = normal(path, &[&self.root, &self.given])?;
-        match self.deny.denies(&plain) {
+        match self.deny.denies(&plain) || self.targets.deny(&plain) {
             true => Err(PathError::Denied(path.to_owned())),
             false => Ok(plain),
         }
@@ -56,6 +56,14 @@ impl Inner {
 
     /// Opens what a path leads to, and gives its real path.
     pub(super) fn open(&self, path: &str, want: Want) -> Result<(Fd, String), PathError> {
+        let (fd, real) = self.open_any(path, want)?;
+        match self.targets.deny_opened(&fd) {
+            true => Err(PathError::Denied(path.to_owned())),
+            false => Ok((fd, real)),
+        }
+    }
+
+    fn open_any(&self, path: &str, want: Want) -> Result<(Fd, String), PathError> {
         let plain = self.check(path)?;
         match self.beneath(&plain, want) {
             Ok(Some(fd)) => return Ok((fd, plain.into_owned())),
@@ -113,7 +121,8 @@ impl Inner {
 
     /// One call of the kernel; nothing if there is a link in the way or the kernel cannot do it.
     fn beneath(&self, plain: &str, want: Want) -> Result<Option<Fd>, Fail> {
-        if !self.kernel {
+        // Each folder on the way may be one that a denied name points to.
+        if !self.kernel || self.targets.have_folders() {
             return Ok(None);
         }
         match sys::beneath(&self.dir, plain, want) {
@@ -153,7 +162,7 @@ impl Walk<'_> {
                 continue;
             }
             let next = child(&path, &name);
-            if self.space.deny.denies_step(&next, &name) {
+            if self.space.deny.denies_step(&next, &name) || self.space.targets.deny_step(&next) {
                 return Err(PathError::Denied(self.asked.to_owned()));
             }
             if self.todo.is_empty() {
@@ -186,6 +195,9 @@ impl Walk<'_> {
     fn enter(&mut self, dir: &Fd, name: &str, path: &str) -> Result<Option<Arc<Fd>>, PathError> {
         for _ in 0..TRIES {
             match sys::open(dir, name, Want::Pass) {
+                Ok(inner) if self.space.targets.deny_opened(&inner) => {
+                    return Err(PathError::Denied(self.asked.to_owned()));
+                }
                 Ok(inner) => return Ok(Some(Arc::new(inner))),
                 Err(Fail::Link | Fail::NotDir) => match sys::read_link(dir, name) {
                     Ok(Some(target)) => return self.follow(&target).map(|()| None),

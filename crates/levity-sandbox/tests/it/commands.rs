@@ -9,6 +9,7 @@ mod hidden;
 mod kept;
 mod life;
 mod limits;
+mod mounts;
 mod plain;
 
 use arena::Arena;

@@ -777,7 +777,52 @@ async fn git_command_over_a_tracked_secret_is_asked_about_or_shows_nothing() {
                 fs::hard_link(root.join(".env"), root.join("a.txt")).unwrap();
             },
             "git diff; git grep hush",
+            false,
+        ),
+        (
+            "hard link that is committed",
+            |root| {
+                git(root, &["rm", "-q", "--cached", ".env"]);
+                fs::hard_link(root.join(".env"), root.join("twin")).unwrap();
+                git(root, &["add", "twin"]);
+                git(root, &["commit", "-qm", "two"]);
+                git(root, &["update-index", "--assume-unchanged", "twin"]);
+            },
+            "git status; git grep hush",
+            false,
+        ),
+        (
+            "hard link, names",
+            |root| fs::hard_link(root.join(".env"), root.join("t")).unwrap(),
+            "git status",
             true,
+        ),
+        (
+            "target of a link with a denied name",
+            |root| {
+                git(root, &["rm", "-q", "--cached", ".env"]);
+                fs::write(root.join("settings"), SECRET).unwrap();
+                git(root, &["add", "settings"]);
+                git(root, &["commit", "-qm", "two"]);
+                git(root, &["update-index", "--assume-unchanged", "settings"]);
+                symlink("settings", root.join(".env.local")).unwrap();
+            },
+            "git grep hush",
+            false,
+        ),
+        (
+            "folder that a denied name points to",
+            |root| {
+                git(root, &["rm", "-q", "--cached", ".env"]);
+                fs::create_dir(root.join("keys")).unwrap();
+                fs::write(root.join("keys/id"), SECRET).unwrap();
+                git(root, &["add", "keys/id"]);
+                git(root, &["commit", "-qm", "two"]);
+                fs::remove_file(root.join("keys/id")).unwrap();
+                symlink("keys", root.join(".ssh")).unwrap();
+            },
+            "git diff -- keys",
+            false,
         ),
         (
             "repositories inside",

@@ -241,3 +241,75 @@ fn a_name_that_is_taken_is_not_replaced() {
     assert_eq!(space.read("below/new", 9).unwrap(), b"new");
     assert!(matches!(space.read("new", 9), Err(PathError::NotFound(_))));
 }
+
+#[test]
+fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
+    use std::os::unix::fs::symlink;
+
+    for walks in [false, true] {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        for file in
+            ["settings", "conf/keys/id", "vault/a/b", "store/HEAD", "tree/HEAD", "other", ".env.example"]
+        {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "text").unwrap();
+        }
+        fs::create_dir_all(root.join(".aws/deep")).unwrap();
+        fs::create_dir_all(root.join("sub")).unwrap();
+        for (to, from) in [
+            ("settings", ".env.local"),
+            ("conf/keys", ".ssh"),
+            // In a folder that is denied itself.
+            ("../../vault/a", ".aws/deep/link"),
+            ("store", ".git"),
+            // A rule allows these by their own names.
+            (".env.example", ".env"),
+            ("/etc/hostname", ".npmrc"),
+            ("nowhere", ".netrc"),
+        ] {
+            symlink(to, root.join(from)).unwrap();
+        }
+        fs::write(root.join("sub/.git"), "gitdir: ../tree\n").unwrap();
+        let builder = Workspace::builder(root);
+        let space = if walks { builder.walk_only() } else { builder }.build().unwrap();
+        let denied = |path: &str| {
+            let read = matches!(space.read(path, 9), Err(PathError::Denied(_)));
+            let written = matches!(space.write(path, b"new"), Err(PathError::Denied(_)));
+            let removed = matches!(space.remove(path), Err(PathError::Denied(_)));
+            assert!(read == written && written == removed, "{path}: {read} {written} {removed}");
+            read
+        };
+        for path in
+            ["settings", "./settings", "conf/keys/id", "vault/a/b", "store/HEAD", "store/hooks", "tree/HEAD"]
+        {
+            assert!(denied(path), "{path}");
+        }
+        let names = |path: &str| {
+            let listing = space.list(path, 99).unwrap();
+            listing.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("."), [".env.example", "conf", "other", "sub", "vault"]);
+        assert!(names("conf").is_empty() && names("vault").is_empty());
+        assert!(matches!(space.dir("conf").unwrap().dir("keys"), Err(PathError::Denied(_))));
+        for path in ["other", ".env.example"] {
+            assert_eq!(space.read(path, 9).unwrap(), b"text", "{path}");
+        }
+        // They stay denied without the link, and under another name.
+        fs::remove_file(root.join(".env.local")).unwrap();
+        fs::remove_file(root.join(".ssh")).unwrap();
+        fs::rename(root.join("settings"), root.join("plain")).unwrap();
+        fs::rename(root.join("conf"), root.join("moved")).unwrap();
+        for path in ["plain", "moved/keys/id"] {
+            assert!(matches!(space.read(path, 9), Err(PathError::Denied(_))), "{path}");
+        }
+        assert!(matches!(space.list("moved/keys", 9), Err(PathError::Denied(_))));
+        // A new file with the number of one that is gone is no secret.
+        fs::remove_file(root.join("plain")).unwrap();
+        for number in 0..20 {
+            let name = format!("new{number}");
+            space.write(&name, b"text").unwrap();
+            assert_eq!(space.read(&name, 9).unwrap(), b"text");
+        }
+    }
+}

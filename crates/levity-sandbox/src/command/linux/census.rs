@@ -76,6 +76,11 @@ impl Census {
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
     }
 
+    /// Whether one of those that were found has shared memory, or may have.
+    pub(super) fn share_memory(&self) -> bool {
+        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(seen.pid))
+    }
+
     fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
         self.all.clear();
         let folder =
@@ -159,6 +164,36 @@ fn share(pid: i32) -> Option<u64> {
     let digits =
         line.split(|byte| *byte == b' ').find(|field| field.first().is_some_and(u8::is_ascii_digit))?;
     Some(number(digits)? << 10)
+}
+
+/// Whether a process has memory mapped that others can share and that is in no file with a name; also if that is not known.
+fn has_shared_memory(pid: i32) -> bool {
+    const SHARED: &[u8] = b"/dev/zero (deleted)\n";
+    let mut path = [0_u8; 64];
+    let Some(path) = path_of(pid, c"maps", &mut path) else { return true };
+    let fd = match openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT | Errno::SRCH) => return false,
+        Err(_) => return true,
+        Ok(fd) => fd,
+    };
+    let mut buffer = [0; 8192];
+    // What was read last may be the beginning of a match.
+    let mut kept = 0;
+    loop {
+        match read(&fd, &mut buffer[kept..]) {
+            Ok(0) | Err(Errno::SRCH) => return false,
+            Err(Errno::INTR) => {}
+            Err(_) => return true,
+            Ok(more) => {
+                let end = kept + more;
+                if buffer[..end].windows(SHARED.len()).any(|part| part == SHARED) {
+                    return true;
+                }
+                kept = end.min(SHARED.len() - 1);
+                buffer.copy_within(end - kept..end, 0);
+            }
+        }
+    }
 }
 
 /// The beginning of a file of a process.

@@ -18,8 +18,11 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541C;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
-const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
-const FS_IOC_FSSETXATTR: u64 = 0x401C_5820;
+
+/// Requests to terminals, pipes and sockets, by their first and last number. No file system has one of these.
+const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
+/// Requests to file systems that only ask: for the size of a block, for flags, for extents and for attributes.
+const ASKING: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -35,9 +38,20 @@ pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
     denied.extend(calls(&CHANGES));
     #[cfg(target_arch = "x86_64")]
     denied.extend(calls(&OLD_CHANGES));
-    when(&mut denied, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, FS_IOC_SETFLAGS)?;
-    when(&mut denied, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, FS_IOC_FSSETXATTR)?;
+    file_requests(&mut denied)?;
     programs(means, denied)
+}
+
+/// Denies requests to file systems. They change flags, versions and keys of files that are open for reading, each file system
+/// has its own, and new ones come. So those that are known to be harmless are allowed.
+fn file_requests(rules: &mut Rules) -> Option<()> {
+    for outside in [(SeccompCmpOp::Lt, TERMINAL.0), (SeccompCmpOp::Gt, TERMINAL.1)] {
+        let asking = ASKING.map(|request| (SeccompCmpOp::Ne, request));
+        let condition = |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
+        let conditions = [outside].into_iter().chain(asking).map(condition).collect::<Option<Vec<_>>>()?;
+        rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(conditions).ok()?);
+    }
+    Some(())
 }
 
 fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
@@ -133,7 +147,17 @@ fn when_both(rules: &mut Rules, call: c_long, conditions: [(u8, SeccompCmpOp, u6
 fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     pairs(rules)?;
     if network == Network::None && !means.own_network {
-        rules.insert(libc::SYS_socket, Vec::new());
+        // There are pairs alone, and those are connected. An end of one could still take a name that others know.
+        for call in [
+            libc::SYS_socket,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_connect,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+        ] {
+            rules.insert(call, Vec::new());
+        }
         return Some(());
     }
     let mut families = vec![libc::AF_INET, libc::AF_INET6];

@@ -5,21 +5,20 @@
 //! as a whole. Where that is the workspace itself, no command runs.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::PoisonError;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat, openat2, statat,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::job::{Cover, CoverKind, Identity};
+use super::mounts::{Mounts, Trouble};
 use crate::Workspace;
-use crate::workspace::MOVES;
+use crate::workspace::{MOVES, Tree};
 
 /// How much is looked at and covered. With more, no command runs: whoever makes many files would make the next command
 /// see what is hidden from this one.
@@ -45,6 +44,9 @@ const BOUNDS: Bounds = Bounds {
     path: libc::PATH_MAX as usize,
 };
 
+/// What of a repository says what git executes, or where git looks for that.
+pub(super) const FIXED: [&str; 5] = ["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
 /// What a search of a workspace found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -54,46 +56,78 @@ pub(super) struct Found {
     pub(super) searched: HashSet<Identity>,
     /// Folders, relative to the workspace, in which git keeps a repository, whatever their names.
     pub(super) repositories: Vec<Vec<u8>>,
+    /// Those of them that the user's git would use.
+    pub(super) guarded: Vec<Vec<u8>>,
+    /// Other paths of the workspace, outside of it, that must be hidden from a command.
+    pub(super) elsewhere: Vec<Cover>,
 }
+
+/// How often links with denied names are followed anew, as long as there are more of them each time.
+const ROUNDS: usize = 8;
 
 /// Searches a workspace for what must be hidden from a command, or protected.
 ///
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
 /// the sandbox later is protected instead, and the rest is searched like any other folder.
-pub(super) fn search(workspace: &Workspace) -> io::Result<Found> {
+pub(super) fn search(workspace: &Workspace) -> Result<Found, Trouble> {
     search_within(workspace, BOUNDS)
 }
 
-fn search_within(workspace: &Workspace, bounds: Bounds) -> io::Result<Found> {
+fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble> {
     let _still = MOVES.read().unwrap_or_else(PoisonError::into_inner);
-    let mut scan = Scan::new(workspace, bounds, HashSet::new())?;
-    scan.run()?;
-    if !scan.linked.is_empty() {
-        // Other names of a denied file may have been passed before it was found.
-        scan = Scan::new(workspace, bounds, scan.linked)?;
+    let mounts = Mounts::read(workspace.root())?;
+    let (known, paths) = workspace.targets();
+    let mut covered: HashSet<Identity> = known.into_iter().collect();
+    let paths: HashSet<Vec<u8>> = paths.into_iter().map(String::into_bytes).collect();
+    for _ in 0..ROUNDS {
+        let mut scan = Scan::new(workspace, bounds, &covered, &paths)?;
         scan.run()?;
+        if scan.linked.is_subset(&covered) {
+            return scan.finish(&mounts);
+        }
+        // Other names of a denied file may have been passed before it was found.
+        let linked = scan.linked;
+        covered.extend(linked);
     }
-    Ok(scan.finish())
+    Err(refused("links with denied names change while they are looked for").into())
 }
 
 struct Scan<'a> {
     workspace: &'a Workspace,
     bounds: Bounds,
-    root: OwnedFd,
+    tree: Tree,
     seen: usize,
     covers: Vec<Cover>,
-    /// Folders that wait to be looked into, relative to the workspace.
-    waiting: Vec<Vec<u8>>,
+    waiting: Vec<Folder>,
     waiting_bytes: usize,
     searched: HashSet<Identity>,
-    repositories: Vec<Vec<u8>>,
+    repositories: Vec<Repository>,
     /// Denied files that have more than one name, and targets of links with a denied name.
     linked: HashSet<Identity>,
-    /// The same, as an earlier scan found them: all their names are covered.
-    covered_links: HashSet<Identity>,
-    /// The numbers of those, which a folder tells without a look at the file.
-    covered_numbers: HashSet<u64>,
+    /// The same, as they are known already: all their names are covered.
+    covered_links: &'a HashSet<Identity>,
+    /// Paths of such targets, relative to the workspace.
+    covered_paths: &'a HashSet<Vec<u8>>,
+    /// Folders called `.git`, and repositories that a `.git` leads to which is no folder.
+    git_folders: Vec<Vec<u8>>,
+    used_by_git: HashSet<Identity>,
     buffer: Vec<u8>,
+}
+
+/// A folder that waits to be looked into.
+struct Folder {
+    /// Relative to the workspace.
+    path: Vec<u8>,
+    /// It is hidden, so only the links in it are looked at.
+    is_hidden: bool,
+}
+
+/// A folder that looks like the inside of a repository.
+struct Repository {
+    path: Vec<u8>,
+    identity: Identity,
+    /// It has objects of its own, unlike that of a linked worktree.
+    is_whole: bool,
 }
 
 /// Why a folder is not looked into.
@@ -110,39 +144,44 @@ impl<'a> Scan<'a> {
     fn new(
         workspace: &'a Workspace,
         bounds: Bounds,
-        covered_links: HashSet<Identity>,
+        covered_links: &'a HashSet<Identity>,
+        covered_paths: &'a HashSet<Vec<u8>>,
     ) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
             workspace,
             bounds,
-            root: openat(CWD, workspace.root(), flags, Mode::empty())?,
+            tree: Tree::new(openat(CWD, workspace.root(), flags, Mode::empty())?),
             seen: 0,
             covers: Vec::new(),
-            waiting: vec![Vec::new()],
+            waiting: vec![Folder { path: Vec::new(), is_hidden: false }],
             waiting_bytes: 0,
             searched: HashSet::new(),
             repositories: Vec::new(),
             linked: HashSet::new(),
-            covered_numbers: covered_links.iter().map(|it| it.ino).collect(),
             covered_links,
+            covered_paths,
+            git_folders: Vec::new(),
+            used_by_git: HashSet::new(),
             buffer: Vec::with_capacity(32 << 10),
         })
     }
 
     fn run(&mut self) -> io::Result<()> {
         while let Some(folder) = self.waiting.pop() {
-            self.waiting_bytes -= folder.len();
+            self.waiting_bytes -= folder.path.len();
             let (covers, waiting, bytes) = (self.covers.len(), self.waiting.len(), self.waiting_bytes);
             match self.look_into(&folder) {
                 Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::Refuse(error)) => return Err(error),
+                // It is hidden already.
+                Err(Stop::Hide) if folder.is_hidden => {}
                 Err(Stop::Hide) => {
                     // What was found in it is hidden with it.
                     self.covers.truncate(covers);
                     self.waiting.truncate(waiting);
                     self.waiting_bytes = bytes;
-                    self.hide_whole(&folder)?;
+                    self.hide_whole(&folder.path)?;
                 }
             }
             if self.covers.len() > self.bounds.covers {
@@ -152,32 +191,82 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn look_into(&mut self, folder: &[u8]) -> Result<(), Stop> {
-        let fd = self.open(folder)?;
+    fn look_into(&mut self, folder: &Folder) -> Result<(), Stop> {
+        let fd = self.tree.open(&folder.path).map_err(stop)?;
         // Who can list a folder and not search it learns names alone.
         let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = self.list(folder, &fd, buffer.spare_capacity_mut());
+        let room = buffer.spare_capacity_mut();
+        let result = match folder.is_hidden {
+            true => self.list_links(&folder.path, &fd, room),
+            false => self.list(&folder.path, &fd, Identity::of(&stat), room),
+        };
         self.buffer = buffer;
         result?;
-        self.searched.insert(Identity::of(&stat));
+        if !folder.is_hidden {
+            self.searched.insert(Identity::of(&stat));
+        }
         Ok(())
     }
 
-    fn open(&self, folder: &[u8]) -> Result<OwnedFd, Stop> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let path = if folder.is_empty() { &b"."[..] } else { folder };
-        match openat2(&self.root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            // A filter that does not know the call says PERM.
-            Err(Errno::NOSYS | Errno::PERM) => openat(&self.root, path, flags, Mode::empty()),
-            result => result,
+    fn count(&mut self) -> Result<(), Stop> {
+        self.seen += 1;
+        match self.seen > self.bounds.entries {
+            true => Err(Stop::Refuse(refused(
+                "the workspace has too many files to look for those that it denies",
+            ))),
+            false => Ok(()),
         }
-        .map_err(stop)
     }
 
-    fn list(&mut self, folder: &[u8], fd: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Stop> {
+    /// Looks for links in a folder that is hidden: whatever they lead to is a secret, too.
+    fn list_links(
+        &mut self,
+        folder: &[u8],
+        fd: &OwnedFd,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Result<(), Stop> {
+        let mut entries = RawDir::new(fd, buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(stop)?;
+            let name = entry.file_name().to_bytes();
+            let path = join(folder, name);
+            if matches!(name, b"." | b"..") || self.is_too_long(&path) {
+                continue;
+            }
+            self.count()?;
+            let kind = match entry.file_type() {
+                FileType::Unknown => look(fd, name)?.map(|stat| FileType::from_raw_mode(stat.st_mode)),
+                kind => Some(kind),
+            };
+            match kind {
+                Some(FileType::Symlink) => self.follow(fd, name, &path),
+                Some(FileType::Directory) => self.wait(path, true)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what a link with a denied name leads to: it is a secret, whatever its own name.
+    fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) {
+        let noted = self.workspace.note_target(OsStr::from_bytes(&self.absolute(path)).as_ref());
+        let target = noted.unwrap_or_else(|_| {
+            // It was moved meanwhile.
+            statat(fd, name, AtFlags::empty()).ok().map(|target| Identity::of(&target))
+        });
+        self.linked.extend(target);
+    }
+
+    fn list(
+        &mut self,
+        folder: &[u8],
+        fd: &OwnedFd,
+        identity: Identity,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Result<(), Stop> {
         let text = String::from_utf8_lossy(folder).into_owned();
-        let (mut denied, mut of_git) = (0, 0);
+        let (mut denied, mut of_git, mut is_worktree) = (0, 0, false);
         let mut entries = RawDir::new(fd, buffer);
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(stop)?;
@@ -185,13 +274,9 @@ impl<'a> Scan<'a> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            self.seen += 1;
+            self.count()?;
             of_git += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
-            if self.seen > self.bounds.entries {
-                return Err(Stop::Refuse(refused(
-                    "the workspace has too many files to look for those that it denies",
-                )));
-            }
+            is_worktree |= name == b"commondir";
             let path = join(folder, name);
             if self.is_too_long(&path) {
                 return Err(Stop::Hide);
@@ -199,28 +284,31 @@ impl<'a> Scan<'a> {
             // A device that came with an archive is no file of the workspace.
             let is_device = matches!(entry.file_type(), FileType::BlockDevice | FileType::CharacterDevice);
             let is_denied = is_device || self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
-            let is_linked = self.covered_numbers.contains(&entry.ino());
-            if is_denied || is_linked {
+            // The number that a folder tells for an entry is another one than the entry's own where something is mounted on it,
+            // and on some file systems. So each is looked at.
+            let may_be_linked = !self.covered_links.is_empty() || self.covered_paths.contains(&path);
+            if is_denied || may_be_linked {
                 denied += usize::from(self.deny(fd, name, &path, is_denied)?);
                 if denied > self.bounds.in_folder {
                     return Err(Stop::Hide);
                 }
             } else if is_folder(fd, name, entry.file_type())? {
-                self.wait(path)?;
+                self.wait(path, false)?;
             }
         }
-        if of_git == 3 && !folder.is_empty() {
-            self.repositories.push(folder.to_vec());
+        let is_whole = of_git == 3;
+        if (is_whole || is_worktree) && !folder.is_empty() {
+            self.repositories.push(Repository { path: folder.to_vec(), identity, is_whole });
         }
         Ok(())
     }
 
-    fn wait(&mut self, folder: Vec<u8>) -> Result<(), Stop> {
-        self.waiting_bytes += folder.len();
+    fn wait(&mut self, path: Vec<u8>, is_hidden: bool) -> Result<(), Stop> {
+        self.waiting_bytes += path.len();
         if self.waiting_bytes > self.bounds.waiting {
             return Err(Stop::Refuse(refused("the workspace has too many folders with long names")));
         }
-        self.waiting.push(folder);
+        self.waiting.push(Folder { path, is_hidden });
         Ok(())
     }
 
@@ -228,31 +316,41 @@ impl<'a> Scan<'a> {
     fn deny(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8], is_denied: bool) -> Result<bool, Stop> {
         let Some(stat) = look(fd, name)? else { return Ok(false) };
         let identity = Identity::of(&stat);
+        let is_target = self.covered_links.contains(&identity) || self.covered_paths.contains(path);
         match FileType::from_raw_mode(stat.st_mode) {
-            // A link with a denied name says that its target is a secret, whatever the target's own name. Git needs
-            // the target of `.git`.
+            // Git needs the target of `.git`.
+            FileType::Symlink if is_denied && name == b".git" => {
+                self.cover(CoverKind::Fixed, path, identity);
+                self.note_repository(path);
+                return Ok(false);
+            }
             FileType::Symlink => {
-                if is_denied
-                    && name != b".git"
-                    && let Ok(target) = statat(fd, name, AtFlags::empty())
-                {
-                    self.linked.insert(Identity::of(&target));
+                if is_denied {
+                    self.follow(fd, name, path);
                 }
                 return Ok(false);
             }
-            FileType::Directory if !is_denied && !self.covered_links.contains(&identity) => {
-                self.wait(path.to_owned())?;
+            FileType::Directory if !is_denied && !is_target => {
+                self.wait(path.to_owned(), false)?;
                 return Ok(false);
             }
-            kind if is_denied && name == b".git" => {
-                self.protect(fd, path, &stat)?;
-                if kind == FileType::Directory {
-                    self.wait(path.to_owned())?;
-                }
+            FileType::Directory if is_denied && name == b".git" => {
+                self.cover(CoverKind::Pinned, path, identity);
+                self.git_folders.push(path.to_owned());
+                self.wait(path.to_owned(), false)?;
                 return Ok(false);
             }
-            FileType::Directory => self.cover(CoverKind::Folder, path, identity),
-            _ if !is_denied && !self.covered_links.contains(&identity) => return Ok(false),
+            _ if is_denied && name == b".git" => {
+                // A file that says where the folder is.
+                self.cover(CoverKind::Fixed, path, identity);
+                self.note_repository(path);
+                return Ok(false);
+            }
+            FileType::Directory => {
+                self.cover(CoverKind::Folder, path, identity);
+                self.wait(path.to_owned(), true)?;
+            }
+            _ if !is_denied && !is_target => return Ok(false),
             _ => {
                 if stat.st_nlink > 1 {
                     self.linked.insert(identity);
@@ -270,7 +368,7 @@ impl<'a> Scan<'a> {
                 "the workspace's folder cannot be listed and entered, or holds too many denied files",
             ));
         }
-        match statat(&self.root, folder, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(self.tree.top(), folder, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 self.cover(CoverKind::Unknown, folder, Identity::of(&stat));
                 Ok(())
@@ -281,27 +379,36 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Keeps what Git executes, or is told to execute, as it is.
-    fn protect(&mut self, fd: &OwnedFd, git: &[u8], stat: &Stat) -> Result<(), Stop> {
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            // A file that says where the folder is.
-            self.cover(CoverKind::Fixed, git, Identity::of(stat));
-            return Ok(());
-        }
-        self.cover(CoverKind::Pinned, git, Identity::of(stat));
-        for name in [&b"hooks"[..], b"config"] {
-            let path = join(git, name);
-            if self.is_too_long(&path) {
-                return Err(Stop::Hide);
+    fn note_repository(&mut self, git: &[u8]) {
+        let noted = self.workspace.note_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
+        self.used_by_git.extend(noted);
+    }
+
+    /// Keeps what git executes in the repositories that the user's git would use, or is told to execute there, as it is.
+    fn protect(&mut self) -> Vec<Vec<u8>> {
+        let is_inside = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| name == b".git");
+        let is_used = |it: &&Repository| is_inside(&it.path) || self.used_by_git.contains(&it.identity);
+        let used = self.repositories.iter().filter(is_used).map(|it| &it.path).chain(&self.git_folders);
+        let hidden: HashSet<&[u8]> =
+            self.covers.iter().filter(|it| it.kind.hides()).map(|it| it.path.as_bytes()).collect();
+        let is_hidden = |path: &[u8]| {
+            let path = self.absolute(path);
+            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+            ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
+        };
+        let used: BTreeSet<Vec<u8>> = used.filter(|path| !is_hidden(path)).cloned().collect();
+        for repository in &used {
+            for name in FIXED {
+                let path = join(repository, name.as_bytes());
+                if self.is_too_long(&path) {
+                    continue;
+                }
+                if let Ok(stat) = statat(self.tree.top(), path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                    self.cover(CoverKind::Fixed, &path, Identity::of(&stat));
+                }
             }
-            let part = match statat(fd, join(b".git", name).as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(part) if FileType::from_raw_mode(part.st_mode) != FileType::Symlink => part,
-                // A folder that cannot be entered is hidden when it is looked into.
-                _ => continue,
-            };
-            self.cover(CoverKind::Fixed, &path, Identity::of(&part));
         }
-        Ok(())
+        used.into_iter().collect()
     }
 
     fn cover(&mut self, kind: CoverKind, path: &[u8], identity: Identity) {
@@ -321,7 +428,12 @@ impl<'a> Scan<'a> {
     }
 
     /// What was found, with the covers in the order in which they can be mounted.
-    fn finish(self) -> Found {
+    fn finish(mut self, mounts: &Mounts) -> Result<Found, Trouble> {
+        let guarded = self.protect();
+        let elsewhere = mounts.cover_views(&mut self.covers)?;
+        if self.covers.len() + elsewhere.len() > self.bounds.covers {
+            return Err(refused("the workspace has too many denied files to hide them one by one").into());
+        }
         let mut covers = Vec::new();
         if self.workspace.denies_by_path() {
             // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
@@ -336,7 +448,8 @@ impl<'a> Scan<'a> {
             covers.extend(above.iter().filter_map(|path| pin(path)));
         }
         covers.extend(self.covers);
-        Found { covers, searched: self.searched, repositories: self.repositories }
+        let repositories = self.repositories.into_iter().filter(|it| it.is_whole).map(|it| it.path).collect();
+        Ok(Found { covers, searched: self.searched, repositories, guarded, elsewhere })
     }
 }
 
@@ -414,7 +527,7 @@ mod tests {
         let mut found: Vec<_> = covers
             .iter()
             .map(|cover| {
-                let path = Path::new(std::ffi::OsStr::from_bytes(cover.path.as_bytes()));
+                let path = Path::new(OsStr::from_bytes(cover.path.as_bytes()));
                 (cover.kind, path.strip_prefix(workspace.root()).unwrap().to_owned())
             })
             .collect();
@@ -489,8 +602,11 @@ mod tests {
             std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        let expected =
-            [(CoverKind::File, PathBuf::from("a/secret")), (CoverKind::Folder, PathBuf::from("keys"))];
+        let expected = [
+            (CoverKind::File, PathBuf::from("a/secret")),
+            (CoverKind::Folder, PathBuf::from("keys")),
+            (CoverKind::Fixed, PathBuf::from(".git")),
+        ];
         assert_eq!(found(&workspace, BOUNDS), expected);
     }
 

@@ -34,7 +34,7 @@ pub(super) fn above(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, 3)?)
 }
 
-pub(super) fn never_block(fd: &OwnedFd) -> io::Result<()> {
+fn never_block(fd: &OwnedFd) -> io::Result<()> {
     let flags = fcntl_getfl(fd)?;
     Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }

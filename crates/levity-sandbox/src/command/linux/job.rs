@@ -2,11 +2,11 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::c_int;
-use rustix::fs::Stat;
 use seccompiler::sock_filter;
 
 use super::census::Census;
 use crate::command::launch::Strings;
+pub(super) use crate::workspace::Identity;
 
 /// How a command is kept apart from other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,24 +131,6 @@ pub(super) enum CoverKind {
 impl CoverKind {
     pub(super) fn hides(self) -> bool {
         matches!(self, Self::File | Self::Folder | Self::Unknown)
-    }
-}
-
-/// Which file or folder something is, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    pub(super) device: u64,
-    pub(super) ino: u64,
-}
-
-impl Identity {
-    #[allow(
-        clippy::unnecessary_cast,
-        clippy::useless_conversion,
-        reason = "the types differ between machines"
-    )]
-    pub(super) fn of(stat: &Stat) -> Self {
-        Self { device: stat.st_dev as u64, ino: stat.st_ino as u64 }
     }
 }
 

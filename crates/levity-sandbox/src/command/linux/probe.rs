@@ -3,13 +3,18 @@
 use std::ffi::CString;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 
-use super::host::{never_block, pipe};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::host::pipe;
 use super::job::{Apart, Means, Probe, Record, Step, found};
 use super::reading::Reading;
 use super::system::System;
+use super::watch::time;
 use crate::command::builder::{Network, Setup};
 use crate::command::error::SandboxError;
 use crate::command::launch;
@@ -137,9 +142,28 @@ fn try_out(
     if port == 0 && (system.means.own_network || bits & found::SECCOMP != 0) {
         bits |= found::NETWORK_HELD;
     }
-    never_block(&watched)?;
-    let killed_whole = rustix::io::read(&watched, &mut [0; 1]) == Ok(0);
-    Ok(Tried { bits, killed_whole })
+    Ok(Tried { bits, killed_whole: is_let_go(&watched, RELEASE) })
+}
+
+/// How long a pipe may be held after the process that was to hold it was killed, in milliseconds.
+const RELEASE: u64 = 5000;
+
+/// Waits until nobody holds the other end of a pipe; whether that happened in time.
+///
+/// A process that another thread starts at the same moment has a copy of every descriptor until it closes them. So a pipe that
+/// is still held at once says nothing of the command.
+fn is_let_go(watched: &OwnedFd, millis: u64) -> bool {
+    let end = launch::millis().saturating_add(millis);
+    loop {
+        let left = end.saturating_sub(launch::millis());
+        let mut polled = [PollFd::new(watched, PollFlags::IN)];
+        match poll(&mut polled, Some(&time(left))) {
+            Ok(ready) if ready > 0 => return polled[0].revents().contains(PollFlags::HUP),
+            Ok(_) => return false,
+            Err(Errno::INTR) if left > 0 => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 fn failed(step: Step, errno: i32) -> io::Error {
@@ -326,5 +350,28 @@ fn file_size(tried: Tried) -> Guard {
         Guard::held([How::Rlimit])
     } else {
         Guard::open([], "it has no limit")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipe_that_another_thread_holds_for_a_moment_counts_as_let_go() {
+        let (watched, held) = pipe().unwrap();
+        let other = std::thread::spawn(move || {
+            // Long enough that it is held when it is looked at first.
+            (0..10_000).for_each(|_| std::thread::yield_now());
+            drop(held);
+        });
+        assert!(is_let_go(&watched, 60_000));
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn pipe_that_is_held_on_counts_as_held() {
+        let (watched, _held) = pipe().unwrap();
+        assert!(!is_let_go(&watched, 1));
     }
 }

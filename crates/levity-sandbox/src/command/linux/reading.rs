@@ -4,13 +4,14 @@
 //! and of any other folder its names and each entry that is not hidden.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{AccessFs, BitFlags};
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use super::hide::{Found, join};
@@ -20,6 +21,7 @@ use crate::Workspace;
 use crate::command::launch;
 use crate::command::private::{Private, RunFolder};
 use crate::policy::ReadScope;
+use crate::workspace::Tree;
 
 /// How many rules a ruleset may have. A workspace that needs more is refused.
 const MOST_RULES: usize = 20_000;
@@ -61,13 +63,17 @@ impl Reading {
         let ruleset = places.bare_ruleset(temp.path()).ok_or(Refusal::NoLandlock)?;
         let mut rules = Rules { ruleset: ruleset.as_fd(), left: MOST_RULES };
         let empty = private.join("empty");
+        let elsewhere: Vec<PathBuf> =
+            found.elsewhere.iter().map(|it| OsStr::from_bytes(it.path.as_bytes()).into()).collect();
         for (place, runs) in &places.readable {
             // Most systems have some of them only, and one that was removed meanwhile is not needed.
             let Ok(real) = place.canonicalize() else { continue };
             let access = if *runs { read() | AccessFs::Execute } else { read() };
             // The folder for what is empty is the only one of the sandbox's own.
-            let own = if real == empty { &[workspace.root()][..] } else { &[workspace.root(), private] };
-            rules.allow_around(&real, access, own, found)?;
+            let mut own = vec![workspace.root()];
+            own.extend((real != empty).then_some(private));
+            own.extend(elsewhere.iter().map(PathBuf::as_path));
+            rules.allow_around(&real, access, &own, found)?;
         }
         rules.allow_workspace(workspace, found, scope)?;
         Ok(Self { ruleset, temp })
@@ -168,8 +174,13 @@ impl Rules<'_> {
             let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
             ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
         };
-        for folder in parted.iter().copied().filter(|folder| !is_hidden(folder)) {
-            let Some(fd) = open_folder(&root, folder) else { continue };
+        let mut parts: Vec<&[u8]> = parted.iter().copied().filter(|folder| !is_hidden(folder)).collect();
+        // Each is opened from the one before it, as far as they have the same folders above them.
+        parts.sort_unstable();
+        let mut tree = Tree::new(root);
+        for folder in parts {
+            // One that is not there any more needs no rule.
+            let Ok(fd) = tree.open(folder) else { continue };
             if !found.searched.contains(&Identity::of(&fstat(&fd)?)) {
                 continue;
             }
@@ -202,16 +213,6 @@ impl Rules<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Opens a folder of the workspace without links; nothing if it is not there any more.
-fn open_folder(root: &OwnedFd, folder: &[u8]) -> Option<OwnedFd> {
-    let path = if folder.is_empty() { &b"."[..] } else { folder };
-    match openat2(root, path, LIST, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // A filter that does not know the call says PERM.
-        Err(Errno::NOSYS | Errno::PERM) => openat(root, path, LIST, Mode::empty()).ok(),
-        opened => opened.ok(),
     }
 }
 

@@ -15,6 +15,8 @@ use super::census::Census;
 use super::hide::Found;
 use super::host::{Ear, Feed, Intake, Wires, above, pipe};
 use super::job::{Apart, Cover, CoverKind, Identity, Job, Means, Probe, Record, Step};
+use super::mounts::Trouble;
+use super::placeholders::Placeholders;
 use super::places::Places;
 use super::reading::{Reading, Refusal};
 use super::running::{CommandMark, ScanMark};
@@ -108,12 +110,17 @@ impl System {
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
         let mut ear = Ear::new(listener);
+        Private::open_up(&self.private);
         let mut tries = 1;
         let (records, out, err) = loop {
             let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
             let (found, _mark) = self.search(order.read_only.is_some())?;
             let reading = order.read_only.map(|scope| self.reading(&found, scope)).transpose()?;
-            let covers = if self.means.hidden { found.covers } else { Vec::new() };
+            let mut covers = Vec::new();
+            let mut _placeholders = Placeholders::default();
+            if self.means.hidden {
+                (covers, _placeholders) = self.covers(found, order.read_only.is_some());
+            }
             let (job, wires) = self.prepare(order, control, covers, reading.as_ref(), output)?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
             // What was found has another place by now; nothing was run.
@@ -130,7 +137,12 @@ impl System {
 
     /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
     fn search(&self, read_only: bool) -> Result<(Found, Option<CommandMark>), CommandError> {
-        let search = || hide::search(&self.workspace).map_err(|source| setup(Step::Hide.name(), source));
+        let search = || {
+            hide::search(&self.workspace).map_err(|trouble| match trouble {
+                Trouble::Io(source) => setup(Step::Hide.name(), source),
+                Trouble::Mount(mount) => CommandError::SecondMount(mount),
+            })
+        };
         if !self.means.hidden {
             // Without mounts other commands are kept from nothing.
             return Ok((if read_only { search()? } else { Found::default() }, None));
@@ -143,6 +155,17 @@ impl System {
             }
         }
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
+    }
+
+    /// What is mounted on, and files that are there for that as long as the result is held.
+    fn covers(&self, found: Found, read_only: bool) -> (Vec<Cover>, Placeholders) {
+        let Found { mut covers, guarded, elsewhere, .. } = found;
+        covers.extend(elsewhere);
+        let mut placeholders = Placeholders::default();
+        if !read_only && !self.workspace.is_read_only() {
+            covers.extend(placeholders.put_into(&self.workspace, &guarded));
+        }
+        (covers, placeholders)
     }
 
     fn reading(&self, found: &Found, scope: ReadScope) -> Result<Reading, CommandError> {
@@ -230,7 +253,8 @@ impl System {
 
     /// Gives a job the rights of a command that only reads, in place of its own.
     fn keep_to_reading(&self, job: &mut Job, reading: &Reading) -> io::Result<()> {
-        job.means.own_network = false;
+        // In the host's network, `/proc/net` would tell of its sockets.
+        job.means.own_network = job.means.is_apart();
         job.ruleset = Some(above(reading.ruleset.try_clone()?)?);
         job.filters = self.read_only_filters.clone().unwrap_or_default();
         job.writable = c_path(reading.temp.path()).into_iter().collect();

@@ -47,6 +47,8 @@ struct Watch<'a> {
     /// How many tasks the system had when they were last counted, and how many more make it count again.
     tasks: u16,
     room: u32,
+    /// The least shared memory that the system had since the command began.
+    shared: u64,
 }
 
 pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
@@ -56,7 +58,8 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
     launch::close_all_but(&keep);
     let apart = job.means.is_apart();
     let (own, tasks, room) = (Census::own_pid().ok(), launch::tasks(), job.processes);
-    let mut watch = Watch { job, command, status: None, own, apart, tasks, room };
+    let shared = launch::shared_memory();
+    let mut watch = Watch { job, command, status: None, own, apart, tasks, room, shared };
     if watch.job.probe.is_some() && watch.census(|_| {}).is_some() {
         tell(watch.job, Record::Found(found::COUNTED));
     }
@@ -147,6 +150,13 @@ impl Watch<'_> {
             return limit::PROCESSES;
         }
         if sum.memory > job.memory && job.census.memory() > job.memory {
+            return limit::MEMORY;
+        }
+        // A process can give up pages of shared memory, and most of a mapping, and the pages stay. They are counted for the
+        // system alone, so this asks whether the command has any part in it.
+        let shared = launch::shared_memory();
+        self.shared = self.shared.min(shared);
+        if shared - self.shared > job.memory && job.census.share_memory() {
             return limit::MEMORY;
         }
         if sum.cpu_ms + launch::children_cpu() > job.cpu_ms {

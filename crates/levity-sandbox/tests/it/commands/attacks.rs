@@ -1,4 +1,7 @@
-use levity_sandbox::{Exit, Report};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use levity_sandbox::{Exit, ReadScope, Report};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -544,6 +547,103 @@ async fn an_open_network_tells_of_routes_alone() {
             "for my $f (1,3..9,11..15,17..46) { socket(S,$f,$_,0) && print 'ESCAPED' for 1..5 }",
         ] {
             attack(&arena, code, &perl(code)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_command_takes_a_name_for_sockets_of_the_host() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !holds(arena.sandbox.report(), Needs::Seccomp) {
+            continue;
+        }
+        let name = SocketAddr::from_abstract_name(format!("{}-own", arena.mark())).unwrap();
+        let _taken = UnixListener::bind_addr(&name).unwrap();
+        let code = "PAIR(SOCK_STREAM); bind(A,\"\\1\\0\\0$ENV{MARK}-own\"); print $!{EADDRINUSE} ? 'of the host' : 'done'";
+        let finished = arena.shell(&perl(code)).await.unwrap();
+        assert!(!finished.stdout.text.contains("of the host"), "without {rung:?}: {finished:?}");
+    }
+}
+
+/// Requests to file systems that change something, of files that are open for reading: flags, versions, projects, encryption, and
+/// those of single file systems.
+const CHANGING: &[u32] = &[
+    0x4008_6602,
+    0x4004_6602,
+    0x4008_7602,
+    0x4008_6604,
+    0x401C_5820,
+    0x4080_6685,
+    0x800C_6613,
+    0xC050_6617,
+    0xC040_6618,
+    0xC040_6619,
+    0xC004_5877,
+    0xC018_5879,
+    0x4100_9432,
+    0x6609,
+    0x660C,
+    0x5000_940E,
+    0x4008_941A,
+    0x4004_7211,
+    0xF501,
+    0x1,
+    0x5301,
+    0x5501,
+];
+
+#[tokio::test]
+async fn read_only_command_can_ask_file_systems_and_not_change_files() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !arena.sandbox.report().read_only.holds {
+            println!("without {rung:?} not tried: {}", arena.sandbox.report().read_only);
+            continue;
+        }
+        std::fs::write(arena.work().join("file"), "text").unwrap();
+        // Terminals and pipes, the size of a block, and flags.
+        for (requests, refused) in [(CHANGING, true), (&[0x5401, 0x5413, 0x541B, 0x2, 0x8008_6601], false)] {
+            for request in requests {
+                let code = format!(
+                    "open(F,\"<\",\"file\") or die; my $b = \"\\0\" x 4096; ioctl(F,{request},$b); print $!{{EACCES}} ? 1 : 0"
+                );
+                let line = perl(&code);
+                let finished = arena.sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+                let expected = if refused { "1" } else { "0" };
+                assert_eq!(finished.stdout.text, expected, "without {rung:?}, {request:#x}: {finished:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn read_only_command_sees_no_sockets_of_the_host() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !arena.sandbox.report().read_only.holds {
+            continue;
+        }
+        let line = "cat /proc/net/unix /proc/self/net/unix; true";
+        let finished = arena.sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+        assert!(!finished.stdout.text.contains(arena.mark()), "without {rung:?}: {finished:?}");
+    }
+}
+
+#[tokio::test]
+async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        let line = "chmod 000 $TMPDIR $HOME; cd /; chmod 000 ${TMPDIR%/*}/empty ${TMPDIR%/*}; true";
+        arena.shell(line).await.unwrap();
+        let finished = arena.shell("echo x > $TMPDIR/x && echo x > $HOME/x").await.unwrap();
+        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
+        arena.shell(line).await.unwrap();
+        if arena.sandbox.report().read_only.holds {
+            let finished =
+                arena.sandbox.shell("echo x > $TMPDIR/x; ls $HOME").read_only(ReadScope::Files).run();
+            let finished = finished.await.unwrap();
+            assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         }
     }
 }

@@ -82,12 +82,141 @@ async fn git_works_and_its_hooks_are_protected() {
             "mv .git/hooks .git/x",
             "echo x >> .git/config",
             "echo x > n && mv n .git/config",
+            "echo ../evil > .git/commondir",
+            "echo ../evil > n; mv n .git/commondir",
+            "rm .git/commondir && echo ../evil > .git/commondir",
+            "ln -sf ../evil .git/commondir",
         ] {
             let finished = sandbox.shell(line).run().await.unwrap();
             assert!(!finished.is_success(), "without {rung:?}, `{line}`: {finished:?}");
         }
         assert_eq!(fs::read_to_string(folder.path().join(".git/config")).unwrap(), "[core]\n");
         assert_eq!(fs::read_dir(folder.path().join(".git/hooks")).unwrap().count(), 1);
+        assert!(!folder.path().join(".git/commondir").exists());
+    }
+}
+
+/// A repository with a module, a linked worktree, and one whose folder lies elsewhere; and a bare one that nobody uses.
+fn repositories(root: &Path) {
+    let bare = |name: &str| {
+        for part in ["HEAD", "objects/x", "refs/x"] {
+            put(root, &format!("{name}/{part}"), "ref: refs/heads/main\n");
+        }
+    };
+    for name in [".git", ".git/modules/deep/m", "store", "linked", "unused"] {
+        bare(name);
+    }
+    put(root, ".git/config", "[extensions]\n\tworktreeConfig = true\n");
+    put(root, ".git/worktrees/w/HEAD", "ref: refs/heads/main\n");
+    put(root, ".git/worktrees/w/commondir", "../..\n");
+    put(root, ".git/worktrees/w/gitdir", "../../../w/.git\n");
+    put(root, "w/.git", "gitdir: ../.git/worktrees/w\n");
+    put(root, "a/.git", "gitdir: ../store\n");
+    fs::create_dir(root.join("b")).unwrap();
+    std::os::unix::fs::symlink("../linked", root.join("b/.git")).unwrap();
+    fs::create_dir(root.join("tools")).unwrap();
+    std::os::unix::fs::symlink("../tools", root.join(".git/hooks")).unwrap();
+}
+
+fn snapshot(root: &Path) -> Vec<String> {
+    let found = std::process::Command::new("find").arg(root).args(["-printf", "%p %y %s %l\n"]).output();
+    let mut lines: Vec<_> =
+        String::from_utf8(found.unwrap().stdout).unwrap().lines().map(str::to_owned).collect();
+    // The sizes of folders say nothing.
+    lines.retain(|line| !line.contains(" d "));
+    lines.sort();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_writes_what_tells_git_what_to_run() {
+    for rung in [&[][..], &["root"]] {
+        let folder = tempfile::tempdir().unwrap();
+        repositories(folder.path());
+        let before = snapshot(folder.path());
+        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), rung).build().unwrap();
+        if !sandbox.report().hidden.holds {
+            println!("without {rung:?} not tried: {}", sandbox.report().hidden);
+            continue;
+        }
+        for (repository, names) in [
+            (".git", &["hooks", "config", "config.worktree", "commondir"][..]),
+            (".git/modules/deep/m", &["hooks", "config", "commondir"]),
+            (".git/worktrees/w", &["commondir", "gitdir", "config", "hooks"]),
+            ("store", &["hooks", "config", "commondir"]),
+            ("linked", &["hooks", "config", "commondir"]),
+        ] {
+            for name in names {
+                let at = format!("{repository}/{name}");
+                let mut lines = vec![
+                    format!("rm -rf {at} && echo changed"),
+                    format!("mv {at} gone && echo changed; rm -rf gone"),
+                    format!("echo x > n; mv -T n {at} && echo changed; rm n"),
+                    format!("ln -sfT ../x {at} && echo changed"),
+                ];
+                if at != ".git/hooks" {
+                    lines.push(format!("echo x > {at} && echo changed"));
+                    lines.push(format!("echo x > {at}/post-checkout && echo changed"));
+                }
+                let line = lines.join("; ");
+                let finished = sandbox.shell(line).run().await.unwrap();
+                assert_eq!(finished.stdout.text, "", "without {rung:?}, `{at}`: {finished:?}");
+            }
+        }
+        for line in ["rm a/.git", "rm b/.git", "echo x > w/.git", "mv .git g", "ln -sfT unused b/.git"] {
+            let finished = sandbox.shell(line).run().await.unwrap();
+            assert!(!finished.is_success(), "without {rung:?}, `{line}`: {finished:?}");
+        }
+        assert_eq!(snapshot(folder.path()), before, "without {rung:?}");
+        let line = "echo x > .git/index && mkdir -p .git/refs/heads && rm -r unused && echo x > linked/index";
+        let finished = sandbox.shell(line).run().await.unwrap();
+        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn placeholders_stay_until_the_last_command_ends_and_git_does_not_mind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]).args(args).current_dir(folder.path());
+        command.output().is_ok_and(|done| done.status.success())
+    };
+    put(folder.path(), "file", "one\n");
+    if !git(&["init", "-q"]) {
+        return println!("not tried: there is no git");
+    }
+    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    let placeholder = folder.path().join(".git/commondir");
+    // As a process leaves it that is killed.
+    fs::write(&placeholder, "./././.\n").unwrap();
+    let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let waiting = sandbox.shell("echo begun; sleep 1000").on_output(move |_, _| _ = begun.send(())).run();
+    let work = async {
+        heard.recv().await.unwrap();
+        let line = "git -c user.name=a -c user.email=a@b.c commit -qm two --allow-empty && git status";
+        assert!(git(&["add", "-A"]) && git(&["commit", "-qm", "one"]) && git(&["status"]));
+        for _ in 0..2 {
+            let finished = sandbox.shell(line).run().await.unwrap();
+            assert!(finished.is_success(), "{finished:?}");
+            assert!(placeholder.exists());
+        }
+        assert!(
+            git(&["log", "-3"]) && git(&["checkout", "-qb", "new"]) && git(&["gc", "-q"]) && git(&["fsck"])
+        );
+    };
+    tokio::select! {
+        ended = waiting => panic!("it ended: {ended:?}"),
+        () = work => {}
+    }
+    // The first one is killed in the background.
+    let finished = sandbox.shell("true").run().await.unwrap();
+    assert!(finished.is_success());
+    while placeholder.exists() {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -293,6 +422,36 @@ async fn every_name_of_a_denied_file_is_hidden() {
     }
     let finished = sandbox.shell("cat 0 sub/.env sub/notes zzz; cat sub/plain").run().await.unwrap();
     assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["settings", "conf/keys/id", "vault/a"] {
+        put(folder.path(), name, "hush\n");
+    }
+    put(folder.path(), ".aws/config", "hush\n");
+    for (to, from) in [("settings", ".env.local"), ("conf/keys", ".ssh"), ("../vault/a", ".aws/link")] {
+        std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+    }
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let sandbox = lower(Sandbox::builder(&workspace), &[]).build().unwrap();
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    for line in [
+        "cat settings conf/keys/id vault/a",
+        "rm .env.local .ssh; mv conf moved; mv settings plain; mv vault v; true",
+        "cat settings plain conf/keys/id moved/keys/id vault/a v/a",
+        // One that a command makes counts from the next one on.
+        "echo hush > late; ln -s late id_rsa; echo done",
+        "rm id_rsa; mkdir sub; mv late sub; cat late sub/late",
+        "cat late sub/late",
+    ] {
+        let finished = sandbox.shell(line).run().await.unwrap();
+        assert!(!finished.stdout.text.contains("hush"), "`{line}`: {finished:?}");
+    }
+    assert!(workspace.read("late", 9).is_err());
 }
 
 /// What a command moves while others start: a name, what is prepared, the folder that moves, and how it is read as `$d`.

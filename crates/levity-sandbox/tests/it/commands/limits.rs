@@ -125,6 +125,32 @@ async fn memory_of_all_together_is_limited() {
     on_all(|builder| builder.memory(80 << 20), line, &[MEMORY]).await;
 }
 
+/// Perl that fills shared memory, 32 MiB at a time, and then does this with `$p`, of which `$n` bytes are mapped.
+fn share(then: &str) -> String {
+    let (mmap, read) = (libc::SYS_mmap, libc::SYS_read);
+    let code = format!(
+        "open(Z, q(<), q(/dev/zero)); my $n = 32 << 20;
+        for (1..8) {{ my $p = syscall({mmap}, 0, $n, 3, 0x21, -1, 0); syscall({read}, fileno(Z), $p, $n); {then} }}
+        sleep 1000"
+    );
+    format!("perl -e '{code}'")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_memory_that_no_process_shows_is_limited() {
+    let given_up = share(&format!("syscall({}, $p, $n, 4)", libc::SYS_madvise));
+    let unmapped = share(&format!("syscall({}, $p + 4096, $n - 4096)", libc::SYS_munmap));
+    for line in [given_up, unmapped] {
+        on_all(|builder| builder.memory(64 << 20).time(Duration::from_secs(8)), &line, &[MEMORY]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_memory_within_the_limit_is_fine() {
+    let line = share("1").replace("sleep 1000", "exit 0");
+    on_all(|builder| builder.memory(1 << 30), &line, &[Exit::Code(0)]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_size_of_a_file_is_limited() {
     for line in

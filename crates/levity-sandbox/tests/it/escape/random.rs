@@ -1,7 +1,8 @@
 //! Random trees of links and random paths, against a model that has no file system.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use levity_sandbox::Workspace;
 use proptest::prelude::*;
@@ -46,8 +47,30 @@ fn node<'a>(root: &'a Node, path: &[String]) -> Option<&'a Node> {
     })
 }
 
-fn model(root: &Node, path: &str) -> Found {
-    let mut todo: Vec<String> = lexical(path)?.into_iter().rev().map(str::to_owned).collect();
+/// Real paths of what denied names point to, relative to the workspace.
+fn targets(root: &Path, at: &Path, node: &Node, is_denied: bool, found: &mut BTreeSet<String>) {
+    match node {
+        Node::Dir(entries) => {
+            for (name, node) in entries {
+                targets(root, &at.join(name), node, is_denied || name == ".env", found);
+            }
+        }
+        Node::Link(_) if is_denied => {
+            let real = at.canonicalize().ok();
+            let inside = real.as_ref().and_then(|real| real.strip_prefix(root).ok());
+            found
+                .extend(inside.map(|path| path.to_str().unwrap().to_owned()).filter(|path| !path.is_empty()));
+        }
+        _ => {}
+    }
+}
+
+fn model(root: &Node, targets: &BTreeSet<String>, path: &str) -> Found {
+    let names = lexical(path)?;
+    if (1..=names.len()).any(|end| targets.contains(&names[..end].join("/"))) {
+        return Err("Denied");
+    }
+    let mut todo: Vec<String> = names.into_iter().rev().map(str::to_owned).collect();
     let (mut at, mut links) = (Vec::<String>::new(), 0);
     while let Some(name) = todo.pop() {
         if name == ".." {
@@ -58,6 +81,9 @@ fn model(root: &Node, path: &str) -> Found {
             return Err("Denied");
         }
         at.push(name);
+        if targets.contains(&at.join("/")) {
+            return Err("Denied");
+        }
         match node(root, &at) {
             None => return Err("NotFound"),
             Some(Node::File) if todo.is_empty() => {}
@@ -79,7 +105,7 @@ fn model(root: &Node, path: &str) -> Found {
     Ok(at.join("/"))
 }
 
-fn build(at: &std::path::Path, node: &Node) {
+fn build(at: &Path, node: &Node) {
     match node {
         Node::File => std::fs::write(at, "inside").unwrap(),
         Node::Link(target) => symlink(target, at).unwrap(),
@@ -100,8 +126,8 @@ fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
 }
 
 /// The same from the model.
-fn expected(root: &Node, path: &str) -> [Result<String, String>; 3] {
-    let found = model(root, path);
+fn expected(root: &Node, targets: &BTreeSet<String>, path: &str) -> [Result<String, String>; 3] {
+    let found = model(root, targets, path);
     let is_file = found.as_ref().is_ok_and(|path| {
         let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         matches!(node(root, &names), Some(Node::File))
@@ -143,11 +169,14 @@ proptest! {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().join("ws");
         build(&root, &tree);
+        let mut known = BTreeSet::new();
+        let real_root = root.canonicalize().unwrap();
+        targets(&real_root, &real_root, &tree, false, &mut known);
         let builder = Workspace::builder(&root);
         let spaces = [builder.clone().build().unwrap(), builder.walk_only().build().unwrap()];
         for path in &paths {
             for space in &spaces {
-                prop_assert_eq!(real(space, path), expected(&tree, path), "{:?}", path);
+                prop_assert_eq!(real(space, path), expected(&tree, &known, path), "{:?}", path);
             }
         }
     }

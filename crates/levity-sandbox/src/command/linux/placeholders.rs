@@ -1,0 +1,192 @@
+//! Files that are put into a repository while commands run, so that no command can make them.
+//!
+//! A mount protects a file that is there. Git also executes what it finds in files that are usually not there: `commondir`, for
+//! instance, says in which other folder the settings and hooks are. So each that is missing is made, protected like the others, and
+//! removed when the last command of this process has ended. If that process is killed, they stay, and change nothing for git.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::io::{Errno, read, write};
+
+use super::hide::join;
+use super::job::{Cover, CoverKind, Identity};
+use crate::Workspace;
+use crate::workspace::Tree;
+
+/// The folder that the file is in, in more words than anybody else would use.
+const ITSELF: &[u8] = b"./././.\n";
+
+/// How long settings may be that are looked into.
+const MAX_CONFIG: usize = 64 << 10;
+
+/// Those that are there for commands that run, and for how many.
+static HELD: Mutex<Option<HashMap<Key, usize>>> = Mutex::new(None);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    workspace: PathBuf,
+    /// Relative to the workspace.
+    repository: Vec<u8>,
+    name: &'static str,
+}
+
+/// What was put into repositories for one command.
+#[derive(Debug, Default)]
+pub(super) struct Placeholders(Vec<Key>);
+
+impl Placeholders {
+    /// Makes what is missing in repositories, and says what to cover. A repository into which nothing can be put is protected as a
+    /// whole.
+    pub(super) fn put_into(&mut self, workspace: &Workspace, repositories: &[Vec<u8>]) -> Vec<Cover> {
+        let mut covers = Vec::new();
+        let Some(mut tree) = tree(workspace) else { return covers };
+        for repository in repositories {
+            // One that was moved is missed by its other covers, too.
+            let Ok(folder) = tree.open(repository) else { continue };
+            if self.fill(workspace, repository, &folder, &mut covers).is_err()
+                && let Ok(stat) = fstat(&folder)
+            {
+                covers.extend(cover(workspace, repository, Identity::of(&stat)));
+            }
+        }
+        covers
+    }
+
+    fn fill(
+        &mut self,
+        workspace: &Workspace,
+        repository: &[u8],
+        folder: &OwnedFd,
+        covers: &mut Vec<Cover>,
+    ) -> Result<(), Errno> {
+        // Before there is a placeholder for the settings.
+        let more = has_worktree_settings(folder).then_some("config.worktree");
+        for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
+            let key = Key { workspace: workspace.root().to_owned(), repository: repository.to_vec(), name };
+            let mut held = held();
+            let held = held.get_or_insert_default();
+            if let Some(count) = held.get_mut(&key) {
+                *count += 1;
+            } else if make(folder, name)? || is_left_behind(folder, name) {
+                held.insert(key.clone(), 1);
+            } else {
+                // The repository has one of its own.
+                continue;
+            }
+            self.0.push(key);
+            let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            covers.extend(cover(workspace, &join(repository, name.as_bytes()), Identity::of(&stat)));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Placeholders {
+    fn drop(&mut self) {
+        let mut held = held();
+        let held = held.get_or_insert_default();
+        for key in &self.0 {
+            let Some(count) = held.get_mut(key) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                held.remove(key);
+                remove(key);
+            }
+        }
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<HashMap<Key, usize>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tree(workspace: &Workspace) -> Option<Tree> {
+    top(workspace.root().as_os_str()).map(Tree::new)
+}
+
+fn top(root: &OsStr) -> Option<OwnedFd> {
+    openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+fn cover(workspace: &Workspace, path: &[u8], identity: Identity) -> Option<Cover> {
+    let path = workspace.root().join(OsStr::from_bytes(path));
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    Some(Cover { kind: CoverKind::Fixed, path, identity })
+}
+
+/// Makes a file or folder; `false` if there is something already.
+fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    let made = match name {
+        "hooks" => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
+        _ => {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let text = if name == "commondir" { ITSELF } else { b"" };
+            // So short a text is written in one go.
+            openat(folder, name, flags, Mode::from_raw_mode(0o644))
+                .and_then(|file| write(file, text).map(drop))
+        }
+    };
+    match made {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a process that was killed has left it.
+fn is_left_behind(folder: &OwnedFd, name: &str) -> bool {
+    name == "commondir" && text(folder, name, ITSELF.len() + 1).is_some_and(|text| text == ITSELF)
+}
+
+fn remove(key: &Key) {
+    let folder = top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
+    let Some(folder) = folder else { return };
+    let is_unchanged = match key.name {
+        // One that is not empty is not removed.
+        "hooks" => {
+            let _ = unlinkat(&folder, key.name, AtFlags::REMOVEDIR);
+            return;
+        }
+        "commondir" => is_left_behind(&folder, key.name),
+        name => text(&folder, name, 1).is_some_and(|text| text.is_empty()),
+    };
+    if is_unchanged {
+        let _ = unlinkat(&folder, key.name, AtFlags::empty());
+    }
+}
+
+/// Whether the settings may say that there are more of them in `config.worktree`.
+fn has_worktree_settings(folder: &OwnedFd) -> bool {
+    let Some(text) = text(folder, "config", MAX_CONFIG) else { return true };
+    let text = text.to_ascii_lowercase();
+    text.len() == MAX_CONFIG || text.windows(14).any(|part| part == b"worktreeconfig") || has_include(&text)
+}
+
+/// Whether settings name other files with settings.
+fn has_include(text: &[u8]) -> bool {
+    text.windows(8).any(|part| part == b"[include")
+}
+
+/// The beginning of a regular file.
+fn text(folder: &OwnedFd, name: &str, most: usize) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::empty()).ok()?;
+    let mut text = vec![0; most];
+    let mut length = 0;
+    while length < most {
+        match read(&file, &mut text[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    text.truncate(length);
+    Some(text)
+}

@@ -1,0 +1,247 @@
+//! Files that a denied name points to.
+//!
+//! `.env -> settings` says that `settings` is a secret, whatever its own name. So it is denied as well, by its path and as the file
+//! that it is, for as long as the workspace is open: whoever removes the link does not make it public.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+
+use super::Inner;
+use super::path::child;
+use super::tree::Tree;
+
+/// How many entries are looked at when a workspace is opened. A search before a command looks at all of them.
+const MOST_ENTRIES: usize = 200_000;
+
+/// How many files are held open, so that no other file gets their number. More are known by their number alone.
+const MOST_OPEN: usize = 128;
+
+/// How long a file that names a repository may be.
+const MAX_POINTER: u64 = 4096;
+
+/// Folders of version control, in which no links with denied names are looked for.
+const VERSION_CONTROL: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
+
+/// Which file or folder something is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) ino: u64,
+}
+
+impl Identity {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the types differ between machines"
+    )]
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, ino: stat.st_ino as u64 }
+    }
+}
+
+/// From whom a target is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// From commands and from tools for files.
+    FromAll,
+    /// From tools for files alone: git needs its repository, wherever `.git` says that it is.
+    FromFileTools,
+}
+
+/// The targets that are known.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// Whether there are any, and whether there are folders among them.
+    any: AtomicBool,
+    folders: AtomicBool,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    paths: HashMap<String, Kept>,
+    files: HashMap<Identity, Target>,
+}
+
+#[derive(Debug)]
+struct Target {
+    kept: Kept,
+    open: Option<OwnedFd>,
+}
+
+impl Targets {
+    fn read(&self) -> Option<RwLockReadGuard<'_, Known>> {
+        let any = self.any.load(Ordering::Acquire);
+        any.then(|| self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a path, or a folder above it, is a target.
+    pub(super) fn deny(&self, path: &str) -> bool {
+        let ends = || path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        self.read().is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
+    }
+
+    /// Whether the path itself is a target.
+    pub(super) fn deny_step(&self, path: &str) -> bool {
+        self.read().is_some_and(|known| known.paths.contains_key(path))
+    }
+
+    /// Whether a file or folder that was opened is a target, by whatever name.
+    pub(super) fn deny_opened(&self, fd: &OwnedFd) -> bool {
+        let is_known = |known: RwLockReadGuard<'_, Known>| {
+            fstat(fd).is_ok_and(|stat| known.files.contains_key(&Identity::of(&stat)))
+        };
+        self.read().is_some_and(is_known)
+    }
+
+    /// Whether a folder is among them, so that those on the way to a file must be looked at.
+    pub(super) fn have_folders(&self) -> bool {
+        self.folders.load(Ordering::Acquire)
+    }
+
+    /// Those that are kept from commands: what they are, and their paths.
+    #[cfg(all(feature = "commands", target_os = "linux"))]
+    pub(super) fn kept_from_commands(&self) -> (Vec<Identity>, Vec<String>) {
+        let Some(known) = self.read() else { return Default::default() };
+        let files = known.files.iter().filter(|(_, target)| target.kept == Kept::FromAll);
+        let paths = known.paths.iter().filter(|(_, kept)| **kept == Kept::FromAll);
+        (files.map(|(identity, _)| *identity).collect(), paths.map(|(path, _)| path.clone()).collect())
+    }
+
+    fn add(&self, path: String, fd: OwnedFd, stat: &Stat, kept: Kept) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // One that is gone may not keep a number from another file.
+        known.files.retain(|_, target| {
+            target.open.as_ref().is_none_or(|fd| fstat(fd).is_ok_and(|stat| stat.st_nlink > 0))
+        });
+        let room = known.files.values().filter(|target| target.open.is_some()).count() < MOST_OPEN;
+        let widest = |old: Kept| if old == Kept::FromAll { old } else { kept };
+        let target = known
+            .files
+            .entry(Identity::of(stat))
+            .or_insert_with(|| Target { kept, open: room.then_some(fd) });
+        target.kept = widest(target.kept);
+        let old = known.paths.entry(path).or_insert(kept);
+        *old = widest(*old);
+        drop(known);
+        self.any.store(true, Ordering::Release);
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            self.folders.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Inner {
+    /// Notes the target of a link whose name is denied, or whatever else a denied name points to; what it is, if it is in the
+    /// workspace and no rule allows it by its own name.
+    pub(super) fn note_target(&self, pointed: &Path, kept: Kept) -> io::Result<Option<Identity>> {
+        let real = pointed.canonicalize()?;
+        let Ok(below) = real.strip_prefix(&self.root) else { return Ok(None) };
+        let path = below.to_string_lossy().into_owned();
+        if path.is_empty() || self.deny.allows(&path) {
+            return Ok(None);
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(CWD, &real, flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        self.targets.add(path, fd, &stat, kept);
+        Ok(Some(Identity::of(&stat)))
+    }
+
+    /// Notes where git keeps the repository of a `.git` that is a link, or a file that says so.
+    pub(super) fn note_repository(&self, git: &Path) -> Option<Identity> {
+        let real = repository_of(git)?;
+        self.note_target(&real, Kept::FromFileTools).ok()?
+    }
+
+    /// Looks for links with denied names. What cannot be looked into is left out: tools for files cannot read it either.
+    pub(super) fn find_targets(&self) {
+        if self.deny.is_empty() {
+            return;
+        }
+        let Ok(top) =
+            openat(&self.dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        else {
+            return;
+        };
+        let mut tree = Tree::new(top);
+        // Folders that wait, and whether they are denied themselves.
+        let mut waiting = vec![(Vec::new(), false)];
+        let mut left = MOST_ENTRIES;
+        while let Some((folder, denied)) = waiting.pop() {
+            let Ok(fd) = tree.open(&folder) else { continue };
+            let text = String::from_utf8_lossy(&folder).into_owned();
+            let Ok(entries) = Dir::read_from(&fd) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_bytes();
+                if matches!(name, b"." | b"..") {
+                    continue;
+                }
+                let Some(rest) = left.checked_sub(1) else { return };
+                left = rest;
+                let lossy = String::from_utf8_lossy(name);
+                let denied = denied || self.deny.denies_entry(&text, &lossy);
+                let kind = match entry.file_type() {
+                    FileType::Unknown => statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                        .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                    kind => kind,
+                };
+                let path = match folder.is_empty() {
+                    true => name.to_vec(),
+                    false => [&folder, &b"/"[..], name].concat(),
+                };
+                let absolute = || self.root.join(os_path(&path));
+                match kind {
+                    FileType::Directory if !VERSION_CONTROL.contains(&&*lossy) => {
+                        waiting.push((path, denied));
+                    }
+                    _ if denied && lossy == ".git" => _ = self.note_repository(&absolute()),
+                    FileType::Symlink if denied => _ = self.note_target(&absolute(), Kept::FromAll),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Whether nobody may touch the entry `name` of the folder `dir`.
+    pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
+        self.deny.denies_entry(dir, name) || (self.has_targets() && self.targets.deny_step(&child(dir, name)))
+    }
+
+    fn has_targets(&self) -> bool {
+        self.targets.any.load(Ordering::Acquire)
+    }
+}
+
+fn os_path(bytes: &[u8]) -> &Path {
+    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
+}
+
+/// The repository that a `.git` leads to which is no folder itself.
+fn repository_of(git: &Path) -> Option<PathBuf> {
+    let meta = fs::symlink_metadata(git).ok()?;
+    if meta.is_symlink() {
+        let real = git.canonicalize().ok()?;
+        return if real.is_dir() { Some(real) } else { repository_of(&real) };
+    }
+    // What is no file any more must not be waited for.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::File::from(openat(CWD, git, flags, Mode::empty()).ok()?);
+    let mut bytes = Vec::new();
+    if !file.metadata().ok()?.is_file() || file.take(MAX_POINTER).read_to_end(&mut bytes).is_err() {
+        return None;
+    }
+    let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
+    git.parent()?.join(os_path(path)).canonicalize().ok().filter(|real| real.is_dir())
+}
