@@ -194,6 +194,15 @@ impl CommandPolicy {
         if ruling == Ruling::Allow { scene.scope() } else { None }
     }
 
+    /// Why a command that begins in a folder may not run, even if a person says so; `None` for all others. Like
+    /// [`read_scope`](Self::read_scope), it looks at no file.
+    pub fn denial_in(&self, dir: &str, line: Line<'_>) -> Option<String> {
+        match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir, false))) {
+            Ruling::Deny { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
     fn judge_at(&self, dir: &str, line: Line<'_>) -> Ruling {
         self.judge_scene(line, &mut Scene::new(dir, true))
     }

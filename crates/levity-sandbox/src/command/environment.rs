@@ -38,6 +38,7 @@ const GIT_SETTINGS: &[&str] = &[
     "core.pager=cat",
     "log.showSignature=false",
     "submodule.recurse=false",
+    "grep.fallbackToNoIndex=false",
 ];
 
 impl Environment {

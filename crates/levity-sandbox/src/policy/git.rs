@@ -111,6 +111,13 @@ impl<'a> Git<'a> {
         }
     }
 
+    /// Whether it compares two files of any kind, or searches them, where git finds no repository.
+    fn goes_on_without_repository(&self) -> bool {
+        let operands =
+            || Parsed::of(self.rest, &DIFF).map_or(usize::MAX, |it| it.words.len() + it.paths.len());
+        self.command == "diff" && operands() > 1
+    }
+
     /// Checks which file it names, and what the repositories in these folders would have it show.
     ///
     /// # Errors
@@ -129,8 +136,14 @@ impl<'a> Git<'a> {
             if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
                 return Err("it shows a file that is kept apart".to_owned());
             }
-            let tracks_denied = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;
-            if tracks_denied && shows == Shows::Tracked {
+            let found = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;
+            if !found.is_used && self.goes_on_without_repository() {
+                return Err(format!(
+                    "git may find no repository that it uses, and `git {}` then reads any file",
+                    self.command
+                ));
+            }
+            if found.tracks_denied && shows == Shows::Tracked {
                 return Err(format!(
                     "`git {}` may show what is kept apart: a denied file is tracked",
                     self.command
@@ -348,7 +361,8 @@ const GREP: Options = Options {
     ]],
 };
 const BLAME: Options = Options {
-    flags: "wsleftnbcMC",
+    // Not `M` and `C`: what follows them in the same word is their value.
+    flags: "wsleftnbc",
     valued: "L",
     long: &[&[
         "--date=",

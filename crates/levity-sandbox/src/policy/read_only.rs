@@ -43,6 +43,43 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     }
 }
 
+/// Whether a file may say which other files a program reads, or what it does: no word of the line then names them.
+pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
+    match program {
+        "sort" | "wc" | "du" => !no_option(args, "", &["--files0-from"]),
+        "find" => !none(args, &["-files0-from"]),
+        "file" => !no_option(args, "f", &["--files-from"]),
+        "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => !no_option(args, "c", &["--check"]),
+        // The file holds more arguments.
+        "strings" => args.iter().any(|arg| arg.starts_with('@')),
+        // A program of jq can name modules and data.
+        "jq" => {
+            let names = |arg: &&str| arg.contains("import") || arg.contains("include");
+            !no_option(args, "f", &["--from-file"]) || args.iter().any(names)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an argument that the shell expands may become an option by which a file names others.
+pub(super) fn may_read_named_by_file(program: &str) -> bool {
+    [
+        "sort",
+        "wc",
+        "du",
+        "find",
+        "file",
+        "cksum",
+        "md5sum",
+        "sha1sum",
+        "sha256sum",
+        "sha512sum",
+        "strings",
+        "jq",
+    ]
+    .contains(&program)
+}
+
 /// What a program that only reads reaches. `expands` says that the shell puts names of files in place of an argument, which
 /// may look like options.
 pub(super) fn reach(program: &str, args: &[&str], expands: bool) -> Reach {

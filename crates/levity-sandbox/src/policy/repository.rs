@@ -21,16 +21,26 @@ const MAX_INDEX: u64 = 64 << 20;
 /// How many repositories are looked at for one command line.
 const MAX_REPOSITORIES: usize = 64;
 
+/// How many names the paths of all indexes may have together, for one command line. Each is matched with every rule.
+const MAX_NAMES: usize = 4_000_000;
+
+/// How many bytes the paths of repositories inside others may have together.
+const MAX_INNER: usize = 1 << 20;
+
 /// What a line may still look at, and what it has found out.
 #[derive(Debug)]
 pub(super) struct Inspected {
     repositories: usize,
     /// Bytes of indexes.
     bytes: u64,
+    /// Names in the paths of indexes.
+    names: usize,
     /// Whether files that are tracked are looked at, too: one with several names may be a denied one.
     looks_at_files: bool,
-    /// By folder, and by whether files are looked at: whether a denied file is tracked, or why git may run something.
-    known: HashMap<(String, bool), Result<bool, String>>,
+    /// By folder that git begins in, and by whether files are looked at.
+    known: HashMap<(String, bool), Result<Found, String>>,
+    /// By folder with the files of a repository, and by whether they are looked at. Many folders, and links, lead to the same one.
+    trees: HashMap<(PathBuf, bool), Result<Found, String>>,
 }
 
 impl Default for Inspected {
@@ -38,14 +48,25 @@ impl Default for Inspected {
         Self {
             repositories: MAX_REPOSITORIES,
             bytes: MAX_INDEX,
+            names: MAX_NAMES,
             looks_at_files: false,
             known: HashMap::new(),
+            trees: HashMap::new(),
         }
     }
 }
 
-/// Looks at the repository that git finds from a folder of the workspace on. Whether it tracks a file that the workspace
-/// denies, or may; that is known for sure only if files are looked at.
+/// The repository that git finds from a folder on, if there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Whether it tracks a file that the workspace denies, or may; that is known for sure only if files are looked at.
+    pub(super) tracks_denied: bool,
+    /// Whether git surely uses it. Git does not use a repository of another user or of a format that it does not know.
+    /// Some of its commands then go on without one, and read any file that they are given.
+    pub(super) is_used: bool,
+}
+
+/// Looks at the repository that git finds from a folder of the workspace on.
 ///
 /// # Errors
 /// Why git may run something for it.
@@ -54,7 +75,7 @@ pub(super) fn inspect(
     folder: &str,
     looks_at_files: bool,
     line: &mut Inspected,
-) -> Result<bool, String> {
+) -> Result<Found, String> {
     let key = (folder.to_owned(), looks_at_files);
     if let Some(known) = line.known.get(&key) {
         return known.clone();
@@ -65,15 +86,18 @@ pub(super) fn inspect(
     found
 }
 
-fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
+fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<Found, String> {
     let start = match space.root().join(folder).canonicalize() {
         Ok(start) if start.starts_with(space.root()) => start,
-        Err(error) if is_absent(&error) => return Ok(false),
+        Err(error) if is_absent(&error) => return Ok(Found::default()),
         _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
     };
     for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
         if has(&folder.join(".git"))? {
-            return look(space, folder, line);
+            let found = look(space, folder, line)?;
+            // Git does not search above the place where a file system is mounted.
+            let is_used = found.is_used && is_same_device(&start, folder);
+            return Ok(Found { is_used, ..found });
         }
         let is_bare = has(&folder.join("HEAD"))?
             && (has(&folder.join("objects"))?
@@ -84,11 +108,24 @@ fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool,
             return Err(format!("git would take `{}` for a repository, and run what it says", short(&name)));
         }
     }
-    Ok(false)
+    Ok(Found::default())
 }
 
 /// Looks at the repository whose files are in `tree`, and at those inside it.
-fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
+fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+    let tree = inside(space, tree)?;
+    let key = (tree.clone(), line.looks_at_files);
+    if let Some(known) = line.trees.get(&key) {
+        return known.clone();
+    }
+    // A link may lead from a repository back to itself, which adds nothing to what it tracks.
+    line.trees.insert(key.clone(), Ok(Found::default()));
+    let found = look_into(space, &tree, line);
+    line.trees.insert(key, found.clone());
+    found
+}
+
+fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
     line.repositories =
         line.repositories.checked_sub(1).ok_or("there are too many repositories to look at")?;
     let git = directory(space, tree, &tree.join(".git"))?;
@@ -100,23 +137,54 @@ fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, St
         // Git would go on with the folders above, and the next git may decide otherwise.
         return Err(format!("`{}` may be no repository", short(&git.to_string_lossy())));
     }
-    let mut long_hashes = false;
+    let mut format = Format::default();
     for file in [common.join("config"), git.join("config"), git.join("config.worktree")] {
         if let Some(config) = text(&file, MAX_CONFIG)? {
-            long_hashes |= harmless(&config, &git, tree)?;
+            harmless(&config, &git, tree, &mut format)?;
         }
     }
+    let own = [tree, &tree.join(".git"), &git];
+    // A rule for one of these names hides it from git, too.
+    let is_hidden = ["HEAD", "objects", "refs", "config", "commondir"].iter().any(|name| space.denies(name));
+    let is_used = own.iter().all(|path| is_own(path)) && format.is_known() && !is_hidden;
     // The only hook that commands run which change nothing but the index.
     if has(&common.join("hooks/post-index-change"))? {
         return Err("git would run the hook `post-index-change` of the repository".to_owned());
     }
-    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), long_hashes, line)?;
+    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), format.long_hashes, line)?;
     for inner in inner {
         if has(&inner.join(".git"))? {
-            tracks_denied |= look(space, &inner, line)?;
+            tracks_denied |= look(space, &inner, line)?.tracks_denied;
         }
     }
-    Ok(tracks_denied)
+    Ok(Found { tracks_denied, is_used })
+}
+
+/// Whether a file belongs to the user that commands run as.
+#[cfg(unix)]
+fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &Path) -> bool {
+    false
+}
+
+/// Whether all folders from one up to another are on one file system.
+#[cfg(unix)]
+fn is_same_device(start: &Path, end: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = |path: &Path| fs::metadata(path).ok().map(|meta| meta.dev());
+    let first = device(start);
+    first.is_some()
+        && start.ancestors().take_while(|folder| folder.starts_with(end)).all(|it| device(it) == first)
+}
+
+#[cfg(not(unix))]
+fn is_same_device(_: &Path, _: &Path) -> bool {
+    false
 }
 
 /// Whether an index names a denied file, or may, and where the repositories are that it names.
@@ -132,14 +200,29 @@ fn tracked(
     let hash = if long_hashes { 32 } else { 20 };
     let entries = entries(&bytes, hash).ok_or("the repository's index cannot be looked into")?;
     let prefix = relative(space, tree).unwrap_or_default();
-    let (mut tracks_denied, mut inner) = (false, Vec::new());
+    let (mut tracks_denied, mut inner, mut inner_bytes) = (false, Vec::new(), 0);
     for entry in entries {
-        tracks_denied |= entry.mode & KIND == FOLDER
-            || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
-        if line.looks_at_files && !tracks_denied {
-            tracks_denied = has_other_names(&tree.join(path_of(entry.path.clone())));
+        if !tracks_denied {
+            let names = entry.path.iter().filter(|byte| **byte == b'/').count() + 1;
+            // A workspace refuses deeper paths, so this needs no look at their names.
+            let is_deep = names > MAX_DEPTH;
+            let spent = if is_deep { 1 } else { names };
+            line.names = line
+                .names
+                .checked_sub(spent)
+                .ok_or("the repository's index is too long to be looked into")?;
+            tracks_denied = is_deep
+                || entry.mode & KIND == FOLDER
+                || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
+            if line.looks_at_files && !tracks_denied {
+                tracks_denied = has_other_names(&tree.join(path_of(entry.path.clone())));
+            }
         }
         if entry.mode & KIND == REPOSITORY {
+            inner_bytes += entry.path.len();
+            if inner_bytes > MAX_INNER {
+                return Err("there are too many repositories to look at".to_owned());
+            }
             inner.push(tree.join(path_of(entry.path)));
         }
     }
@@ -174,8 +257,18 @@ fn is_repository(git: &Path, common: &Path) -> bool {
     let head = head.trim_end_matches('\n');
     let is_hash = matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
     (head.starts_with("ref: refs/") || is_hash)
-        && common.join("objects").is_dir()
-        && common.join("refs").is_dir()
+        && ["objects", "refs"].iter().all(|name| can_enter(&common.join(name)))
+}
+
+/// Whether there is such a folder, which git may enter.
+#[cfg(unix)]
+fn can_enter(folder: &Path) -> bool {
+    folder.is_dir() && rustix::fs::access(folder, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn can_enter(folder: &Path) -> bool {
+    folder.is_dir()
 }
 
 /// A path relative to the workspace; nothing if it lies elsewhere.
@@ -197,7 +290,7 @@ fn directory(space: &Workspace, tree: &Path, git: &Path) -> Result<PathBuf, Stri
         return if is_own || is_kept(space, &real) { Ok(real) } else { Err(elsewhere(git)) };
     }
     let link = text(git, MAX_CONFIG)?.ok_or_else(|| elsewhere(git))?;
-    let path = link.strip_prefix("gitdir:").ok_or_else(|| elsewhere(git))?.trim();
+    let path = link.strip_prefix("gitdir: ").ok_or_else(|| elsewhere(git))?.trim_end_matches(['\n', '\r']);
     let real = inside(space, &tree.join(path))?;
     if is_kept(space, &real) { Ok(real) } else { Err(elsewhere(git)) }
 }
@@ -331,9 +424,48 @@ const HARMLESS: &[(&str, &[&str])] = &[
 /// Sections whose name may stand before a name of their own, such as a branch's.
 const NAMED: [&str; 4] = ["remote", "branch", "submodule", "color"];
 
-/// Whether settings run nothing; returns whether hashes are long. What is written in an unusual way is not understood.
-fn harmless(config: &str, git: &Path, tree: &Path) -> Result<bool, String> {
-    let (mut section, mut long_hashes) = (String::new(), false);
+/// What settings say of the format of a repository.
+#[derive(Debug, Default)]
+struct Format {
+    long_hashes: bool,
+    /// Whether it has extensions, which only the format 1 has.
+    is_extended: bool,
+    /// Whether it is of the format 1.
+    is_first: bool,
+    /// Whether some version of git does not know it.
+    is_strange: bool,
+}
+
+impl Format {
+    fn add(&mut self, section: &str, key: &str, value: &str) {
+        match (section, key) {
+            ("core", "repositoryformatversion") => match value {
+                "0" => {}
+                "1" => self.is_first = true,
+                _ => self.is_strange = true,
+            },
+            ("extensions", "objectformat") => {
+                self.is_extended = true;
+                self.long_hashes |= value.eq_ignore_ascii_case("sha256");
+                self.is_strange |= !matches!(value, "sha1" | "sha256");
+            }
+            ("extensions", "worktreeconfig" | "preciousobjects") => {
+                self.is_strange |= !matches!(value, "true" | "false");
+            }
+            ("extensions", _) => self.is_strange = true,
+            _ => {}
+        }
+    }
+
+    /// Whether every git that is in use knows it.
+    fn is_known(&self) -> bool {
+        !self.is_strange && (self.is_first || !self.is_extended)
+    }
+}
+
+/// Whether settings run nothing. What is written in an unusual way is not understood.
+fn harmless(config: &str, git: &Path, tree: &Path, format: &mut Format) -> Result<(), String> {
+    let mut section = String::new();
     let odd = || "the repository's settings are written in a way that is not looked into".to_owned();
     for line in config.split('\n').map(str::trim) {
         if line.is_empty() || line.starts_with(['#', ';']) {
@@ -366,10 +498,9 @@ fn harmless(config: &str, git: &Path, tree: &Path) -> Result<bool, String> {
                 short(&key)
             ));
         }
-        long_hashes |=
-            section == "extensions" && key == "objectformat" && value.eq_ignore_ascii_case("sha256");
+        format.add(&section, &key, value);
     }
-    Ok(long_hashes)
+    Ok(())
 }
 
 /// The section that `[name]` or `[name "of its own"]` begins.
@@ -400,6 +531,8 @@ struct Tracked {
     path: Vec<u8>,
 }
 
+/// How deep the path of an entry may go to be matched with rules.
+const MAX_DEPTH: usize = 128;
 /// The longest path of an entry, as systems have them.
 const LONGEST_PATH: usize = 4096;
 /// How many bytes all paths may have together: version 4 writes a path as what differs from the one before, so that few bytes can mean many.
@@ -514,9 +647,89 @@ mod tests {
         let space = Workspace::builder(folder.path()).build().unwrap();
         let mut line = Inspected::default();
         for _ in 0..1000 {
-            assert_eq!(inspect(&space, "", true, &mut line), Ok(false));
+            let found = inspect(&space, "", true, &mut line);
+            assert_eq!(found, Ok(Found { tracks_denied: false, is_used: cfg!(unix) }));
+        }
+        for number in 0..100 {
+            let name = format!("d{number}");
+            fs::create_dir(folder.path().join(&name)).unwrap();
+            assert!(inspect(&space, &name, true, &mut line).is_ok());
         }
         assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
+        assert_eq!(line.names, MAX_NAMES - 1);
+    }
+
+    /// The index of a repository in a new folder.
+    fn folder_with(bytes: &[u8]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().join(".git");
+        fs::create_dir_all(git.join("objects")).unwrap();
+        fs::create_dir_all(git.join("refs")).unwrap();
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("index"), bytes).unwrap();
+        folder
+    }
+
+    #[test]
+    fn index_of_deep_paths_is_matched_with_rules_once() {
+        // The path `a/a/a/..`, 16,000 times.
+        let mut bytes = index(4095, 16_000);
+        let start = bytes.iter().position(|byte| *byte == b'a').unwrap();
+        bytes[start..start + 4095].iter_mut().skip(1).step_by(2).for_each(|byte| *byte = b'/');
+        let folder = folder_with(&bytes);
+        let space = Workspace::open(folder.path()).unwrap();
+        let mut line = Inspected::default();
+        assert!(inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+        assert_eq!(line.names, MAX_NAMES - 1);
+    }
+
+    #[test]
+    fn index_with_more_names_than_may_be_matched_is_not_looked_into() {
+        let mut bytes = index(255, 40_000);
+        let start = bytes.iter().position(|byte| *byte == b'a').unwrap();
+        bytes[start..start + 255].iter_mut().skip(1).step_by(2).for_each(|byte| *byte = b'/');
+        let folder = folder_with(&bytes);
+        let space = Workspace::open(folder.path()).unwrap();
+        let mut line = Inspected { names: 128 * 1000, ..Inspected::default() };
+        assert!(inspect(&space, "", true, &mut line).unwrap_err().contains("too long"));
+        assert_eq!(line.names, 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn repository_that_a_link_leads_back_to_is_looked_at_once() {
+        let mut bytes = index(3, 1);
+        let mode = REPOSITORY.to_be_bytes();
+        bytes[12 + 24..12 + 28].copy_from_slice(&mode);
+        let folder = folder_with(&bytes);
+        std::os::unix::fs::symlink(".", folder.path().join("aaa")).unwrap();
+        let space = Workspace::open(folder.path()).unwrap();
+        let mut line = Inspected::default();
+        assert!(!inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+        assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
+    }
+
+    #[test]
+    fn format_that_some_git_does_not_know_is_not_surely_used() {
+        for (config, is_used) in [
+            ("", true),
+            ("[core]\nrepositoryformatversion = 0\n", true),
+            ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha1\n", true),
+            ("[core]\nrepositoryformatversion = 0\n[extensions]\nworktreeConfig = true\n", true),
+            ("[core]\nrepositoryformatversion = 99\n", false),
+            ("[core]\nrepositoryformatversion = \"2\"\n", false),
+            ("[core]\nrepositoryformatversion = 0\nrepositoryformatversion = 2\n", false),
+            ("[core]\nrepositoryformatversion = 0\n[extensions]\nobjectformat = sha1\n", false),
+            ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = md5\n", false),
+            ("[core]\nrepositoryformatversion = 1\n[extensions]\nrefstorage = x\n", false),
+            ("[core]\nrepositoryformatversion = 1\n[extensions]\nrelativeworktrees = true\n", false),
+        ] {
+            let folder = folder_with(&index(10, 1));
+            fs::write(folder.path().join(".git/config"), config).unwrap();
+            let space = Workspace::open(folder.path()).unwrap();
+            let found = inspect(&space, "", true, &mut Inspected::default()).unwrap();
+            assert_eq!(found.is_used, is_used && cfg!(unix), "{config}");
+        }
     }
 
     #[test]

@@ -60,12 +60,6 @@ fn what_only_reads_is_allowed() {
         "uniq ./*",
         "tree *",
         "file *",
-        "wc --files0-from=a",
-        "du --files0-from=-",
-        "find -files0-from a",
-        "file -f a",
-        "sha256sum -c a",
-        "jq 'import \"a\" as $a; $a' b",
         "jq -L . . b",
     ] {
         check(&CommandPolicy::new(), line, "allow");
@@ -94,7 +88,7 @@ fn read_scope_is_what_a_line_needs() {
         ("echo a | grep -ie b c", Some(Files)),
         ("echo a | grep -r b", Some(Files)),
         ("echo a | grep --file=b", Some(Files)),
-        ("echo a | sort --files0-from=b", Some(Files)),
+        ("echo a | sort --files0-from=b", None),
         ("echo a | tail -n 3 b", Some(Files)),
         ("date -uf.b", Some(Files)),
         ("find . -name a", Some(Files)),
@@ -292,6 +286,84 @@ fn everything_else_is_asked_about() {
     check(&CommandPolicy::new(), &"ls;".repeat(20_000), "ask");
     check(&CommandPolicy::new(), &"sh -c ".repeat(50), "ask");
     check(&CommandPolicy::new(), &format!("echo {}ls{}", "$(".repeat(40), ")".repeat(40)), "ask");
+}
+
+#[test]
+fn option_by_which_a_file_names_others_is_asked_about() {
+    for line in [
+        "sort --files0-from=a",
+        "sort --files0-from a",
+        "sort --files0=a",
+        "sort --fi=a",
+        "sort -n --files0-from=- < a",
+        "echo a | sort --files0-from=-",
+        "wc --files0-from=a",
+        "wc -l --files0-f=a",
+        "wc --f=a",
+        "du --files0-from=-",
+        "du -sh --files0-from=a",
+        "find -files0-from a",
+        "find -L -files0-from a -ls",
+        "file -f a",
+        "file -bf a",
+        "file -fa",
+        "file --files-from a",
+        "file --files=a",
+        "sha256sum -c a",
+        "sha256sum --check a",
+        "sha256sum --che a",
+        "sha512sum -bc a",
+        "sha1sum -wc a",
+        "md5sum -ca",
+        "cksum -c a",
+        "cksum -a sha256 --check a",
+        "strings @a",
+        "strings -a @a",
+        "strings -- @a",
+        "jq -f a b",
+        "jq -nf a",
+        "jq --from-file a b",
+        "jq 'import \"a\" as $a; $a' b",
+        "jq 'include \"a\"; .' b",
+        "jq -n 'import \"passwd\" as $a {search: \"/etc\"}; $a'",
+        "xargs -a a wc",
+        "xargs --arg-file=a wc",
+        "cat a | sh -c 'sort --files0-from=b'",
+        "timeout 5 wc --files0-from=a",
+        "command sort --files0-from=a",
+        "/usr/bin/sort --files0-from=a",
+        "tar -T a",
+        "rsync --files-from=a b c",
+        "env -S 'sort --files0-from=a'",
+        "env --split-string='sort --files0-from=a'",
+        "sort '--files0-from='a",
+        "sort --files0\\-from=a",
+    ] {
+        check(&CommandPolicy::new(), line, "ask");
+    }
+}
+
+#[test]
+fn pattern_that_may_become_an_option_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    std::fs::write(folder.path().join("a.txt"), "").unwrap();
+    let lines = ["wc -l *", "sort *", "file ?*", "sha256sum [-a]*", "strings *", "jq . *", "sort -*"];
+    let others = ["cat *", "wc -l ./*", "wc -l sub/*", "sort a*", "ls *"];
+    for line in lines.iter().chain(&others) {
+        check(&policy, line, "allow");
+    }
+    std::fs::write(folder.path().join("--files0-from=list"), "").unwrap();
+    for line in lines {
+        check(&policy, line, "ask");
+    }
+    for line in others {
+        check(&policy, line, "allow");
+    }
+    std::fs::rename(folder.path().join("--files0-from=list"), folder.path().join("sub/@list")).unwrap();
+    check(&policy, "strings *", "allow");
+    check(&policy, "cd sub && strings *", "ask");
 }
 
 #[test]

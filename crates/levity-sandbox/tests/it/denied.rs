@@ -585,6 +585,10 @@ const SHOWING: &[&str] = &[
     "git status -vv",
     "git status --verbose",
     "git blame .env",
+    "git blame -ML .env HEAD~1",
+    "git blame -CL .env HEAD~1",
+    "git blame -wML .env HEAD~1",
+    "git blame -CCL .env HEAD~1",
     "git blame HEAD~1 -- .env",
     "git blame HEAD~1 a.txt",
     "git blame --contents .env a.txt",
@@ -862,6 +866,82 @@ async fn git_command_over_a_tracked_secret_is_asked_about_or_shows_nothing() {
         for (level, sandbox) in sandboxes(&space).into_iter().filter(|_| *may_run) {
             let text = run_all(&sandbox, ReadScope::Repository, &[line]).await;
             assert!(!text[0].contains(SECRET), "{level}: {name}: {line}: {text:?}");
+        }
+    }
+}
+
+/// Lines that show files of `.git` where git uses no repository.
+const WITHOUT_REPOSITORY: &[&str] = &[
+    "git diff -- empty sub/.git/config",
+    "git diff -- sub/.git/config empty",
+    "git diff -U1 -- empty sub/.git/config",
+    "git diff -R -- empty sub/.git/config",
+    "git diff --word-diff -- empty sub/.git/config",
+    "git diff -- none sub",
+    "git diff -- none sub .git",
+    "git diff --stat empty sub/.git/config",
+    "git diff --numstat -- empty sub/.git/config",
+    "git diff --quiet -- empty sub/.git/config",
+    "git -C dir diff -- empty sub/.git/config",
+    "cd dir; git diff -- empty sub/.git/config",
+    "cd dir && git diff -- empty sub/.git/config",
+    "sh -c 'git diff -- empty sub/.git/config'",
+    "timeout 5 git diff -- empty sub/.git/config",
+    "git status; git diff -- empty sub/.git/config",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_diff_of_two_files_without_a_repository_is_asked_about() {
+    if !has_git() {
+        return;
+    }
+    // What is done to the workspace, in which `sub` is a repository.
+    type Done = fn(&Path);
+    let rows: &[(&str, Done)] = &[
+        ("no repository", |_| {}),
+        ("unknown format", |root| {
+            git(root, &["init", "-q"]);
+            fs::write(root.join(".git/config"), "[core]\nrepositoryformatversion = 99\n").unwrap();
+        }),
+        ("extension without its format", |root| {
+            git(root, &["init", "-q"]);
+            let config = "[core]\nrepositoryformatversion = 0\n[extensions]\nobjectformat = sha1\n";
+            fs::write(root.join(".git/config"), config).unwrap();
+        }),
+        ("another owner", |root| {
+            git(root, &["init", "-q"]);
+            // Only root can give a file away.
+            let _ = std::os::unix::fs::chown(root.join(".git"), Some(4242), None);
+        }),
+    ];
+    for (name, done) in rows {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for part in [".", "dir"] {
+            fs::create_dir_all(root.join(part).join("sub")).unwrap();
+            fs::create_dir_all(root.join(part).join("none")).unwrap();
+            fs::write(root.join(part).join("empty"), "").unwrap();
+            git(&root.join(part).join("sub"), &["init", "-q"]);
+            git(&root.join(part).join("sub"), &["config", "remote.o.url", &format!("https://u:{SECRET}@h")]);
+        }
+        done(root);
+        use std::os::unix::fs::MetadataExt as _;
+        let is_root = fs::metadata(root).unwrap().uid() == 0;
+        if *name == "another owner" && !is_root {
+            continue;
+        }
+        let space = Workspace::open(root).unwrap();
+        let policy = CommandPolicy::new().within(&space);
+        for line in WITHOUT_REPOSITORY {
+            asks(&policy, line);
+        }
+        for line in ["git status", "git diff", "git -C sub diff -- a b", "git -C sub diff --stat"] {
+            allows(&policy, line);
+        }
+        // The danger is there.
+        for (level, sandbox) in sandboxes(&space) {
+            let text = run_all(&sandbox, ReadScope::Repository, &WITHOUT_REPOSITORY[..1]).await;
+            assert!(text[0].contains(SECRET), "{level}: {name}: {text:?}");
         }
     }
 }

@@ -116,7 +116,8 @@ impl Tool for RunCommand {
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let wish =
             Wish::read(&args).ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
-        if let Ruling::Deny { reason } = self.judge(&wish) {
+        // Whether it is asked about was decided before; files have no say in what is denied.
+        if let Some(reason) = self.policy.denial_in(wish.dir.as_deref().unwrap_or("."), wish.as_line()) {
             return Err(ToolError::new(
                 ToolErrorKind::Denied,
                 format!("this command is not allowed: {reason}"),
