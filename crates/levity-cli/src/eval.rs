@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use levity::eval::{Comparison, Report, Results, Scores, bfcl};
+use levity::eval::{Case, Comparison, Expectation, Report, Results, Scores, bfcl};
 
 use crate::terminal::{chain, complain, note, say};
 
@@ -44,7 +44,7 @@ struct Scoring {
     /// The judge: `auto` is the suite's own checker where it can run, otherwise levity's checks.
     #[arg(long, value_enum, default_value = "auto", help_heading = "Scoring")]
     judge: Judge,
-    /// The Python that runs BFCL's checker.
+    /// The Python that runs BFCL's checker, and the tools of its categories of several turns.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", help_heading = "Scoring")]
     python: PathBuf,
     /// Print the report as JSON.
@@ -53,6 +53,16 @@ struct Scoring {
     /// Also write the report as JUnit XML to this file.
     #[arg(long, value_name = "FILE", help_heading = "Scoring")]
     junit: Option<PathBuf>,
+    /// Exit with code 1 when fewer trials pass than this many in 100.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, help_heading = "Scoring")]
+    fail_under: Option<f64>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("a number from 0 to 100 is expected".to_owned()),
+    }
 }
 
 #[derive(Args)]
@@ -80,7 +90,7 @@ struct Compare {
     json: bool,
 }
 
-/// Evaluates, scores or compares: 0 when it is done, 1 when it failed, 2 for a wrong call.
+/// Evaluates, scores or compares: 0 when it is done, 1 when it failed or too few trials passed, 2 for a wrong call.
 pub(crate) async fn eval(args: Eval) -> ExitCode {
     let done = match args.command {
         Command::Run(args) => run::run(*args).await,
@@ -137,14 +147,21 @@ impl Scoring {
             written.map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
         }
         say(&if self.json { report.to_json() } else { report.to_text() });
-        Ok(())
+        match self.fail_under {
+            // Products of whole numbers are exact, where a share in percent may be a little too small.
+            Some(least) if ((report.total.passed * 100) as f64) < least * report.total.trials as f64 => {
+                let success = report.total.success * 100.0;
+                Err(Problem { text: format!("success is {success:.1}%, below {least}%"), code: 1 })
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn scores(&self, results: &Results, data: Option<&Path>) -> Result<Scores, Problem> {
         let is_bfcl = results.header().suite == run::BFCL;
         match self.judge {
-            Judge::Levity => return Ok(results.check_all()),
-            Judge::Auto if !is_bfcl => return Ok(results.check_all()),
+            Judge::Levity => return own_scores(results),
+            Judge::Auto if !is_bfcl => return own_scores(results),
             Judge::Bfcl if !is_bfcl => {
                 return Err(Problem::call("`--judge bfcl` scores only results of `--suite bfcl`"));
             }
@@ -154,6 +171,13 @@ impl Scoring {
         match bfcl::judge(&self.python, data.or(noted)).score(results).await {
             Ok(scores) => Ok(scores),
             Err(error) if self.judge == Judge::Bfcl => Err(error.into()),
+            Err(error) if results.cases().iter().any(is_judged) => Err(Problem {
+                text: format!(
+                    "BFCL's own checker did not score: {error}; levity has no checks for categories of several turns. \
+                     `pip install bfcl-eval mpmath`, or name its folder with `levity eval score --data`"
+                ),
+                code: 1,
+            }),
             Err(error) => {
                 note(&format!(
                     "BFCL's own checker did not score: {error}; these are levity's checks, which may differ from it. \
@@ -162,6 +186,22 @@ impl Scoring {
                 Ok(results.check_all())
             }
         }
+    }
+}
+
+/// True if levity has no check for a case.
+fn is_judged(case: &Case) -> bool {
+    case.expect == Expectation::Judged
+}
+
+/// The scores by levity's checks, where it has one for each case.
+fn own_scores(results: &Results) -> Result<Scores, Problem> {
+    match results.cases().iter().find(|case| is_judged(case)) {
+        Some(case) => Err(Problem::call(format!(
+            "only the judge of the suite can score case `{}`; `levity eval score` has it do that",
+            case.id
+        ))),
+        None => Ok(results.check_all()),
     }
 }
 
@@ -195,7 +235,7 @@ fn report(folder: &Path) -> Result<Report, Problem> {
                 "`{}` has trials without a score, so levity's checks score it; `levity eval score` has the suite's judge do it",
                 folder.display()
             ));
-            results.check_all()
+            own_scores(&results)?
         }
     };
     Ok(Report::new(&results, &scores))

@@ -1,17 +1,22 @@
-"""Scores trials by the checker of the Berkeley Function Calling Leaderboard (package `bfcl-eval`).
+"""Scores trials by the checkers of the Berkeley Function Calling Leaderboard (package `bfcl-eval`).
 
 usage: bfcl.py [FOLDER]    FOLDER has the package `bfcl_eval`, if it is not installed
 
 One JSON line for each trial on standard input, one JSON line with its score on standard output.
 """
 
+import ast
+import importlib
 import importlib.metadata
+import inspect
 import json
 import sys
 import types
 
 if len(sys.argv) > 1:
     sys.path.insert(0, sys.argv[1])
+scores = sys.stdout
+sys.stdout = sys.stderr  # What the package prints is no score.
 
 
 class Config:
@@ -30,11 +35,10 @@ settings = types.ModuleType("bfcl_eval.constants.model_config")
 settings.MODEL_CONFIG_MAPPING = Configs()
 sys.modules[settings.__name__] = settings
 
-from bfcl_eval.constants.enums import Language  # noqa: E402
-from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker  # noqa: E402
+import bfcl_eval  # noqa: E402,F401
 
 
-def score(case, calls):
+def one_turn(case, calls):
     category, source = case["category"], case["source"]
     if "irrelevance" in category:
         return (not calls, "a function was called" if calls else "")
@@ -42,6 +46,9 @@ def score(case, calls):
         return (False, "no function was called")
     if not all(isinstance(call["arguments"], dict) for call in calls):
         return (False, "arguments are no object")
+    from bfcl_eval.constants.enums import Language
+    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
+
     output = [{call["name"]: call["arguments"]} for call in calls]
     try:
         result = ast_checker(source["function"], output, source["answer"], Language.PYTHON, category, "levity")
@@ -50,12 +57,86 @@ def score(case, calls):
     return (result["valid"], "" if result["valid"] else f"{result['error_type']}: {result['error']}")
 
 
+def methods(classes):
+    """The names of all functions that calls of a case may name."""
+    from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
+
+    for name in classes:
+        if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
+            raise ValueError(f"no class `{name}` that can be used here")
+        class_ = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)
+        yield from (method for method, _ in inspect.getmembers(class_, inspect.isfunction) if method[0] != "_")
+
+
+def rendered(call, names):
+    """A call as the checker evaluates it: a known name, and values that are written down in full."""
+    name, arguments = call["name"], call["arguments"]
+    if name not in names:
+        raise ValueError(f"no function `{name}`")
+    if not isinstance(arguments, dict):
+        raise ValueError(f"the arguments of `{name}` are no object")
+    # The checker puts the name of an object before each word with a parenthesis behind it, in strings, too. In what
+    # `repr` makes of JSON, parentheses are in strings only.
+    return f"{name}(**" + repr(arguments).replace("(", "\\x28") + ")"
+
+
+def require_plain(answer, names):
+    """Possible answers are evaluated, too, and a folder of results may come from anywhere."""
+    call = ast.parse(answer, mode="eval").body
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names):
+        raise ValueError(f"the possible answer `{answer}` is no call of a function")
+    for value in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        ast.literal_eval(value)
+
+
+def many_turns(case, turns, number):
+    from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
+    from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
+
+    environment, answer = case["environment"], case["source"]["answer"]
+    if len(turns) != len(answer):
+        return (False, f"{len(turns)} of {len(answer)} turns were answered")
+    # The checker keeps objects by this name, and each trial needs its own.
+    model = f"levity{number}"
+    try:
+        names = set(methods(environment["classes"]))
+        for text in (text for turn in answer for text in turn):
+            require_plain(text, names)
+        calls = [[[rendered(call, names)] for call in turn["calls"]] for turn in turns]
+        entry = {
+            "id": case["id"],
+            "involved_classes": environment["classes"],
+            "initial_config": environment["config"],
+        }
+        result = multi_turn_checker(calls, answer, entry, case["category"], model)
+    except ImportError:
+        raise  # The package lacks something, which is no fault of the subject.
+    except Exception as error:
+        return (False, f"the checker failed: {type(error).__name__}: {error}")
+    finally:
+        for name in [name for name in vars(multi_turn_utils) if name.startswith(f"{model}_")]:
+            delattr(multi_turn_utils, name)
+    if result["valid"]:
+        return (True, "")
+    details = result.get("details", {})
+    details = details.get("differences") or details.get("missing_items") or ""
+    return (False, f"{result['error_type']}: {result['error_message']} {details}".strip())
+
+
+def tell(value):
+    scores.write(json.dumps(value) + "\n")
+
+
 try:
     version = importlib.metadata.version("bfcl-eval")
 except importlib.metadata.PackageNotFoundError:
     version = "of unknown version"
-print(json.dumps({"judge": f"bfcl-eval {version}"}))
-for line in sys.stdin:
+tell({"judge": f"bfcl-eval {version}"})
+for number, line in enumerate(sys.stdin):
     asked = json.loads(line)
-    passed, reason = score(asked["case"], asked["trial"]["transcript"]["calls"])
-    print(json.dumps({"passed": bool(passed), "reason": str(reason)[:2000]}))
+    case, transcript = asked["case"], asked["trial"]["transcript"]
+    if case["category"].startswith("multi_turn"):
+        passed, reason = many_turns(case, transcript.get("turns", []), number)
+    else:
+        passed, reason = one_turn(case, transcript["calls"])
+    tell({"passed": bool(passed), "reason": str(reason)[:2000]})

@@ -3,6 +3,9 @@
 //! The data are in the Python package `bfcl-eval` (Apache-2.0), in the folder `bfcl_eval/data`; nothing of them is in this
 //! crate. `pip download --no-deps bfcl-eval` and `python3 -m zipfile -e bfcl_eval-*.whl DIR` unpack them without installing.
 //!
+//! In the [categories of several turns](MULTI_TURN_CATEGORIES), the package's own simulators run the tools, in a
+//! [process for each trial](tool_host).
+//!
 //! Tools are offered as the leaderboard offers them to models with function calling: types are those of JSON Schema,
 //! and `.` in a name is `_`.
 
@@ -15,10 +18,19 @@ use levity_core::Role;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection};
+use crate::{
+    Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection, ToolHost,
+};
 
-/// The categories that can be read. Those of several turns cannot: their tools keep state, which only the package's own
-/// Python code has.
+mod turns;
+
+pub use turns::require_tools;
+
+/// The categories of several turns, whose tools run and keep state.
+pub const MULTI_TURN_CATEGORIES: [&str; 4] =
+    ["multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"];
+
+/// The categories of one turn.
 pub const CATEGORIES: [&str; 5] =
     ["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"];
 
@@ -54,8 +66,9 @@ pub fn cases(data: &Path, categories: &[impl AsRef<str>], selection: Selection) 
 }
 
 fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<Vec<Case>> {
-    if !CATEGORIES.contains(&category) {
-        let known = CATEGORIES.join(", ");
+    let has_turns = MULTI_TURN_CATEGORIES.contains(&category);
+    if !has_turns && !CATEGORIES.contains(&category) {
+        let known = [&CATEGORIES[..], &MULTI_TURN_CATEGORIES[..]].concat().join(", ");
         return Err(Error::Suite(format!(
             "there is no category `{category}` that can be read; there are {known}"
         )));
@@ -66,6 +79,9 @@ fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<V
             "`{}` has no file `{file}`; name the folder `bfcl_eval/data` of the Python package `bfcl-eval`",
             data.display()
         )));
+    }
+    if has_turns {
+        return turns::cases(data, category, selection);
     }
     let rows: Vec<Row> = lines(&data.join(&file))?;
     let answers: BTreeMap<String, Answer> = match category {
@@ -182,6 +198,16 @@ pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
     match data.and_then(package_folder) {
         Some(folder) => judge.args([folder]),
         None => judge,
+    }
+}
+
+/// The package's own simulators as the program that runs the tools of several turns: a short Python script of this crate
+/// hosts them. It needs the Python package `mpmath`, too; otherwise as [`judge`].
+pub fn tool_host(python: impl Into<OsString>, data: Option<&Path>) -> ToolHost {
+    let host = ToolHost::new(python).args(["-c", include_str!("../judge/bfcl_tools.py")]);
+    match data.and_then(package_folder) {
+        Some(folder) => host.args([folder]),
+        None => host,
     }
 }
 

@@ -111,6 +111,8 @@ pub enum Expectation {
     },
     /// No tool is called.
     NoCalls,
+    /// Only the judge of the suite can tell: it looks at the state that the calls lead to.
+    Judged,
 }
 
 impl Expectation {
@@ -151,6 +153,7 @@ impl Expectation {
                 None => Score::pass(),
                 Some(call) => Score::fail(format!("`{}` was called", call.name)),
             },
+            Self::Judged => Score::fail("only the judge of the suite can score it"),
         }
     }
 }

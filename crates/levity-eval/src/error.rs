@@ -40,6 +40,14 @@ pub enum Error {
     /// The suite has something that cannot be used.
     #[error("{0}")]
     Suite(String),
+    /// The program that runs the tools of a case cannot be used.
+    #[error("the tools of case `{case}` {problem}")]
+    Tools {
+        /// The case.
+        case: String,
+        /// The problem.
+        problem: String,
+    },
     /// The judge could not score the trials.
     #[error("the judge {0}")]
     Judge(String),

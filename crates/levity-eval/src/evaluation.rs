@@ -9,7 +9,7 @@ use levity_core::World;
 use levity_runtime::SystemWorld;
 
 use crate::results::read_cases;
-use crate::{Case, Check, ExpectationCheck, Result, Results, Score, Subject, Transcript, Trial};
+use crate::{Case, Check, Expectation, ExpectationCheck, Result, Results, Score, Subject, Transcript, Trial};
 
 /// Has a subject answer the cases of a [`Results`] folder.
 ///
@@ -34,8 +34,12 @@ pub struct Progress<'a> {
     pub of: usize,
     /// The trials that passed.
     pub passed: usize,
+    /// The trials that only the judge of the suite can score; they are not among those that passed.
+    pub unjudged: usize,
     /// The trials with an error.
     pub errors: usize,
+    /// The case of the trial that ended now.
+    pub case: &'a Case,
     /// The trial that ended now.
     pub trial: &'a Trial,
     /// Its score.
@@ -129,7 +133,7 @@ impl Evaluation {
         let again: HashSet<_> = missing.iter().cloned().collect();
         for trial in results.trials().iter().filter(|trial| !again.contains(&trial.key())) {
             if let Some(case) = cases.get(&trial.case) {
-                tally.add(trial, &self.check.check(case, &trial.transcript));
+                tally.add(case, trial, &self.check.check(case, &trial.transcript));
             }
         }
         let trials = missing.into_iter().filter_map(|(id, repetition)| Some((cases.get(&id)?, repetition)));
@@ -140,10 +144,10 @@ impl Evaluation {
         while let Some(trial) = trials.next().await {
             let Some(case) = cases.get(&trial.case) else { continue };
             let score = self.check.check(case, &trial.transcript);
-            tally.add(&trial, &score);
+            tally.add(case, &trial, &score);
             results.append(trial.clone())?;
-            let Tallied { done, passed, errors } = tally;
-            watch(&Progress { done, of, passed, errors, trial: &trial, score: &score });
+            let Tallied { done, passed, unjudged, errors } = tally;
+            watch(&Progress { done, of, passed, unjudged, errors, case, trial: &trial, score: &score });
         }
         Ok(())
     }
@@ -193,13 +197,16 @@ impl fmt::Debug for Evaluation {
 struct Tallied {
     done: usize,
     passed: usize,
+    unjudged: usize,
     errors: usize,
 }
 
 impl Tallied {
-    fn add(&mut self, trial: &Trial, score: &Score) {
+    fn add(&mut self, case: &Case, trial: &Trial, score: &Score) {
         self.done += 1;
         self.passed += usize::from(score.passed);
+        self.unjudged +=
+            usize::from(case.expect == Expectation::Judged && !score.passed && trial.error().is_none());
         self.errors += usize::from(trial.error().is_some());
     }
 }

@@ -17,8 +17,11 @@ use serde_json::Value;
 pub struct Transcript {
     /// The answer in words.
     pub text: String,
-    /// The calls that reached a tool, in order.
+    /// The calls that reached a tool, in order; those of all turns.
     pub calls: Vec<Call>,
+    /// The answer to each turn, in a case with several turns or with tools that run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<AnsweredTurn>,
     /// The number of the model's replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replies: Option<u64>,
@@ -60,11 +63,49 @@ impl Transcript {
         self
     }
 
+    /// Adds the answer to a turn, and its calls to those of all turns. Its words become those of the transcript.
+    #[must_use]
+    pub fn with_turn(mut self, turn: AnsweredTurn) -> Self {
+        self.text.clone_from(&turn.text);
+        self.calls.extend(turn.calls.iter().cloned());
+        self.turns.push(turn);
+        self
+    }
+
     /// Sets the tokens.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
         self
+    }
+}
+
+/// The answer to one turn of a case.
+///
+/// ```
+/// # use levity_eval::{AnsweredTurn, Call, Transcript};
+/// # use serde_json::json;
+/// let turn = AnsweredTurn::new("It is there.", vec![Call::new("mkdir", json!({"name": "temp"}))]);
+/// let transcript = Transcript::new().with_turn(turn).with_turn(AnsweredTurn::new("You are welcome.", Vec::new()));
+/// assert_eq!((transcript.turns.len(), transcript.calls.len()), (2, 1));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct AnsweredTurn {
+    /// The answer in words.
+    pub text: String,
+    /// The calls that reached a tool, in order.
+    pub calls: Vec<Call>,
+    /// The run in the subject's journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+impl AnsweredTurn {
+    /// An answer with its calls.
+    pub fn new(text: impl Into<String>, calls: Vec<Call>) -> Self {
+        Self { text: text.into(), calls, run: None }
     }
 }
 

@@ -7,12 +7,13 @@ use clap::Args;
 use levity::core::Options;
 use levity::core::text::{bare_url, one_line};
 use levity::eval::{
-    AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, bfcl,
+    AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, ToolHost,
+    bfcl,
 };
 use levity::llm::Models;
 use levity::prelude::*;
 
-use super::{Problem, Scoring};
+use super::{Problem, Scoring, is_judged};
 use crate::agent::{retried, warn};
 use crate::terminal::{chain, note};
 
@@ -27,7 +28,7 @@ pub(super) struct Run {
     /// The folder `bfcl_eval/data` of the Python package `bfcl-eval`.
     #[arg(long, value_name = "DIR", required_if_eq("suite", BFCL))]
     data: Option<PathBuf>,
-    /// The categories of the suite, with commas between them; all by default.
+    /// The categories of the suite, with commas between them. By default, all; of BFCL, all of one turn.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     categories: Vec<String>,
     /// Take at most this many cases of each category.
@@ -53,7 +54,7 @@ pub(super) struct Run {
     name: Option<String>,
     #[command(flatten)]
     options: ModelOptions,
-    /// Let the agent take at most this many turns for a case.
+    /// Let the agent take at most this many turns to answer a message of the user.
     #[arg(long, value_name = "N", default_value_t = 10)]
     max_turns: u64,
     /// Answer each case this many times.
@@ -73,7 +74,7 @@ pub(super) struct Run {
     quiet: bool,
     #[command(flatten)]
     scoring: Scoring,
-    /// A program that answers cases in place of a model: one line of JSON in for each case, one line of JSON out.
+    /// A program that answers cases in place of a model: one line of JSON in for each case or turn, one line of JSON out.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -96,8 +97,13 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     if cases.is_empty() {
         return Err(Problem::call("no case is chosen; look at `--limit`, `--offset` and `--categories`"));
     }
+    let host = bfcl::tool_host(&args.scoring.python, args.data.as_deref());
+    bfcl::require_tools(&host, &cases).await.map_err(|error| Problem {
+        text: format!("{error}; `pip install bfcl-eval mpmath`, and name that Python with `--python`"),
+        code: 1,
+    })?;
     let mut results = Results::create(&args.out, &args.header(), &cases)?;
-    let subject = args.subject(&results)?;
+    let subject = args.subject(&results, host)?;
     let mut evaluation = Evaluation::new()
         .repetitions(args.repetitions)
         .jobs(args.jobs)
@@ -122,19 +128,22 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
 
 /// One line for each trial.
 fn line(progress: &Progress<'_>) -> String {
-    let Progress { done, of, passed, errors, trial, score, .. } = progress;
+    let Progress { done, of, passed, unjudged, errors, case, trial, score, .. } = progress;
     let verdict = match (trial.error(), score.passed) {
         (Some(error), _) => format!("error: {}", one_line(error, 160)),
         (None, true) => "pass".to_owned(),
+        (None, false) if is_judged(case) => "answered, and judged at the end".to_owned(),
         (None, false) => format!("fail: {}", one_line(&score.reason, 160)),
     };
-    let share = 100.0 * *passed as f64 / (*done).max(1) as f64;
     let errors = if *errors > 0 { format!(", {errors} errors") } else { String::new() };
+    let judged = done - unjudged;
+    let counts = match unjudged {
+        0 => format!("{passed} passed, {:.0}%", 100.0 * *passed as f64 / judged.max(1) as f64),
+        _ if judged == 0 => "not judged yet".to_owned(),
+        _ => format!("{passed} of {judged} passed, {unjudged} not judged yet"),
+    };
     let seconds = trial.millis as f64 / 1000.0;
-    format!(
-        "{done} of {of} ({passed} passed, {share:.0}%{errors}): {} in {seconds:.1} s: {verdict}",
-        trial.case
-    )
+    format!("{done} of {of} ({counts}{errors}): {} in {seconds:.1} s: {verdict}", trial.case)
 }
 
 /// A model without what is secret in its address.
@@ -167,6 +176,13 @@ impl Run {
             self.categories.iter().find(|name| all.iter().all(|case| case.category != **name))
         {
             return Err(Problem::call(format!("`{}` has no category `{unknown}`", self.suite)));
+        }
+        if let Some(case) = all.iter().find(|case| is_judged(case) || case.environment.is_some()) {
+            return Err(Problem::call(format!(
+                "case `{}` has an `environment` or is `judged`, which only `--suite {BFCL}` can have here; \
+                 a program in Rust runs and judges it with `levity_eval::ToolHost` and `Judge`",
+                case.id
+            )));
         }
         Ok(selection.of(all, &self.categories))
     }
@@ -211,12 +227,13 @@ impl Run {
         }
     }
 
-    fn subject(&self, results: &Results) -> Result<Box<dyn Subject>, Problem> {
+    fn subject(&self, results: &Results, host: ToolHost) -> Result<Box<dyn Subject>, Problem> {
         let Some(spec) = &self.model else {
             let (program, args) =
                 self.command.split_first().ok_or_else(|| Problem::call("there is no command"))?;
             let log = results.folder().join("subject.log");
-            return Ok(Box::new(CommandSubject::new(self.name(), program).args(args).log(log)));
+            let subject = CommandSubject::new(self.name(), program).args(args).log(log);
+            return Ok(Box::new(subject.tool_host(host)));
         };
         let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
         let model = models.model(spec).map(retried).map_err(|error| Problem::call(chain(&error)))?;
@@ -228,7 +245,7 @@ impl Run {
         (options.temperature, options.max_tokens, options.seed) =
             (self.options.temperature, self.options.max_tokens, self.options.seed);
         let turns = self.max_turns;
-        let subject = AgentSubject::new(self.name(), model);
+        let subject = AgentSubject::new(self.name(), model).tool_host(host);
         Ok(Box::new(subject.configure(move |agent| {
             agent.max_turns(turns).options(options.clone()).runtime(runtime.clone())
         })))

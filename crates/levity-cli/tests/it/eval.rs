@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::complete::server;
 use crate::{check, command, levity};
 
+#[path = "../../../levity-eval/tests/it/package.rs"]
+mod package;
+
 /// Answers each case with its own words, but for those that it is told to fail.
 const SHOUT: &str = r#"while read -r q; do case "$q" in *"$WRONG"*) echo '{"text": "no"}';; *) echo '{"text": "7"}';; esac; done"#;
 
@@ -219,4 +222,161 @@ fn eval_compare_pairs_two_folders() {
     let (_, noted) = said(&levity(&["eval", "compare", one, two]));
     assert!(noted.contains("trials without a score"), "{noted}");
     check(&levity(&["eval", "compare", one, "/nowhere"]), 2, "there are no results");
+}
+
+#[test]
+fn eval_fail_under_makes_too_few_successes_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (suite, out) = (cases(folder.path()), folder.path().join("out"));
+    let script = SHOUT.replace("$WRONG", "a-2");
+    check(&run(&suite, &out, &["--fail-under", "67"], &script), 1, "success is 66.7%, below 67%");
+    let out = out.to_str().unwrap();
+    let score = |least: &str| levity(&["eval", "score", out, "--fail-under", least]);
+    for (least, code, text) in [
+        ("66.6", 0, "66.7%"),
+        ("66%", 0, "66.7%"),
+        ("0", 0, "66.7%"),
+        ("66.7", 1, "below 66.7%"),
+        ("100", 1, "below 100%"),
+        ("101", 2, "a number from 0 to 100"),
+        ("NaN", 2, "a number from 0 to 100"),
+        ("most", 2, "a number from 0 to 100"),
+    ] {
+        check(&score(least), code, text);
+    }
+    assert!(Path::new(out).join("report.json").exists(), "the report is written before it fails");
+}
+
+#[test]
+fn eval_fail_under_a_share_that_is_reached_exactly_passes() {
+    // 0.57 * 100.0 is a little less than 57.
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("hundred.jsonl");
+    let lines = (0..100).map(|n| {
+        let text = if n < 57 { "7" } else { "8" };
+        json!({"id": n.to_string(), "messages": [{"role": "user", "content": "?"}], "expect": {"kind": "exact", "text": text}})
+            .to_string()
+    });
+    fs::write(&suite, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let (out, script) = (folder.path().join("out"), SHOUT.replace("$WRONG", "nothing"));
+    check(&run(&suite, &out, &["--fail-under", "57"], &script), 0, "57.0%");
+    check(&run(&suite, &out, &["--fail-under", "57.1"], &script), 1, "below 57.1%");
+}
+
+/// Answers the cases of several turns of the package: opens a ticket at first, and removes all once it can.
+const TICKETS: &str = r#"while read -r q; do
+    case "$q" in
+        *'"turn":1,'*) echo '{"call": {"name": "open_ticket", "arguments": {"title": "TITLE"}}}'; read -r result;;
+        *'"turn":3,'*) echo '{"call": {"name": "clear_tickets", "arguments": {}}}'; read -r result;;
+    esac
+    echo '{"text": "Done."}'
+done"#;
+
+#[test]
+fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
+    if !package::has_python() {
+        println!("SKIPPED: there is no python3");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = package::write(folder.path());
+    let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
+    let args = |categories: &'static str, out: &'static str| {
+        let out = folder.path().join(out).to_str().unwrap().to_owned();
+        ["eval", "run", "--suite", "bfcl", "--data", data, "--categories", categories, "--out"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([out])
+            .collect::<Vec<_>>()
+    };
+    let run = |args: &[String], more: &[&str]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        levity(&args)
+    };
+    let script = TICKETS.replace("TITLE", "rain");
+    let output =
+        run(&args("multi_turn_miss_func", "out"), &["--fail-under", "100", "--", "/bin/sh", "-c", &script]);
+    let (printed, noted) = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}{noted}");
+    assert!(noted.contains("1 of 1 (not judged yet)") && noted.contains("judged at the end"), "{noted}");
+    assert!(printed.contains("judged by bfcl-eval") && printed.contains("100.0%"), "{printed}");
+    let trials = fs::read_to_string(out.join("trials.jsonl")).unwrap();
+    let trial: Value = serde_json::from_str(&trials).unwrap();
+    assert_eq!(trial["transcript"]["turns"][2]["calls"][0]["name"], "clear_tickets");
+
+    // Without a model and without a subject: once more from the folder, and never by checks that levity has not.
+    let out = out.to_str().unwrap();
+    check(&levity(&["eval", "score", out, "--fail-under", "100"]), 0, "100.0%");
+    check(&levity(&["eval", "score", out, "--judge", "levity"]), 2, "only the judge of the suite");
+    check(&levity(&["eval", "score", out, "--python", "/nowhere"]), 1, "levity has no checks");
+    fs::remove_file(Path::new(out).join("scores.jsonl")).unwrap();
+    check(&levity(&["eval", "compare", out, out]), 2, "only the judge of the suite");
+
+    let wrong = TICKETS.replace("TITLE", "sun");
+    let output =
+        run(&args("multi_turn_miss_func", "wrong"), &["--fail-under", "1", "--", "/bin/sh", "-c", &wrong]);
+    check(&output, 1, "success is 0.0%, below 1%");
+    let old = r#"while read -r q; do echo '{"calls": [{"name": "open_ticket", "arguments": {}}]}'; done"#;
+    let (_, noted) = said(&run(&args("multi_turn_base", "old"), &["--", "/bin/sh", "-c", old]));
+    assert!(noted.contains("asks for each by a line"), "{noted}");
+    let output = run(&args("multi_turn_base", "none"), &["--python", "/nowhere", "--", "true"]);
+    check(&output, 1, "`/nowhere` cannot be started");
+    assert!(!folder.path().join("none").exists(), "it fails before it begins");
+    let output = run(&args("multi_turn_composite", "none"), &["--", "true"]);
+    check(&output, 2, "multi_turn_base, multi_turn_miss_func");
+}
+
+#[test]
+fn eval_run_has_a_model_call_tools_that_run() {
+    if !package::has_python() {
+        println!("SKIPPED: there is no python3");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = package::write(folder.path());
+    let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
+    // The same call in each reply, until the last turn of the agent has no tools.
+    let call = json!({"index": 0, "id": "1", "function": {"name": "open_ticket", "arguments": "{\"title\": \"f(x)\"}"}});
+    let content = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
+    let (url, asked) = server(200, "text/event-stream", format!("data: {content}\n\ndata: [DONE]\n\n"));
+    let model = format!("compatible:m@{url}");
+    let args = [
+        "eval",
+        "run",
+        "--suite",
+        "bfcl",
+        "--data",
+        data,
+        "--categories",
+        "multi_turn_base",
+        "--max-turns",
+        "2",
+        "--out",
+        out.to_str().unwrap(),
+        "--model",
+        &model,
+    ];
+    let (printed, noted) = said(&levity(&args));
+    assert_eq!(asked.recv().unwrap()["tools"][0]["function"]["name"], "add", "{noted}");
+    assert!(printed.contains("judged by bfcl-eval"), "{printed}{noted}");
+    let trial: Value = serde_json::from_str(&fs::read_to_string(out.join("trials.jsonl")).unwrap()).unwrap();
+    assert_eq!(trial["transcript"]["turns"][0]["calls"][0]["arguments"]["title"], "f(x)", "{trial}");
+}
+
+#[test]
+fn eval_run_refuses_cases_of_a_file_that_nothing_can_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("own.jsonl");
+    for (field, value) in [("environment", json!({})), ("expect", json!({"kind": "judged"}))] {
+        let mut case = json!({"id": "1", "messages": [{"role": "user", "content": "?"}], "expect": {"kind": "no_calls"}});
+        case[field] = value;
+        fs::write(&suite, case.to_string()).unwrap();
+        check(&run(&suite, &folder.path().join("out"), &[], "true"), 2, "only `--suite bfcl` can have");
+    }
+    let turns = json!([{"messages": [{"role": "user", "content": "And now?"}]}]);
+    let case = json!({
+        "id": "1", "messages": [{"role": "user", "content": "?"}], "turns": turns, "expect": {"kind": "contains", "text": "7"},
+    });
+    fs::write(&suite, case.to_string()).unwrap();
+    check(&run(&suite, &folder.path().join("out"), &[], &SHOUT.replace("$WRONG", "nothing")), 0, "100.0%");
 }

@@ -12,16 +12,21 @@ use levity_loop::{Agent, AgentBuilder, Answer};
 use serde_json::Value;
 
 use super::Subject;
-use crate::{Call, Case, Transcript};
+use crate::{Call, Case, CaseMessage, ToolHost, ToolSession, Transcript};
 
-/// The reply that ends a run once a call has reached a tool.
-const END: &str = "The call reached its tool, and the evaluation ends the run here.";
+mod turns;
+
+/// The reply that ends a run before the model would.
+const END: &str = "The evaluation ends the run here.";
 
 /// An agent of levity, as a subject.
 ///
 /// The tools of a case do nothing but note their calls. The first turn in which a call reaches a tool ends the run, without
 /// another call of the model: calls in later turns would be answers to made-up results. A call with arguments that do not
 /// fit goes back to the model, as in any run.
+///
+/// The tools of a case with an [environment](Case::environment) run, in a [`ToolHost`]. Each turn of such a case is a run
+/// that continues the conversation of the turns before it, and it ends when the agent has answered.
 ///
 /// ```
 /// use levity_eval::AgentSubject;
@@ -37,13 +42,19 @@ const END: &str = "The call reached its tool, and the evaluation ends the run he
 pub struct AgentSubject {
     name: String,
     model: Arc<dyn Model>,
+    tool_host: Option<ToolHost>,
     configure: Arc<dyn Fn(AgentBuilder) -> AgentBuilder + Send + Sync>,
 }
 
 impl AgentSubject {
     /// An agent with levity's defaults on this model.
     pub fn new(name: impl Into<String>, model: impl Model + 'static) -> Self {
-        Self { name: name.into(), model: Arc::new(model), configure: Arc::new(|agent| agent) }
+        Self {
+            name: name.into(),
+            model: Arc::new(model),
+            tool_host: None,
+            configure: Arc::new(|agent| agent),
+        }
     }
 
     /// Sets how each agent is built: options, instructions, the runtime with its journal. The model stays.
@@ -55,6 +66,21 @@ impl AgentSubject {
         self.configure = Arc::new(configure);
         self
     }
+
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment); without one, such cases fail.
+    #[must_use]
+    pub fn tool_host(mut self, host: ToolHost) -> Self {
+        self.tool_host = Some(host);
+        self
+    }
+
+    fn agent(&self, model: WatchedModel, system: Option<String>) -> AgentBuilder {
+        let agent = (self.configure)(Agent::builder(model.clone())).model(model);
+        match system {
+            Some(system) => agent.instructions(system),
+            None => agent,
+        }
+    }
 }
 
 #[async_trait]
@@ -64,18 +90,18 @@ impl Subject for AgentSubject {
     }
 
     async fn answer(&self, case: &Case) -> Transcript {
+        if case.is_conversation() {
+            return self.converse(case).await;
+        }
         let (calls, replies) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
-        let model = UntilCalled { inner: self.model.clone(), replies: replies.clone() };
+        let model = WatchedModel { inner: self.model.clone(), replies: replies.clone(), end: End::Called };
         let tools = case.tools.iter().map(|tool| {
             let spec = ToolSpec::new(&*tool.name, &*tool.description).with_input(tool.parameters.clone());
             NotingTool { spec, calls: calls.clone() }
         });
-        let (system, history, goal) = conversation(case);
-        let mut agent = (self.configure)(Agent::builder(model.clone())).model(model);
-        if let Some(system) = system {
-            agent = agent.instructions(system);
-        }
-        let answer = match tools.fold(agent, AgentBuilder::tool).build() {
+        let (system, before, goal) = conversation(&case.messages);
+        let history = said(History::new(), before);
+        let answer = match tools.fold(self.agent(model, system), AgentBuilder::tool).build() {
             Ok(agent) => agent.run(goal).history(history).await,
             Err(error) => Err(error),
         };
@@ -99,22 +125,25 @@ impl fmt::Debug for AgentSubject {
 }
 
 /// The instructions, what was said before, and the goal.
-fn conversation(case: &Case) -> (Option<String>, History, Message) {
-    let (system, said): (Vec<_>, Vec<_>) =
-        case.messages.iter().partition(|message| message.role == Role::System);
+fn conversation(messages: &[CaseMessage]) -> (Option<String>, Vec<Message>, Message) {
+    let (system, said): (Vec<_>, Vec<_>) = messages.iter().partition(|message| message.role == Role::System);
     let system: Vec<&str> = system.iter().map(|message| &*message.content).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
     let (goal, before) = said.split_last().map_or((None, &[][..]), |(goal, before)| (Some(goal), before));
-    let mut history = History::new();
-    for message in before {
-        let message = match message.role {
-            Role::Assistant => Message::assistant(&*message.content),
-            _ => Message::user(&*message.content),
-        };
+    let before = before.iter().map(|message| match message.role {
+        Role::Assistant => Message::assistant(&*message.content),
+        _ => Message::user(&*message.content),
+    });
+    (system, before.collect(), Message::user(goal.map_or("", |goal| &*goal.content)))
+}
+
+/// A history with messages of text behind it.
+fn said(mut history: History, messages: Vec<Message>) -> History {
+    for message in messages {
         // A text is neither a call nor a result, so it always has its place.
         let _ = history.say(message);
     }
-    (system, history, Message::user(goal.map_or("", |goal| &*goal.content)))
+    history
 }
 
 fn told(answer: &Answer, called: bool) -> Transcript {
@@ -149,19 +178,32 @@ impl Tool for NotingTool {
     }
 }
 
-/// A model that is not asked again once a call has reached a tool.
+/// A model whose replies are counted, and which is not asked again once the run is to end.
 #[derive(Clone)]
-struct UntilCalled {
+struct WatchedModel {
     inner: Arc<dyn Model>,
     replies: Arc<AtomicU64>,
+    end: End,
 }
 
-impl UntilCalled {
-    /// The end, if a call of the last turn reached a tool. Notes of the loop may stand behind the results.
-    fn end(&self, request: &Request) -> Option<Response> {
-        let messages = request.history.messages().iter().rev();
-        let mut since = messages.take_while(|message| message.role != Role::Assistant);
-        if since.any(|message| message.results().any(|result| !result.is_error())) {
+/// The condition that ends a run.
+#[derive(Clone)]
+enum End {
+    /// A call has reached a tool.
+    Called,
+    /// The tools do not answer any more.
+    ToolsFailed(Option<Arc<ToolSession>>),
+}
+
+impl WatchedModel {
+    /// The last reply, if the run is to end.
+    async fn end(&self, request: &Request) -> Option<Response> {
+        let is_over = match &self.end {
+            End::Called => is_called(request),
+            End::ToolsFailed(Some(session)) => session.failure().await.is_some(),
+            End::ToolsFailed(None) => false,
+        };
+        if is_over {
             return Some(Response::new(Message::assistant(END)).with_usage(Usage::new(0, 0)));
         }
         self.replies.fetch_add(1, Ordering::Relaxed);
@@ -169,22 +211,29 @@ impl UntilCalled {
     }
 }
 
+/// True if a call of the last turn reached a tool. Notes of the loop may stand behind the results.
+fn is_called(request: &Request) -> bool {
+    let messages = request.history.messages().iter().rev();
+    let mut since = messages.take_while(|message| message.role != Role::Assistant);
+    since.any(|message| message.results().any(|result| !result.is_error()))
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl Model for UntilCalled {
+impl Model for WatchedModel {
     fn card(&self) -> &ModelCard {
         self.inner.card()
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        match self.end(&request) {
+        match self.end(&request).await {
             Some(end) => Ok(Deltas::from_response(&end)),
             None => self.inner.stream(request).await,
         }
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        match self.end(&request) {
+        match self.end(&request).await {
             Some(end) => Ok(end),
             None => self.inner.complete(request).await,
         }

@@ -3,24 +3,27 @@ use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::text::one_line;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use levity_core::text::{chain, one_line};
+use serde_json::{Value, json};
 
 use super::Subject;
-use crate::{Case, Transcript};
+use crate::process::LineProcess;
+use crate::{AnsweredTurn, Call, Case, ToolHost, ToolSession, Transcript};
 
-/// The longest line that is read.
-const LONGEST: u64 = 16 << 20;
+/// The most calls that a program may ask for in one turn.
+const MAX_CALLS: usize = 200;
 
 /// A program as a subject, in any language.
 ///
 /// The program gets each [question](Case::question) as one line of JSON on its standard input, and writes a [`Transcript`]
 /// as one line of JSON on its standard output. It may end after one case, and is started again for the next; or it reads
 /// on, and answers many. It is stopped when the subject is dropped, or when a case takes too long.
+///
+/// In a case with several turns, or with tools that run, it gets one line for each turn, with the number of the `turn`. It
+/// keeps the conversation until the last of the `turns`. Before the transcript of a turn, it may write
+/// `{"call": {"name": "..", "arguments": {..}}}`; it then gets `{"result": ".."}`, with `"failed": true` when the tool failed.
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -41,15 +44,30 @@ pub struct CommandSubject {
     program: OsString,
     args: Vec<OsString>,
     log: Option<PathBuf>,
+    tool_host: Option<ToolHost>,
     idle: Mutex<Vec<Process>>,
 }
 
 #[derive(Debug)]
 struct Process {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    lines: LineProcess,
     answered: bool,
+}
+
+/// A line of a program in a conversation.
+enum Line {
+    Call(Call),
+    Answer(Box<Transcript>),
+}
+
+impl Line {
+    fn parse(line: &[u8]) -> serde_json::Result<Self> {
+        let mut value: Value = serde_json::from_slice(line)?;
+        match value.get_mut("call").map(Value::take) {
+            Some(call) => serde_json::from_value(call).map(Self::Call),
+            None => serde_json::from_value(value).map(|answer| Self::Answer(Box::new(answer))),
+        }
+    }
 }
 
 impl CommandSubject {
@@ -60,6 +78,7 @@ impl CommandSubject {
             program: program.into(),
             args: Vec::new(),
             log: None,
+            tool_host: None,
             idle: Mutex::default(),
         }
     }
@@ -78,6 +97,13 @@ impl CommandSubject {
         self
     }
 
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment); without one, such cases fail.
+    #[must_use]
+    pub fn tool_host(mut self, host: ToolHost) -> Self {
+        self.tool_host = Some(host);
+        self
+    }
+
     fn start(&self) -> Result<Process, String> {
         let log = match &self.log {
             None => Stdio::null(),
@@ -86,17 +112,8 @@ impl CommandSubject {
                 file.map_err(|error| format!("`{}`: {error}", path.display()))?.into()
             }
         };
-        let mut command = Command::new(&self.program);
-        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("`{}` cannot be started: {error}", self.program.display()))?;
-        match (child.stdin.take(), child.stdout.take()) {
-            (Some(input), Some(output)) => {
-                Ok(Process { child, input, output: BufReader::new(output), answered: false })
-            }
-            _ => Err("the program has no standard input and output".to_owned()),
-        }
+        let lines = LineProcess::start(&self.program, &self.args, log)?;
+        Ok(Process { lines, answered: false })
     }
 
     /// A process that has answered before, or a new one.
@@ -105,53 +122,152 @@ impl CommandSubject {
         idle.map_or_else(|| self.start(), Ok)
     }
 
-    async fn ask(&self, line: &[u8]) -> Result<Transcript, String> {
+    fn give_back(&self, mut process: Process) {
+        process.answered = true;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(process);
+    }
+
+    async fn ask(&self, question: &Value) -> Result<Transcript, String> {
+        let (process, reply) = self.first_reply(question).await?;
+        let transcript = serde_json::from_slice(&reply).map_err(|error| no_transcript(&error, &reply))?;
+        self.give_back(process);
+        Ok(transcript)
+    }
+
+    /// Sends the first line of a case to a process that still runs.
+    async fn first_reply(&self, question: &Value) -> Result<(Process, Vec<u8>), String> {
+        let line = line(question);
         let mut process = self.take()?;
-        let mut reply = process.exchange(line).await;
+        let mut reply = process.lines.exchange(&line).await;
         if reply.is_none() && process.answered {
             // It ended after an earlier case, as a program may.
             process = self.start()?;
-            reply = process.exchange(line).await;
+            reply = process.lines.exchange(&line).await;
         }
-        let Some(reply) = reply else {
-            let status = process.end().await;
-            let log = self.log.as_ref().map_or(String::new(), |path| format!("; see `{}`", path.display()));
-            return Err(format!("the program ended without an answer ({status}){log}"));
+        match reply {
+            Some(reply) => Ok((process, reply)),
+            None => Err(self.ended(process).await),
+        }
+    }
+
+    async fn ended(&self, process: Process) -> String {
+        let status = process.lines.end().await;
+        let log = self.log.as_ref().map_or(String::new(), |path| format!("; see `{}`", path.display()));
+        format!("the program ended without an answer ({status}){log}")
+    }
+
+    /// Has the program answer turn after turn. An error keeps the turns before it.
+    async fn converse(&self, case: &Case) -> Transcript {
+        let session = match (&case.environment, &self.tool_host) {
+            (None, _) => None,
+            (Some(_), None) => {
+                return Transcript::failed("the tools of the case run, and the subject has no tool host");
+            }
+            (Some(_), Some(host)) => match host.open(case).await {
+                Ok(session) => Some(session),
+                Err(error) => return Transcript::failed(chain(&error)),
+            },
         };
-        let transcript = serde_json::from_slice(&reply).map_err(|error| {
-            format!(
-                "the program wrote no transcript: {error}: {}",
-                one_line(&String::from_utf8_lossy(&reply), 200)
-            )
-        })?;
-        process.answered = true;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(process);
-        Ok(transcript)
+        let (mut process, mut transcript) = (None, Transcript::new());
+        for turn in 1..=1 + case.turns.len() {
+            let answer = self.turn(case, turn, session.as_ref(), &mut process).await;
+            let answer = answer.unwrap_or_else(Transcript::failed);
+            let calls = match &session {
+                Some(session) => session.take_calls().await,
+                None => answer.calls,
+            };
+            transcript = transcript.with_turn(AnsweredTurn::new(answer.text, calls));
+            transcript.usage += answer.usage;
+            transcript.messages.extend(answer.messages);
+            transcript.replies = match (transcript.replies, answer.replies) {
+                (Some(before), Some(now)) => Some(before + now),
+                (before, now) => before.or(now),
+            };
+            transcript.error = answer.error;
+            if transcript.error.is_some() {
+                // The program may be in the middle of the conversation, so it gets no other case.
+                return transcript;
+            }
+        }
+        if let Some(process) = process {
+            self.give_back(process);
+        }
+        transcript
     }
-}
 
-impl Process {
-    /// One line out, one line back; `None` when the program has ended, or writes without an end.
-    async fn exchange(&mut self, line: &[u8]) -> Option<Vec<u8>> {
-        // A program that does not read may still have answered.
-        let _ = self.input.write_all(line).await;
-        let _ = self.input.flush().await;
-        let mut reply = Vec::new();
-        (&mut self.output).take(LONGEST).read_until(b'\n', &mut reply).await.ok()?;
-        (!reply.trim_ascii().is_empty()).then_some(reply)
+    async fn turn(
+        &self,
+        case: &Case,
+        turn: usize,
+        session: Option<&ToolSession>,
+        place: &mut Option<Process>,
+    ) -> Result<Transcript, String> {
+        let question = case.question_at(turn).unwrap_or_default();
+        let (mut process, mut reply) = match place.take() {
+            None => self.first_reply(&question).await?,
+            Some(process) => self.exchange(process, &question).await?,
+        };
+        for _ in 0..=MAX_CALLS {
+            let call = match Line::parse(&reply).map_err(|error| no_transcript(&error, &reply))? {
+                Line::Call(call) => call,
+                Line::Answer(answer) if session.is_some() && !answer.calls.is_empty() => {
+                    return Err(
+                        "the program listed calls in a case whose tools run; it asks for each by a line \
+                                `{\"call\": {..}}` and reads its result"
+                            .to_owned(),
+                    );
+                }
+                Line::Answer(answer) => {
+                    *place = Some(process);
+                    return Ok(*answer);
+                }
+            };
+            let result = result(case, turn, session, call).await?;
+            (process, reply) = self.exchange(process, &result).await?;
+        }
+        Err(format!("the program asked for more than {MAX_CALLS} calls in one turn"))
     }
-}
 
-impl Process {
-    /// Waits for the program's end after its input was closed.
-    async fn end(mut self) -> String {
-        drop(self.input);
-        match tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await {
-            Ok(Ok(status)) => status.to_string(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it still runs".to_owned(),
+    async fn exchange(&self, mut process: Process, value: &Value) -> Result<(Process, Vec<u8>), String> {
+        match process.lines.exchange(&line(value)).await {
+            Some(reply) => Ok((process, reply)),
+            None => Err(self.ended(process).await),
         }
     }
+}
+
+/// Runs a call that a program asked for. A tool that is not on offer is a failed call, as for a model.
+async fn result(
+    case: &Case,
+    turn: usize,
+    session: Option<&ToolSession>,
+    call: Call,
+) -> Result<Value, String> {
+    let Some(session) = session else {
+        return Err("the program asked for a call, and the tools of the case do not run".to_owned());
+    };
+    if case.tools_at(turn).all(|tool| tool.name != call.name) {
+        let name = one_line(&call.name, 100);
+        return Ok(json!({"result": format!("there is no tool `{name}`"), "failed": true}));
+    }
+    if !call.arguments.is_object() {
+        return Ok(json!({"result": "the arguments are no object", "failed": true}));
+    }
+    match session.call(&call.name, call.arguments).await {
+        Ok(reply) if reply.failed => Ok(json!({"result": reply.text, "failed": true})),
+        Ok(reply) => Ok(json!({"result": reply.text})),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    let mut line = value.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+fn no_transcript(error: &serde_json::Error, reply: &[u8]) -> String {
+    format!("the program wrote no transcript: {error}: {}", one_line(&String::from_utf8_lossy(reply), 200))
 }
 
 #[async_trait]
@@ -161,8 +277,9 @@ impl Subject for CommandSubject {
     }
 
     async fn answer(&self, case: &Case) -> Transcript {
-        let mut line = case.question().to_string().into_bytes();
-        line.push(b'\n');
-        self.ask(&line).await.unwrap_or_else(Transcript::failed)
+        if case.is_conversation() {
+            return self.converse(case).await;
+        }
+        self.ask(&case.question()).await.unwrap_or_else(Transcript::failed)
     }
 }

@@ -93,7 +93,8 @@ fn bfcl_problems_name_the_file_or_the_case() {
     data(folder.path(), 2);
     let problem =
         |category: &str| bfcl::cases(folder.path(), &[category], Selection::new()).unwrap_err().to_string();
-    assert!(problem("multi_turn_base").contains("simple_python, multiple"));
+    assert!(problem("live_simple").contains("simple_python, multiple"));
+    assert!(problem("multi_turn_base").contains("BFCL_v4_multi_turn_base.json"));
     assert!(problem("parallel").contains("BFCL_v4_parallel.json"));
     fs::write(folder.path().join("possible_answer/BFCL_v4_simple_python.json"), "").unwrap();
     assert!(problem("simple_python").contains("`simple_python_0` has no possible answer"));

@@ -5,9 +5,11 @@
 mod bfcl;
 mod check;
 mod evaluation;
+mod package;
 mod report;
 mod results;
 mod subject;
+mod turns;
 
 use levity_eval::{Case, Expectation, ExpectedCall, OfferedTool};
 use serde_json::json;

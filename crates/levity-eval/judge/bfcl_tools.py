@@ -1,0 +1,90 @@
+"""Runs the tools of one case of the Berkeley Function Calling Leaderboard (package `bfcl-eval`).
+
+usage: bfcl_tools.py [FOLDER]    FOLDER has the package `bfcl_eval`, if it is not installed
+
+JSON lines on standard input and output. The first one, {"environment": {..}, "tools": [names]}, is answered by {"ready": true}.
+Each one after it, {"name": "..", "arguments": {..}}, is answered by {"result": ".."}, and by {"result": "..", "failed": true} where
+the tool raised an error. {"error": ".."} says that nothing can be run.
+"""
+
+import copy
+import importlib
+import inspect
+import json
+import sys
+
+# The most characters of a result, and the most memory of this process.
+LONGEST = 1_000_000
+MEMORY = 2 << 30
+
+if len(sys.argv) > 1:
+    sys.path.insert(0, sys.argv[1])
+answers = sys.stdout
+sys.stdout = sys.stderr  # What a tool prints is no answer.
+
+
+def answer(value):
+    answers.write(json.dumps(value) + "\n")
+    answers.flush()
+
+
+def instances(environment):
+    from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
+
+    for name in environment["classes"]:
+        if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
+            raise ValueError(f"no class `{name}` that can be used here")
+        instance = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
+        if name not in STATELESS_CLASSES:
+            config = copy.deepcopy(environment["config"].get(name, {}))
+            instance._load_scenario(config, long_context=environment.get("long_context", False))
+        yield instance
+
+
+def methods(environment, offered):
+    """The methods by name, of the offered tools alone. A class that comes later wins, as in the package."""
+    found = {}
+    for instance in instances(environment):
+        for name, method in inspect.getmembers(instance, predicate=inspect.ismethod):
+            if name in offered and not name.startswith("_"):
+                found[name] = method
+    missing = sorted(set(offered) - set(found))
+    if missing:
+        raise ValueError(f"no class has the tools {', '.join(missing)}")
+    return found
+
+
+def run(method, arguments):
+    """The result as text, in the form in which the package's own executor gives it to models."""
+    result = method(**arguments)
+    if isinstance(result, dict):
+        try:
+            result = json.dumps(result)
+        except (TypeError, ValueError):
+            pass
+    result = str(result)
+    return result if len(result) <= LONGEST else f"{result[:LONGEST]} [cut: {len(result)} characters]"
+
+
+def serve():
+    first = json.loads(sys.stdin.readline())
+    try:
+        tools = methods(first["environment"], first["tools"])
+    except Exception as error:
+        return answer({"error": f"{type(error).__name__}: {error}"})
+    answer({"ready": True})
+    for line in sys.stdin:
+        call = json.loads(line)
+        try:
+            answer({"result": run(tools[call["name"]], call["arguments"])})
+        except Exception as error:
+            answer({"result": f"the call failed: {error}"[:LONGEST], "failed": True})
+
+
+try:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+except (ImportError, OSError, ValueError):
+    pass  # Not everywhere; the time limit of each call holds in any case.
+serve()

@@ -1,0 +1,50 @@
+use std::ffi::{OsStr, OsString};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// The longest line that is read.
+const LONGEST: u64 = 16 << 20;
+
+/// A program that exchanges lines. Dropping it kills the program.
+#[derive(Debug)]
+pub(crate) struct LineProcess {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl LineProcess {
+    pub(crate) fn start(program: &OsStr, args: &[OsString], log: Stdio) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        let mut child =
+            command.spawn().map_err(|error| format!("`{}` cannot be started: {error}", program.display()))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Self { child, input, output: BufReader::new(output) }),
+            _ => Err("the program has no standard input and output".to_owned()),
+        }
+    }
+
+    /// One line out, one line back; `None` when the program has ended, or writes without an end.
+    pub(crate) async fn exchange(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+        // A program that does not read may still have answered.
+        let _ = self.input.write_all(line).await;
+        let _ = self.input.flush().await;
+        let mut reply = Vec::new();
+        (&mut self.output).take(LONGEST).read_until(b'\n', &mut reply).await.ok()?;
+        (!reply.trim_ascii().is_empty()).then_some(reply)
+    }
+
+    /// Waits for the program's end after its input was closed.
+    pub(crate) async fn end(mut self) -> String {
+        drop(self.input);
+        match tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it still runs".to_owned(),
+        }
+    }
+}
