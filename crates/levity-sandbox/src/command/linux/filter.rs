@@ -112,6 +112,9 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     // Characters typed into a terminal.
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
+    // A lease on a file makes everybody else wait who opens it.
+    when(&mut rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, libc::F_SETLEASE as u64)?;
+    set_user_id(&mut rules)?;
     if means.landlock < 3 {
         // Before its third version Landlock lets a file be emptied by its path.
         rules.insert(libc::SYS_truncate, Vec::new());
@@ -124,6 +127,35 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
         }
     }
     Some(rules)
+}
+
+/// Denies files that run as their owner, whoever starts them: other users of the host would find them. The flags of
+/// `openat2` are behind a pointer, so that it seems not to be there.
+fn set_user_id(rules: &mut Rules) -> Option<()> {
+    const SET_USER_ID: u64 = 0o4000;
+    /// A file without a name, and not the flag for folders that goes with it.
+    const TMPFILE: u64 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
+    const FCHMODAT2: c_long = 452;
+    let has = |bit: u64| (SeccompCmpOp::MaskedEq(bit), bit);
+    let (op, value) = has(SET_USER_ID);
+    let mut changes =
+        vec![(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
+    let mut opens = vec![(libc::SYS_openat, 2)];
+    #[cfg(target_arch = "x86_64")]
+    {
+        changes.extend([(libc::SYS_chmod, 1), (libc::SYS_mknod, 1), (libc::SYS_creat, 1)]);
+        opens.push((libc::SYS_open, 1));
+    }
+    for (call, mode) in changes {
+        when(rules, call, mode, op.clone(), value)?;
+    }
+    for (call, flags) in opens {
+        for creating in [libc::O_CREAT as u64, TMPFILE] {
+            let (flag, bit) = has(creating);
+            when_both(rules, call, [(flags, flag, bit), (flags + 1, op.clone(), value)])?;
+        }
+    }
+    Some(())
 }
 
 /// A rule that matches when an argument compares so, in 32 bits.
@@ -270,7 +302,7 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
 }
 
 /// What programs have another way for, if it seems not to be there.
-const MISSING: [c_long; 7] = [
+const MISSING: [c_long; 9] = [
     // Its flags are behind a pointer, which a filter cannot follow.
     libc::SYS_clone3,
     // It does what other calls do, past their filters.
@@ -281,6 +313,9 @@ const MISSING: [c_long; 7] = [
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
     libc::SYS_shmget,
+    libc::SYS_vmsplice,
+    // Its flags are behind a pointer, too.
+    libc::SYS_openat2,
 ];
 
 /// What is said to be done and is not: without a namespace of its own, a command stays in one process group, which

@@ -161,6 +161,10 @@ fn reading(abi: ABI) -> BitFlags<AccessFs> {
 
 /// All that can be done with files and folders; not with devices, nor with the sockets of others.
 fn writing(abi: ABI) -> BitFlags<AccessFs> {
-    let never = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::ResolveUnix;
+    let never = AccessFs::MakeChar
+        | AccessFs::MakeBlock
+        | AccessFs::MakeSock
+        | AccessFs::IoctlDev
+        | AccessFs::ResolveUnix;
     AccessFs::from_all(abi) & !never
 }

@@ -319,6 +319,23 @@ const CALLS: &[(&str, i64, &str)] = &[
     ),
     ("share a core with the watcher", libc::SYS_prctl, "62, 2, 0+$ENV{WATCHER}, 0, 0"),
     ("get a core's cookie", libc::SYS_prctl, "62, 1, 0, 0, 0"),
+    ("make a file run as its owner", libc::SYS_fchmodat, "-100, my $f = SCRATCH, 04755"),
+    ("make an open file run as its owner", libc::SYS_fchmod, "fileno(OPEN), 04755"),
+    ("make a file run as its owner, by the new call", 452, "-100, my $f = SCRATCH, 04755, 0"),
+    ("make a new file that runs as its owner", libc::SYS_openat, "-100, my $f = \"set-id-1\", 0101, 04755"),
+    (
+        "make a nameless file that runs as its owner",
+        libc::SYS_openat,
+        "-100, my $f = \".\", 020200002, 04755",
+    ),
+    ("make a node that runs as its owner", libc::SYS_mknodat, "-100, my $f = \"set-id-2\", 0104755, 0"),
+    (
+        "make a new file that runs as its owner, by the new call",
+        libc::SYS_openat2,
+        "-100, my $f = \"set-id-3\", my $how = pack(\"QQQ\", 0101, 04755, 0), 24",
+    ),
+    ("take a lease on a file", libc::SYS_fcntl, "fileno(OPEN), 1024, 1"),
+    ("leave memory in a pipe", libc::SYS_vmsplice, "fileno(PIPE), my $v = pack(\"QQ\", 0, 0), 1, 0"),
 ];
 
 async fn attack(arena: &Arena, name: &str, line: &str) {
@@ -348,7 +365,11 @@ async fn all(rung: &[&'static str]) {
     let calls = CALLS.iter().map(|(name, number, args)| {
         let pidfd = format!("syscall({}, 0+$ENV{{WATCHER}}, 0)", libc::SYS_pidfd_open);
         let args = args.replace("SYS_PIDFD_OPEN", &pidfd);
-        let code = format!("exit(syscall({number}, {args}) == -1 ? 0 : 1)");
+        // Some calls need a file of the command's own.
+        let args = args.replace("SCRATCH", "\"scratch\"");
+        let open = "open(OPEN, \"+>\", \"scratch\"); pipe(READ, PIPE);";
+        let open = if args.contains("scratch") || args.contains("fileno") { open } else { "" };
+        let code = format!("{open} exit(syscall({number}, {args}) == -1 ? 0 : 1)");
         (*name, Needs::Seccomp, format!("WATCHER=$PPID {} || echo ESCAPED", perl(&code)))
     });
     let mut tried = 0;
