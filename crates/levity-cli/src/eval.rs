@@ -150,14 +150,14 @@ impl Scoring {
             }
             Judge::Auto | Judge::Bfcl => {}
         }
-        let noted = results.header().facts.get("data").and_then(|data| data.as_str()).map(Path::new);
-        match bfcl::judge(&self.python, data.or(noted)).score(results).await {
+        // The results name their data too, but they may be somebody else's, and the checker beside the data is a program.
+        match bfcl::judge(&self.python, data).score(results).await {
             Ok(scores) => Ok(scores),
             Err(error) if self.judge == Judge::Bfcl => Err(error.into()),
             Err(error) => {
                 note(&format!(
                     "BFCL's own checker did not score: {error}; these are levity's checks, which may differ from it. \
-                     `pip install bfcl-eval`, or name its folder with `levity eval score --data`"
+                     `pip install bfcl-eval`, or name the data of its folder with `levity eval score --data`"
                 ));
                 Ok(results.check_all())
             }

@@ -5,10 +5,16 @@ usage: bfcl.py [FOLDER]    FOLDER has the package `bfcl_eval`, if it is not inst
 One JSON line for each trial on standard input, one JSON line with its score on standard output.
 """
 
-import importlib.metadata
-import json
+# Python looks for modules in the working directory first, where anybody may have put some.
 import sys
-import types
+
+sys.path[:] = [place for place in sys.path if place]
+import os  # noqa: E402
+
+sys.path[:] = [place for place in sys.path if os.path.abspath(place) != os.getcwd()]
+import importlib.metadata  # noqa: E402
+import json  # noqa: E402
+import types  # noqa: E402
 
 if len(sys.argv) > 1:
     sys.path.insert(0, sys.argv[1])

@@ -220,3 +220,36 @@ fn eval_compare_pairs_two_folders() {
     assert!(noted.contains("trials without a score"), "{noted}");
     check(&levity(&["eval", "compare", one, "/nowhere"]), 2, "there are no results");
 }
+
+#[test]
+fn eval_score_runs_no_program_of_the_working_directory_or_of_the_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let run = format!("open({:?}, 'w').close()\n", at("ran").to_str().unwrap());
+    // Modules beside the command, and a checker that the results name.
+    let package = at("package/bfcl_eval");
+    for place in [at("here/bfcl_eval"), package.clone(), package.join("data"), at("out")] {
+        fs::create_dir_all(place).unwrap();
+    }
+    for name in ["json", "types", "importlib", "os", "sitecustomize", "encodings"] {
+        fs::write(at("here").join(format!("{name}.py")), &run).unwrap();
+    }
+    for place in [at("here/bfcl_eval"), package.clone()] {
+        fs::write(place.join("__init__.py"), &run).unwrap();
+    }
+    let row = json!({
+        "id": "irrelevance_0", "question": [[{"role": "user", "content": "Well?"}]],
+        "function": [{"name": "f.g", "description": "", "parameters": {"type": "dict", "properties": {}}}],
+    });
+    fs::write(package.join("data/BFCL_v4_irrelevance.json"), row.to_string()).unwrap();
+    let (data, out) = (package.join("data"), at("out"));
+    let (data, out) = (data.to_str().unwrap(), out.to_str().unwrap());
+    let args =
+        ["eval", "run", "--suite", "bfcl", "--data", data, "--categories", "irrelevance", "--out", out];
+    check(&levity(&[&args[..], &["--judge", "levity", "--", "/bin/sh", "-c", SHOUT]].concat()), 0, "100.0%");
+    for judge in [&["--judge", "bfcl"][..], &[]] {
+        let scored =
+            command(&[&["eval", "score", out][..], judge].concat()).current_dir(at("here")).output().unwrap();
+        assert!(!at("ran").exists(), "a file of the folder ran: {:?}", said(&scored));
+    }
+}
