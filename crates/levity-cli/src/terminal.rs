@@ -1,7 +1,7 @@
 //! What the commands print, and how.
 
 use std::borrow::Cow;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 pub(crate) use levity::core::text::chain;
@@ -66,6 +66,16 @@ pub(crate) fn say_json(value: &impl serde::Serialize) {
     if let Ok(line) = serde_json::to_string(value) {
         say(&format!("{}\n", harmless_json(&line)));
     }
+}
+
+/// Prints JSON as it is; on a terminal, the same JSON with escapes in place of what would make the terminal do something.
+pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.is_terminal() {
+        true => out.write_all(harmless_json(&String::from_utf8_lossy(bytes)).as_bytes())?,
+        false => out.write_all(bytes)?,
+    }
+    out.flush()
 }
 
 /// Says something beside what is printed.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::text::head;
+
 mod assigned;
 mod shapes;
 #[cfg(test)]
@@ -16,6 +18,9 @@ const SHORTEST: usize = 4;
 
 /// A value of a variable that is shorter is a switch or a word rather than a key.
 const SHORTEST_VARIABLE: usize = 8;
+
+/// How far behind a cut the end of a secret is looked for that is known only by its looks, such as a private key.
+const LONGEST_SHAPE: usize = 16 << 10;
 
 /// What sort of secret was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,6 +199,66 @@ impl Secrets {
         }
         clean.push_str(&text[copied..]);
         Cow::Owned(clean)
+    }
+
+    /// The beginning of a text, at most `most` bytes long, with something else in place of each secret.
+    ///
+    /// A secret across the cut is replaced as a whole: cutting first would leave its beginning. Only `most` bytes and those that
+    /// the longest secret may have are looked at.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// let secrets = Secrets::new().known("correct horse");
+    /// assert_eq!(secrets.replace_head("the word is correct horse, he said", 18, |_| "***"), "the word is ***");
+    /// assert_eq!(secrets.replace_head("nothing here", 7, |_| "***"), "nothing");
+    /// ```
+    pub fn replace_head<'a>(
+        &self,
+        text: &'a str,
+        most: usize,
+        with: impl Fn(SecretKind) -> &'static str,
+    ) -> Cow<'a, str> {
+        let end = head(text, most).len();
+        let shape = if self.known_only { 0 } else { LONGEST_SHAPE };
+        let seen = head(text, end.saturating_add(self.longest_known().max(shape)));
+        let mut found = self.find(seen);
+        found.retain(|found| found.range.start < end);
+        if found.is_empty() {
+            return Cow::Borrowed(&text[..end]);
+        }
+        let (mut clean, mut copied) = (String::with_capacity(end), 0);
+        for FoundSecret { range, kind } in found {
+            clean.push_str(&text[copied..range.start]);
+            clean.push_str(with(kind));
+            copied = range.end;
+        }
+        clean.push_str(text.get(copied..end).unwrap_or_default());
+        clean.truncate(head(&clean, most).len());
+        Cow::Owned(clean)
+    }
+
+    /// Where the beginning of a known value stands at the end of a text that may go on, if 4 bytes of it or more are there.
+    ///
+    /// ```
+    /// # use levity_core::Secrets;
+    /// let secrets = Secrets::new().known("correct horse");
+    /// assert_eq!(secrets.begun_at_end("say corre"), Some(4));
+    /// assert_eq!(secrets.begun_at_end("say co"), None);
+    /// ```
+    pub fn begun_at_end(&self, text: &str) -> Option<usize> {
+        let begun = |known: &String| {
+            let lengths = (SHORTEST..known.len()).rev().filter(|length| known.is_char_boundary(*length));
+            lengths
+                .filter(|length| text.ends_with(&known[..*length]))
+                .map(|length| text.len() - length)
+                .next()
+        };
+        self.known.iter().filter_map(begun).min()
+    }
+
+    /// How many bytes the longest value has that [`known`](Self::known) was told, in any of the forms that are found.
+    pub fn longest_known(&self) -> usize {
+        self.known.iter().map(String::len).max().unwrap_or(0)
     }
 
     /// The value with markers in place of secrets: in texts, in keys, and whatever text stands under a key that

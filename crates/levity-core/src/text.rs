@@ -16,6 +16,8 @@ use std::error::Error;
 
 use serde_json::Value;
 
+use crate::Secrets;
+
 mod address;
 mod blank;
 
@@ -103,14 +105,37 @@ pub fn one_line(text: &str, most: usize) -> String {
 /// assert_eq!(json_problem(&error), "invalid type: string, expected u8 at line 1 column 8");
 /// ```
 pub fn json_problem(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    for begin in ["invalid type: ", "invalid value: ", "unknown variant "] {
-        let Some((before, rest)) = said.split_once(begin) else { continue };
-        let Some((value, expected)) = rest.rsplit_once(", expected ") else { continue };
-        let kind = value.split(['"', '`']).next().unwrap_or_default().trim_end();
-        return format!("{before}{}, expected {expected}", format!("{begin}{kind}").trim_end());
-    }
-    said
+    serde_problem(&error.to_string())
+}
+
+/// The words of a serde error without the value that it quotes; an unknown field is named if its name is short and no secret. At most
+/// 400 bytes are left.
+///
+/// ```
+/// # use levity_core::text::serde_problem;
+/// assert_eq!(serde_problem("status: unknown variant `sk-1`, expected `done`"), "status: unknown variant, expected `done`");
+/// assert_eq!(serde_problem("unknown field `gaol`, expected `goal`"), "unknown field `gaol`, expected `goal`");
+/// ```
+pub fn serde_problem(said: &str) -> String {
+    const MOST: usize = 400;
+    let begins = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field "];
+    let first = begins.into_iter().filter_map(|begin| Some((said.find(begin)?, begin))).min();
+    let Some((at, begin)) = first else { return head(said, MOST).to_owned() };
+    let (before, rest) = (&said[..at], &said[at + begin.len()..]);
+    let ends = [", expected ", ", there are no ", " at line "];
+    let end = ends.into_iter().find_map(|end| rest.rfind(end)).unwrap_or(rest.len());
+    let (value, expected) = rest.split_at(end);
+    let kind = match value.strip_prefix('`').and_then(|name| name.strip_suffix('`')) {
+        Some(name) if begin == "unknown field " && is_plain_name(name) => value,
+        _ => value.split(['"', '`']).next().unwrap_or_default().trim_end(),
+    };
+    head(&format!("{before}{}{expected}", format!("{begin}{kind}").trim_end()), MOST).to_owned()
+}
+
+/// Whether a name that somebody else chose can be shown: it is short and made of plain letters, and does not look like a key.
+fn is_plain_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    name.len() <= 32 && name.bytes().all(plain) && Secrets::new().find(name).is_empty()
 }
 
 /// The first bytes of a text, cut between letters.

@@ -14,6 +14,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The goal has no visible text and nothing else, such as a picture; nothing was begun.
+    #[error("the prompt is empty; say what is to be done")]
+    EmptyPrompt,
     /// A setting makes no sense.
     #[error("`{setting}` {problem}")]
     Setting {
@@ -111,7 +114,9 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Setting { .. } | Self::Tools(_) | Self::Catalogue(_) => ErrorKind::Config,
+            Self::EmptyPrompt | Self::Setting { .. } | Self::Tools(_) | Self::Catalogue(_) => {
+                ErrorKind::Config
+            }
             Self::Plan(_) => ErrorKind::Plan,
             Self::Unreached { .. } => ErrorKind::Unreached,
             Self::Limit { .. } => ErrorKind::Limit,

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use levity_core::text::is_blank;
 use levity_core::{Cause, Event, EventKind, Limits, RunId};
 use levity_runtime::{Control, Events, Job, RunHandle, Watcher};
 use serde_json::Value;
@@ -178,6 +179,10 @@ impl TeamRun {
     /// The job; a plan that cannot be carried out begins nothing.
     fn job(self) -> Result<(Job<GraphMachine>, Way)> {
         let Self { mut start, files, checked, way } = self;
+        // A plan says what is to be done by itself.
+        if start.plan.is_none() && is_blank(&start.goal) {
+            return Err(Error::EmptyPrompt);
+        }
         let inner = &way.team.inner;
         let (rules, executor) = (inner.rules.clone(), inner.executor.clone());
         let mut machine = GraphMachine::new(rules.clone(), start.clone());

@@ -74,7 +74,7 @@ impl Team {
     }
 
     /// Has a plan made for a goal, and carries it out: await what is returned, after setting what is to be set. Dropping
-    /// the future stops the work.
+    /// the future stops the work. A goal without visible text gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     pub fn run(&self, goal: impl Into<String>) -> TeamRun {
         let start = Start { goal: goal.into(), settings: self.inner.settings, ..Start::default() };
         TeamRun::new(self.clone(), start)

@@ -83,7 +83,8 @@ impl Agent {
     }
 
     /// Works on a goal, on the caller's own task: await what is returned, after setting what is to be
-    /// set. Dropping the future stops the work.
+    /// set. Dropping the future stops the work. A goal without visible text, or something else such as a picture, gives
+    /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     pub fn run(&self, goal: impl Into<Message>) -> Run {
         Run::new(self.clone(), goal.into())
     }

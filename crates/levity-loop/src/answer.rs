@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::machine::AgentMachine;
+use crate::machine::{AgentMachine, Parts};
 use crate::spec::AgentSpec;
 
 /// What an agent answered, with the conversation that led there.
@@ -19,6 +19,7 @@ pub struct Answer {
     run: RunId,
     ending: Ending,
     history: History,
+    own: Vec<Arc<Message>>,
     intent: Arc<Message>,
     spec: Arc<AgentSpec>,
     memory: Value,
@@ -27,8 +28,8 @@ pub struct Answer {
 impl Answer {
     pub(crate) fn new(run: RunId, ending: Ending, machine: AgentMachine) -> Self {
         let memory = machine.remembered();
-        let (history, intent, spec) = machine.into_parts();
-        Self { run, ending, history, intent, spec, memory }
+        let Parts { history, own, goal, spec } = machine.into_parts();
+        Self { run, ending, history, own, intent: goal, spec, memory }
     }
 
     /// The answer in words.
@@ -83,6 +84,12 @@ impl Answer {
     /// The whole conversation; give it to the next run to go on from here.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// The messages of this run: its goal first, and each call of a tool with its result, also of a call that was denied. What the
+    /// model was told on the side is left out.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.own
     }
 
     /// Intent, workspace, steps and memory as one value.

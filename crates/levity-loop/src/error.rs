@@ -20,6 +20,9 @@ pub enum Error {
     /// There is no such model, or none can be chosen.
     #[error(transparent)]
     NoModel(levity_core::Cause),
+    /// The goal has no visible text and nothing else, such as a picture; nothing was begun.
+    #[error("the prompt is empty; say what is to be done")]
+    EmptyPrompt,
     /// A setting makes no sense.
     #[error("`{setting}` {problem}")]
     Setting {
@@ -163,7 +166,11 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Tools(_) | Self::NoModel(_) | Self::Setting { .. } | Self::InsideAsync => ErrorKind::Config,
+            Self::Tools(_)
+            | Self::NoModel(_)
+            | Self::EmptyPrompt
+            | Self::Setting { .. }
+            | Self::InsideAsync => ErrorKind::Config,
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Cancelled { .. } => ErrorKind::Cancelled,
             Self::Model { .. } => ErrorKind::Model,

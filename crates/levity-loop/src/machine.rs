@@ -186,6 +186,16 @@ enum Closing {
     Enough,
 }
 
+/// What is left of a machine at its end.
+pub(crate) struct Parts {
+    /// The whole conversation.
+    pub(crate) history: History,
+    /// The messages of this run, without what the model was told on the side.
+    pub(crate) own: Vec<Arc<Message>>,
+    pub(crate) goal: Arc<Message>,
+    pub(crate) spec: Arc<AgentSpec>,
+}
+
 impl AgentMachine {
     pub(crate) fn new(spec: Arc<AgentSpec>, start: Start) -> Self {
         let Start { goal, guarded, mut past, system, beside, output } = start;
@@ -339,11 +349,12 @@ impl AgentMachine {
 
     /// The conversation, the goal and what the agent is made of. Calls that were under way when the run was left are
     /// in the conversation, as calls of which nobody knows what came.
-    pub(crate) fn into_parts(mut self) -> (History, Arc<Message>, Arc<AgentSpec>) {
+    pub(crate) fn into_parts(mut self) -> Parts {
         if let Some(exchange) = self.state.exchange.take() {
             self.state.history.close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
         }
-        (self.state.history, self.state.goal, self.spec)
+        let own = self.said_between(self.task(), self.state.history.len(), |_| true);
+        Parts { history: self.state.history, own, goal: self.state.goal, spec: self.spec }
     }
 
     /// What it has used and done so far.

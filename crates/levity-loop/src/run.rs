@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use levity_core::text::is_blank;
 use levity_core::{
-    Ask, ConversationId, Ending, Event, Failure, History, Limits, Machine, MemoryError, Message, RunId,
-    Status,
+    Ask, Cause, ConversationId, Ending, Event, Failure, History, Limits, Machine, MemoryError, Message, Part,
+    RunId, Status,
 };
 use levity_runtime::{Control, ControlError, Done, Events, Job, RunHandle, Stopped};
 use schemars::JsonSchema;
@@ -159,11 +160,32 @@ impl Run {
 
     fn into_job(self) -> (Way, Job<AgentMachine>) {
         let agent = &self.way.agent;
+        if is_blank_goal(&self.goal) {
+            let job = Job::deferred(async { Err(Cause::new(Blank)) }, agent.executor());
+            return (self.way, job);
+        }
         // What is set on the run itself comes later, and counts.
         let job = agent.job(self.goal, self.before, self.way.output.clone()).limits(agent.limits());
         (self.way, job)
     }
 }
+
+/// Whether nobody can see anything in a goal.
+fn is_blank_goal(goal: &Message) -> bool {
+    goal.parts.iter().all(|part| matches!(part, Part::Text(_))) && is_blank(&goal.text())
+}
+
+/// Why a run with such a goal does not begin; it becomes [`Error::EmptyPrompt`].
+#[derive(Clone, Debug)]
+struct Blank;
+
+impl fmt::Display for Blank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Error::EmptyPrompt)
+    }
+}
+
+impl std::error::Error for Blank {}
 
 impl IntoFuture for Run {
     type Output = Result<Answer>;
@@ -389,8 +411,11 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
             Err(Error::Parked { run, waiting })
         }
         Err(Stopped { run, machine, error, .. }) => {
-            if let Some(source) = memory_error(&error) {
+            if let Some(source) = cause_of::<MemoryError>(&error) {
                 return Err(Error::Memory { source, partial: None });
+            }
+            if cause_of::<Blank>(&error).is_some() {
+                return Err(Error::EmptyPrompt);
             }
             let partial = machine.map(|machine| {
                 let (usage, stats) = machine.so_far();
@@ -405,8 +430,8 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
     }
 }
 
-/// Why a conversation could not be had, if that is why a run did not begin.
-fn memory_error(error: &levity_runtime::Error) -> Option<MemoryError> {
+/// Why a run did not begin, if it was a `T`: a conversation that could not be had, for instance.
+fn cause_of<T: std::error::Error + Clone + 'static>(error: &levity_runtime::Error) -> Option<T> {
     match error {
         levity_runtime::Error::Prepare { cause, .. } => cause.as_error().downcast_ref().cloned(),
         _ => None,

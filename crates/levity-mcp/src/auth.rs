@@ -31,16 +31,18 @@ use levity_core::World;
 use crate::ServerConfig;
 use crate::config::Transport;
 use crate::link::authorize::Authorize;
+use crate::redact::Redactor;
 
 /// The login of a server, if it may need one, and the clock that its limits go by.
 pub(crate) fn of(
     config: &ServerConfig,
     world: Arc<dyn World>,
+    secrets: &Redactor,
 ) -> (Option<Arc<dyn Authorize>>, Arc<dyn World>) {
     let (Transport::Http(http) | Transport::Sse(http)) = &config.transport else { return (None, world) };
     let Some(oauth) = http.oauth.clone() else { return (None, world) };
     let patience = Arc::new(patience::Patience::new(world.clone()));
-    match login::Login::new(config.name.clone(), &http.url, oauth, world, patience.clone()) {
+    match login::Login::new(config.name.clone(), &http.url, oauth, world, patience.clone(), secrets.clone()) {
         Some(login) => (Some(Arc::new(login)), patience),
         // What is wrong with the address is said when the server is started.
         None => (None, patience),

@@ -9,7 +9,7 @@ mod watched;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{CancelToken, Progress, Secrets, Timestamp, World};
+use levity_core::{CancelToken, Progress, Timestamp, World};
 use rmcp::RoleClient;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode,
@@ -26,7 +26,7 @@ pub(crate) use handler::Handler;
 pub(crate) use handshake::{Era, Handshake, Misunderstanding};
 
 use crate::link::Lifeline;
-use crate::text::cut;
+use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
 /// How much of what a server says about a failure is told.
@@ -36,7 +36,7 @@ const MOST_WORDS: usize = 8 << 10;
 pub(crate) struct Client {
     server: Arc<str>,
     /// What was sent and must not be shown, though the server may repeat it.
-    secrets: Secrets,
+    secrets: Redactor,
     world: Arc<dyn World>,
     service: RunningService<RoleClient, Handler>,
     lifeline: Option<Arc<dyn Lifeline>>,
@@ -85,7 +85,7 @@ impl Client {
     /// Speaks the first words on `transport` and goes on from there.
     pub(crate) async fn connect<T: Transport<RoleClient> + 'static>(
         server: Arc<str>,
-        secrets: Secrets,
+        secrets: Redactor,
         transport: T,
         lifeline: Option<Arc<dyn Lifeline>>,
         handshake: Handshake<'_>,
@@ -97,13 +97,13 @@ impl Client {
         let info = match handshake.shake(&mut transport).await {
             Ok(info) => info,
             Err(why) => {
-                let mut error = start_error(&server, &why);
+                let mut error = start_error(&server, &secrets, &why);
                 if let Some(lifeline) = &lifeline
                     && let Some(death) = lifeline.death().await
                 {
                     error = error.with_death(death);
                 }
-                return Err((error, why));
+                return Err((error.without(&secrets), why));
             }
         };
         let service = serve_directly(handler, transport, Some(info.clone()));
@@ -310,18 +310,21 @@ impl Client {
                     };
                 }
                 let kind = refusal_kind(data.code);
-                let words = cut(&data.message, MOST_WORDS);
+                let words = self.secrets.head(&data.message, MOST_WORDS);
                 Error::new(kind, server, format!("`{method}` failed: {words}"))
             }
             ServiceError::Cancelled { reason } => {
                 let reason = reason.unwrap_or_default();
-                let message = format!("`{method}` was cancelled: {}", cut(&reason, MOST_WORDS));
+                let message = format!("`{method}` was cancelled: {}", self.secrets.head(&reason, MOST_WORDS));
                 Error::new(ErrorKind::Cancelled, server, message)
             }
             ServiceError::TransportSend(error) => match ours(&error) {
                 Some(error) => error,
                 None => {
-                    let message = format!("`{method}` could not be sent: {}", chain(&error));
+                    let message = format!(
+                        "`{method}` could not be sent: {}",
+                        self.secrets.head(&chain(&error), MOST_WORDS)
+                    );
                     self.with_last_words(Error::new(ErrorKind::Closed, server, message)).await
                 }
             },
@@ -385,10 +388,10 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         next = cause.source();
     }
-    cut(&text, MOST_WORDS).to_owned()
+    text
 }
 
-fn start_error(server: &Arc<str>, why: &Misunderstanding) -> Error {
+fn start_error(server: &Arc<str>, secrets: &Redactor, why: &Misunderstanding) -> Error {
     let server = server.clone();
     match why {
         Misunderstanding::Closed => {
@@ -396,12 +399,13 @@ fn start_error(server: &Arc<str>, why: &Misunderstanding) -> Error {
         }
         Misunderstanding::Unanswered => Error::new(ErrorKind::Start, server, "the server does not answer"),
         Misunderstanding::Refused(data) => {
-            let words = cut(&data.message, MOST_WORDS);
+            let words = secrets.head(&data.message, MOST_WORDS);
             Error::new(ErrorKind::Start, server, format!("the server refused to start: {words}"))
         }
         Misunderstanding::Odd(words) => Error::new(ErrorKind::Protocol, server, words.clone()),
         Misunderstanding::Send(error) => ours(&**error).unwrap_or_else(|| {
-            Error::new(ErrorKind::Start, server, format!("the server cannot be reached: {}", chain(&**error)))
+            let words = secrets.head(&chain(&**error), MOST_WORDS);
+            Error::new(ErrorKind::Start, server, format!("the server cannot be reached: {words}"))
         }),
     }
 }

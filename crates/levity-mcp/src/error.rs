@@ -3,7 +3,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Secrets, ToolError, ToolErrorKind};
+use levity_core::{ToolError, ToolErrorKind};
+
+use crate::redact::Redactor;
 
 /// The result of what is asked of a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -71,8 +73,8 @@ impl Error {
     }
 
     /// The error without what must not be shown.
-    pub(crate) fn without(mut self, secrets: &Secrets) -> Self {
-        let clean = |text: &str| match secrets.replace(text, |_| "***") {
+    pub(crate) fn without(mut self, secrets: &Redactor) -> Self {
+        let clean = |text: &str| match secrets.text(text) {
             Cow::Borrowed(_) => None,
             Cow::Owned(clean) => Some(clean),
         };

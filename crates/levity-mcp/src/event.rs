@@ -1,9 +1,11 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 
 use crate::Error;
+use crate::redact::Redactor;
 
 /// Something that happened to a server.
 #[derive(Clone, Debug)]
@@ -63,11 +65,18 @@ pub enum ServerEventKind {
 pub(crate) struct Events {
     server: Arc<str>,
     to: broadcast::Sender<ServerEvent>,
+    secrets: Redactor,
 }
 
 impl Events {
-    pub(crate) fn new(server: Arc<str>, to: broadcast::Sender<ServerEvent>) -> Self {
-        Self { server, to }
+    /// Sends what happens to a server to `to`, without what `secrets` masks.
+    pub(crate) fn new(server: Arc<str>, to: broadcast::Sender<ServerEvent>, secrets: Redactor) -> Self {
+        Self { server, to, secrets }
+    }
+
+    /// Masks the server's secrets.
+    pub(crate) fn secrets(&self) -> &Redactor {
+        &self.secrets
     }
 
     /// Whether anybody listens.
@@ -76,9 +85,29 @@ impl Events {
     }
 
     pub(crate) fn send(&self, kind: ServerEventKind) {
+        let kind = self.clean(kind);
         #[cfg(feature = "tracing")]
         log(&self.server, &kind);
         let _ = self.to.send(ServerEvent { server: self.server.clone(), kind });
+    }
+
+    /// What happened, without secrets in the server's own words.
+    fn clean(&self, kind: ServerEventKind) -> ServerEventKind {
+        let text = |text: String| match self.secrets.text(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(clean) => clean,
+        };
+        match kind {
+            ServerEventKind::Away { error, retry } => {
+                ServerEventKind::Away { error: error.without(&self.secrets), retry }
+            }
+            ServerEventKind::ResourcesChanged { uri } => {
+                ServerEventKind::ResourcesChanged { uri: uri.map(text) }
+            }
+            ServerEventKind::Log { level, text: line } => ServerEventKind::Log { level, text: text(line) },
+            ServerEventKind::Stderr(line) => ServerEventKind::Stderr(text(line)),
+            kind => kind,
+        }
     }
 }
 

@@ -52,6 +52,7 @@ mod host;
 mod items;
 mod link;
 mod naming;
+mod redact;
 mod server;
 mod servers;
 mod text;

@@ -9,6 +9,7 @@ mod end;
 pub(crate) mod failure;
 mod pending;
 mod process;
+pub(crate) use process::inherited;
 pub(crate) mod stdio;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use levity_core::{CancelToken, Progress, Secrets, Timestamp, Tool, ToolCx, ToolOutput, World};
+use levity_core::{CancelToken, Progress, Timestamp, Tool, ToolCx, ToolOutput, World};
 use rmcp::model::JsonObject;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -21,6 +21,7 @@ use crate::config::Transport;
 use crate::event::Events;
 use crate::link::Lifeline;
 use crate::naming::Namer;
+use crate::redact::Redactor;
 use crate::tool::McpTool;
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -36,8 +37,8 @@ pub struct Server(pub(crate) Arc<Shared>);
 /// What a server's handle, its tools and the task that keeps it running share.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    /// What of the config the server may repeat in an error.
-    pub(crate) secrets: Secrets,
+    /// Masks what the server may repeat of its settings and its login.
+    pub(crate) secrets: Redactor,
     pub(crate) world: Arc<dyn World>,
     pub(crate) events: Events,
     pub(crate) asked: Asked,
@@ -215,11 +216,11 @@ impl Shared {
         version: Arc<AtomicU64>,
     ) -> Self {
         #[cfg(feature = "oauth")]
-        let (login, world) = crate::auth::of(&config, world);
+        let (login, world) = crate::auth::of(&config, world, events.secrets());
         let phase = if config.enabled { Phase::Starting } else { Phase::Disabled };
         Self {
             permits: Semaphore::new(config.max_concurrent),
-            secrets: config.secrets(),
+            secrets: events.secrets().clone(),
             config,
             world,
             events,
@@ -381,7 +382,7 @@ impl Shared {
         }
         let failed = |result: &Value| result.get("isError").and_then(Value::as_bool).unwrap_or_default();
         match result {
-            Ok(result) if failed(&result) => Ok(self.secrets.replace_value(&result, |_| "***").into_owned()),
+            Ok(result) if failed(&result) => Ok(self.secrets.value(result)),
             result => result.map_err(|error| error.without(&self.secrets)),
         }
     }

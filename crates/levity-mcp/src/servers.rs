@@ -10,6 +10,7 @@ use crate::client::Asked;
 use crate::event::{Events, ServerEvent};
 use crate::host::{Elicitor, Sampler};
 use crate::naming::Namer;
+use crate::redact::Redactor;
 use crate::server::{Phase, Server, ServerStatus, Shared};
 use crate::{Error, ErrorKind, Result, ServerConfig};
 
@@ -301,7 +302,7 @@ impl ServersBuilder {
         let version = Arc::new(AtomicU64::new(0));
         let namers = Namer::all(&configs);
         let share = |(config, namer): (ServerConfig, Namer)| {
-            let to = Events::new(config.name.clone(), events.clone());
+            let to = Events::new(config.name.clone(), events.clone(), Redactor::new(config.secrets()));
             let asked = Asked { server: config.name.clone(), ..asked.clone() };
             Arc::new(Shared::new(config, world.clone(), to, asked, namer, version.clone()))
         };

@@ -42,18 +42,39 @@ struct Inner {
 
 /// How much a bounded store keeps, and what it has.
 struct Bounds {
-    most: usize,
-    most_bytes: usize,
-    /// Of each conversation, how large it is and when it was last used.
+    most: Use,
+    /// How much one owner may have, and who owns a conversation.
+    share: Option<(Use, OwnerOf)>,
+    /// Of each conversation, how large it is, when it was last used and whose it is.
     sizes: HashMap<ConversationId, Size>,
-    bytes: usize,
+    all: Use,
+    /// What each owner has; those without an owner are together. Only owners that have something are here.
+    owned: HashMap<Option<Arc<str>>, Use>,
     clock: u64,
 }
 
-#[derive(Clone, Copy, Default)]
+/// Says whose a conversation is.
+type OwnerOf = Box<dyn Fn(&ConversationId) -> Option<Arc<str>> + Send + Sync>;
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Use {
+    count: usize,
+    bytes: usize,
+}
+
+#[derive(Clone, Default)]
 struct Size {
     bytes: usize,
     used: u64,
+    owner: Option<Arc<str>>,
+}
+
+/// What there is too much of.
+enum Excess {
+    /// This owner has more than its share.
+    Share(Option<Arc<str>>),
+    /// The store has more than it may, and of all owners, this one has most of it.
+    Whole(Option<Arc<str>>),
 }
 
 impl Inner {
@@ -66,33 +87,81 @@ impl Inner {
         };
         let mut bytes = size(kept);
         // One conversation has a sixteenth of the room; its oldest messages go.
-        while bytes > bounds.most_bytes / 16 && kept.messages.len() > 1 {
+        while bytes > bounds.most.bytes / 16 && kept.messages.len() > 1 {
             let half = kept.first + kept.messages.len().div_ceil(2) as u64;
             kept.trim(half);
             bytes = size(kept);
         }
         bounds.note(id, bytes);
-        while bounds.sizes.len() > bounds.most || bounds.bytes > bounds.most_bytes {
-            let idle = bounds.sizes.iter().filter(|(other, _)| *other != id && !held.contains(*other));
-            let Some(oldest) = idle.min_by_key(|(_, size)| size.used).map(|(id, _)| id.clone()) else {
-                return;
+        while let Some(excess) = bounds.excess(id) {
+            let idle = || bounds.sizes.iter().filter(|(other, _)| *other != id && !held.contains(*other));
+            let of_owner = |owner: &Option<Arc<str>>| {
+                idle().filter(|(_, size)| size.owner == *owner).min_by_key(|(_, size)| size.used)
             };
+            let any = || idle().min_by_key(|(_, size)| size.used);
+            let oldest = match &excess {
+                Excess::Share(owner) => of_owner(owner),
+                Excess::Whole(owner) => of_owner(owner).or_else(any),
+            };
+            let Some(oldest) = oldest.map(|(id, _)| id.clone()) else { return };
             conversations.remove(&oldest);
             bounds.forget(&oldest);
         }
     }
 }
 
+impl Use {
+    fn is_within(self, most: Self) -> bool {
+        self.count <= most.count && self.bytes <= most.bytes
+    }
+
+    fn change(&mut self, before: Option<usize>, now: Option<usize>) {
+        self.count = self.count + usize::from(now.is_some()) - usize::from(before.is_some());
+        self.bytes = self.bytes + now.unwrap_or(0) - before.unwrap_or(0);
+    }
+
+    /// The part of `most` that is used, in millionths: of conversations or of bytes, whichever is more.
+    fn part_of(self, most: Self) -> u128 {
+        let part = |used: usize, most: usize| used as u128 * 1_000_000 / (most as u128).max(1);
+        part(self.count, most.count).max(part(self.bytes, most.bytes))
+    }
+}
+
 impl Bounds {
     fn note(&mut self, id: &ConversationId, bytes: usize) {
         self.clock += 1;
-        let size = self.sizes.entry(id.clone()).or_default();
-        self.bytes = self.bytes - size.bytes + bytes;
-        *size = Size { bytes, used: self.clock };
+        let owner = self.share.as_ref().and_then(|(_, owner_of)| owner_of(id));
+        let size = Size { bytes, used: self.clock, owner: owner.clone() };
+        let before = self.sizes.insert(id.clone(), size).map(|size| size.bytes);
+        self.all.change(before, Some(bytes));
+        self.owned.entry(owner).or_default().change(before, Some(bytes));
     }
 
     fn forget(&mut self, id: &ConversationId) {
-        self.bytes -= self.sizes.remove(id).map_or(0, |size| size.bytes);
+        let Some(size) = self.sizes.remove(id) else { return };
+        self.all.change(Some(size.bytes), None);
+        if let Some(own) = self.owned.get_mut(&size.owner) {
+            own.change(Some(size.bytes), None);
+            if own.count == 0 {
+                self.owned.remove(&size.owner);
+            }
+        }
+    }
+
+    /// Whether there is too much after `id` was saved.
+    fn excess(&self, id: &ConversationId) -> Option<Excess> {
+        let owner = &self.sizes.get(id)?.owner;
+        let own = self.owned.get(owner).copied().unwrap_or_default();
+        let share = self.share.as_ref().filter(|_| owner.is_some()).map(|(share, _)| *share);
+        // One conversation may be more than a share has room for.
+        if share.is_some_and(|share| own.count > 1 && !own.is_within(share)) {
+            return Some(Excess::Share(owner.clone()));
+        }
+        if self.all.is_within(self.most) {
+            return None;
+        }
+        let largest = self.owned.iter().max_by_key(|(_, own)| own.part_of(self.most));
+        largest.map(|(owner, _)| Excess::Whole(owner.clone()))
     }
 }
 
@@ -128,10 +197,30 @@ impl InMemory {
     /// messages. Those that somebody [holds](MemoryStore::hold) stay, so while runs are under way there may be more, by a sixteenth
     /// for each of them.
     pub fn bounded(most: usize, bytes: usize) -> Self {
-        let (sizes, clock) = (HashMap::new(), 0);
-        let bounds = Bounds { most: most.max(1), most_bytes: bytes, sizes, bytes: 0, clock };
+        let most = Use { count: most.max(1), bytes };
+        let (sizes, owned, all) = (HashMap::new(), HashMap::new(), Use::default());
+        let bounds = Bounds { most, share: None, sizes, all, owned, clock: 0 };
         let inner = Inner { bounds: Some(bounds), ..Inner::default() };
         Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Divides a bounded store among owners: each has at most this part of it in percent, one conversation at least, and what is above
+    /// that goes from its own.
+    ///
+    /// When there is too much in all, conversations go of the owner that has most. `owner_of` says whose a conversation is, by its id; those
+    /// without an owner have no share of their own. Call it before anything is saved; a store that is not bounded has no shares.
+    #[must_use]
+    pub fn with_share(
+        self,
+        percent: u8,
+        owner_of: impl Fn(&ConversationId) -> Option<Arc<str>> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(bounds) = &mut self.lock().bounds {
+            let part = |most: usize| (most as u128 * u128::from(percent.min(100)) / 100) as usize;
+            let share = Use { count: part(bounds.most.count).max(1), bytes: part(bounds.most.bytes) };
+            bounds.share = Some((share, Box::new(owner_of)));
+        }
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -122,6 +122,13 @@ impl Caller {
     }
 }
 
+/// The tenant that an id of a run or conversation belongs to, if there is a tenant of that name; `None` for what the owner named otherwise.
+pub(crate) fn tenant_of(id: &str) -> Option<&str> {
+    let (tenant, _) = id.split_once('-')?;
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (!tenant.is_empty() && tenant.bytes().all(fits)).then_some(tenant)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

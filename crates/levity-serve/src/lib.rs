@@ -53,6 +53,6 @@ pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::{ConnectionLimits, ListenNotice, Listener, check_exposure};
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
-pub use runner::{Runner, Setup, Started};
+pub use runner::{MessageSink, Runner, Setup, Started};
 pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
 pub use token::Token;

@@ -60,6 +60,16 @@ pub trait Library: Send + Sync {
     /// When they cannot be looked for.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError>;
 
+    /// As [`search`](Self::search), for a tenant of the server: empty for its owner. A library whose searches cost much divides them among
+    /// tenants, so that none holds up the others; by default it is the same.
+    ///
+    /// # Errors
+    /// When they cannot be looked for.
+    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+        let _ = tenant;
+        self.search(query, limit).await
+    }
+
     /// The document of an id, or `None` when this library has none such.
     ///
     /// # Errors
@@ -71,6 +81,10 @@ pub trait Library: Send + Sync {
 impl<L: Library + ?Sized> Library for Arc<L> {
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
         (**self).search(query, limit).await
+    }
+
+    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+        (**self).search_for(tenant, query, limit).await
     }
 
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {

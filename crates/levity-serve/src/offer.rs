@@ -9,6 +9,7 @@ use levity_sandbox::Workspace;
 
 use crate::library::{Library, Shelf, WorkspaceLibrary};
 use crate::mcp::{self, McpServer, McpServerBuilder};
+use crate::quota::TokenShare;
 use crate::runs::Runs;
 
 mod books;
@@ -61,8 +62,17 @@ impl AgentServer {
 
     /// Conversations that end with this process, for an agent whose sessions need not be kept: each query without a session begins one.
     /// Run [`Conversations::keep_clean`] beside the server, so that those go that have expired.
+    ///
+    /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others;
+    /// [`passing_sessions_by`](Self::passing_sessions_by) sets another share.
     pub fn passing_sessions(world: Arc<dyn World>) -> Conversations {
+        Self::passing_sessions_by(TokenShare::DEFAULT.as_percent(), world)
+    }
+
+    /// As [`passing_sessions`](Self::passing_sessions), with this share for a tenant, in percent; one session at least.
+    pub fn passing_sessions_by(token_share: u8, world: Arc<dyn World>) -> Conversations {
         let store = InMemory::bounded(Self::SESSIONS, Self::SESSION_BYTES);
+        let store = store.with_share(token_share, |id| crate::access::tenant_of(id.as_str()).map(Into::into));
         Conversations::shared(Arc::new(store), world).expire_after(Self::SESSION_TIME)
     }
 

@@ -16,6 +16,10 @@ impl TokenShare {
         Self(percent.min(100))
     }
 
+    pub(crate) fn as_percent(self) -> u8 {
+        self.0
+    }
+
     /// How many of `most` places one named token may take: one at least.
     pub(crate) fn of(self, most: usize) -> usize {
         let percent = usize::from(self.0);
@@ -49,11 +53,12 @@ pub(crate) struct QuotaFull {
     pub(crate) most: usize,
 }
 
-/// One place, given back when it is dropped.
+/// One place or more, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     quota: Arc<Quota>,
     tenant: Option<Arc<str>>,
+    count: usize,
 }
 
 impl Quota {
@@ -66,22 +71,35 @@ impl Quota {
     /// # Errors
     /// When all places are taken, or all that this caller may have.
     pub(crate) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Permit, QuotaFull> {
+        if self.most == 0 {
+            return Err(QuotaFull { most: 0 });
+        }
+        self.take_many(caller, 1)
+    }
+
+    /// Places for something of this size, such as so many bytes. What is larger than all that a caller may have is taken alone.
+    ///
+    /// # Errors
+    /// When there are not so many places left, in all or for this caller.
+    pub(crate) fn take_many(self: &Arc<Self>, caller: &Caller, count: usize) -> Result<Permit, QuotaFull> {
+        let fits = |taken: usize, most: usize| taken == 0 || taken.saturating_add(count) <= most;
         let mut taken = self.taken();
-        if taken.all >= self.most {
+        let tenant: Option<Arc<str>> = caller.namespace().map(Into::into);
+        let own = tenant.as_ref().and_then(|tenant| taken.by_tenant.get(tenant).copied()).unwrap_or(0);
+        if !fits(taken.all, self.most) {
             return Err(QuotaFull { most: self.most });
         }
-        let tenant: Option<Arc<str>> = caller.namespace().map(Into::into);
-        if let Some(tenant) = &tenant {
-            let most = self.share.of(self.most);
-            let own = taken.by_tenant.entry(tenant.clone()).or_default();
-            if *own >= most {
-                return Err(QuotaFull { most });
-            }
-            *own += 1;
+        if tenant.is_some() && !fits(own, self.share.of(self.most)) {
+            return Err(QuotaFull { most: self.share.of(self.most) });
         }
-        taken.all += 1;
+        taken.all += count;
+        if let Some(tenant) = &tenant
+            && count > 0
+        {
+            *taken.by_tenant.entry(tenant.clone()).or_default() += count;
+        }
         drop(taken);
-        Ok(Permit { quota: self.clone(), tenant })
+        Ok(Permit { quota: self.clone(), tenant, count })
     }
 
     /// Whether only the caller's own share is used up, so that others' places are no help.
@@ -98,11 +116,11 @@ impl Quota {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.quota.taken();
-        taken.all = taken.all.saturating_sub(1);
+        taken.all = taken.all.saturating_sub(self.count);
         if let Some(tenant) = &self.tenant
             && let Some(own) = taken.by_tenant.get_mut(tenant)
         {
-            *own -= 1;
+            *own = own.saturating_sub(self.count);
             if *own == 0 {
                 taken.by_tenant.remove(tenant);
             }
@@ -156,6 +174,23 @@ mod tests {
         let again = quota.take(&ann).unwrap();
         drop(again);
         let _admin = quota.take(&caller("top", TokenScope::Admin)).unwrap();
+    }
+
+    #[test]
+    fn quota_of_sizes_has_room_for_one_that_is_too_large_alone() {
+        let quota = Quota::new(100, TokenShare::DEFAULT);
+        let (ann, bob) = (caller("ann", TokenScope::Run), caller("bob", TokenScope::Run));
+        let large = quota.take_many(&ann, 40).unwrap();
+        assert_eq!(quota.take_many(&ann, 1).unwrap_err(), QuotaFull { most: 25 });
+        let _small = quota.take_many(&bob, 20).unwrap();
+        assert!(quota.take_many(&bob, 6).is_err() && quota.take_many(&Caller::owner(), 41).is_err());
+        let none = quota.take_many(&ann, 0).unwrap_err();
+        assert_eq!(none.most, 25);
+        drop(large);
+        let owner = quota.take_many(&Caller::owner(), 80).unwrap();
+        assert!(quota.take_many(&ann, 1).is_err());
+        drop(owner);
+        assert_eq!(quota.taken().all, 20);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Ask, Cause, ConversationId, Event, RunId};
+use levity_core::{Ask, Cause, ConversationId, Event, Message, RunId};
 use levity_loop::Agent;
 use levity_runtime::{Control, Runtime, Watcher};
 use levity_tools::Dispatcher;
@@ -66,18 +66,33 @@ pub struct Setup {
     pub conversation: Option<ConversationId>,
     /// Is called with each event.
     pub watcher: Watcher,
+    /// Is called with the messages of a run that has an answer, before its `ended` is there, by runners that keep them: the goal
+    /// first, and each call of a tool with its result.
+    pub on_messages: Option<MessageSink>,
 }
+
+/// Takes the messages of a run.
+pub type MessageSink = Arc<dyn Fn(&[Arc<Message>]) + Send + Sync>;
 
 impl Setup {
     /// A run of this id, whose events go to `watcher`.
     pub fn new(id: impl Into<RunId>, watcher: Watcher) -> Self {
-        Self { id: id.into(), conversation: None, watcher }
+        Self { id: id.into(), conversation: None, watcher, on_messages: None }
     }
 
     /// Makes it part of a conversation.
     #[must_use]
     pub fn with_conversation(mut self, id: Option<ConversationId>) -> Self {
         self.conversation = id;
+        self
+    }
+}
+
+impl Setup {
+    /// Takes the messages of the run at its end.
+    #[must_use]
+    pub fn with_messages(mut self, sink: Option<MessageSink>) -> Self {
+        self.on_messages = sink;
         self
     }
 }
@@ -158,14 +173,20 @@ impl Runner for Agent {
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
-        let Setup { id, conversation, watcher } = setup;
+        let Setup { id, conversation, watcher, on_messages } = setup;
         let mut run = self.run(goal).id(id).on_event(move |event| watcher(event));
         if let Some(conversation) = conversation {
             run = run.conversation(conversation);
         }
         let handle = run.start();
         let control = handle.control().clone();
-        Ok(Started::new(control, async { handle.await.err().and_then(agent_stopped) }))
+        Ok(Started::new(control, async move {
+            let answer = handle.await;
+            if let (Ok(answer), Some(sink)) = (&answer, on_messages) {
+                sink(answer.messages());
+            }
+            answer.err().and_then(agent_stopped)
+        }))
     }
 
     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started> {
@@ -189,9 +210,12 @@ fn agent_stopped(error: levity_loop::Error) -> Option<Cause> {
     match error {
         E::Runtime { source, .. } => Some(Cause::new(source)),
         E::Memory { partial: Some(_), .. } => None,
-        error @ (E::Memory { .. } | E::Parked { .. } | E::Setting { .. } | E::Tools(_) | E::NoModel(_)) => {
-            Some(Cause::new(error))
-        }
+        error @ (E::Memory { .. }
+        | E::Parked { .. }
+        | E::EmptyPrompt
+        | E::Setting { .. }
+        | E::Tools(_)
+        | E::NoModel(_)) => Some(Cause::new(error)),
         _ => None,
     }
 }

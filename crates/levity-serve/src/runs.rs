@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use levity_core::text::is_blank;
 use levity_core::{
-    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalError, RunId, RunQuery, RunSummary, World,
+    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery, RunSummary,
+    World,
 };
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
@@ -15,7 +16,7 @@ use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Given, Reader};
 use crate::quota::{Quota, TokenShare};
-use crate::runner::{Runner, Setup, Started};
+use crate::runner::{MessageSink, Runner, Setup, Started};
 
 mod live;
 mod queue;
@@ -97,12 +98,13 @@ pub struct Order {
     /// The run's id; a random one by default.
     pub id: Option<RunId>,
     watcher: Option<Watcher>,
+    on_messages: Option<MessageSink>,
 }
 
 impl Order {
     /// A goal to work on.
     pub fn new(goal: impl Into<String>) -> Self {
-        Self { goal: goal.into(), conversation: None, id: None, watcher: None }
+        Self { goal: goal.into(), conversation: None, id: None, watcher: None, on_messages: None }
     }
 
     /// Makes the run part of a conversation.
@@ -123,6 +125,13 @@ impl Order {
     #[must_use]
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Calls `sink` with the messages of the run when it has an answer, before its outcome is known; only agents have them.
+    #[must_use]
+    pub fn on_messages(mut self, sink: impl Fn(&[Arc<Message>]) + Send + Sync + 'static) -> Self {
+        self.on_messages = Some(Arc::new(sink));
         self
     }
 }
@@ -268,7 +277,8 @@ impl Runs {
         let place =
             self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), &Whose::Caller(caller))?;
         let watcher = self.watcher(&place.run, order.watcher);
-        let setup = Setup::new(id, watcher).with_conversation(order.conversation);
+        let setup =
+            Setup::new(id, watcher).with_conversation(order.conversation).with_messages(order.on_messages);
         let started = runner.start(&order.goal, setup)?;
         Ok(self.attend(place, started))
     }

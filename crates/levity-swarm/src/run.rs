@@ -3,6 +3,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use levity_core::text::is_blank;
 use levity_core::{ConversationId, Event, Limits, RunId};
 use levity_runtime::{Job, Watcher};
 
@@ -185,6 +186,10 @@ impl Origin {
 
 /// What the host gave is looked over before anything begins.
 fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
+    // A plan says what is to be done by itself.
+    if start.plan.is_none() && is_blank(&start.goal) {
+        return Err(Error::EmptyPrompt);
+    }
     let rules = &swarm.inner.rules;
     if let Some(first) = start.first.as_ref().filter(|first| !rules.cards.contains_key(*first)) {
         return Err(Error::setting("after", format!("ends with `{first}`, who is no worker of this swarm")));

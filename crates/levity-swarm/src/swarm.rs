@@ -69,7 +69,8 @@ impl Swarm {
         SwarmBuilder::new(pattern.into())
     }
 
-    /// Works on a goal: await what is returned, after setting what is to be set. Dropping the future stops the work.
+    /// Works on a goal: await what is returned, after setting what is to be set. Dropping the future stops the work. A goal without visible
+    /// text gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     pub fn run(&self, goal: impl Into<String>) -> SwarmRun {
         SwarmRun::new(self.clone(), self.begin(goal.into()))
     }

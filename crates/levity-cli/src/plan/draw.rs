@@ -8,6 +8,8 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
 
+use crate::terminal::harmless;
+
 /// How many lines of the log are shown where the tree would take all.
 const LOG: u16 = 4;
 
@@ -16,7 +18,7 @@ pub(super) fn draw(view: &View, now: Timestamp, area: Rect, buffer: &mut Buffer)
     let mut rows = area.rows();
     let mut put = |text: &str, style: Style| {
         if let Some(row) = rows.next() {
-            buffer.set_stringn(row.x, row.y, text, row.width.into(), style);
+            buffer.set_stringn(row.x, row.y, harmless(text), row.width.into(), style);
         }
     };
     put(&head(view, now), Style::new().bold());

@@ -1,7 +1,7 @@
 //! Keeping runs, and keeping them no longer.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use levity::runtime::{export, import};
 use super::list::Which;
 use super::{Done, One};
 use crate::store::{self, Where};
-use crate::terminal::{chain, say};
+use crate::terminal::{chain, say, write_json};
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -25,7 +25,7 @@ impl Export {
     pub(super) async fn export(self) -> Done {
         let (journal, _) = self.one.records().await?;
         let bytes = export(&*journal, &self.one.id()).await.map_err(|error| chain(&error))?;
-        io::stdout().lock().write_all(&bytes).map_err(|error| format!("it cannot be written: {error}"))?;
+        write_json(&bytes).map_err(|error| format!("it cannot be written: {error}"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
-use levity::serve::mcp::{ClientModel, McpServer};
+use levity::serve::mcp::{ClientModel, Limits, McpServer};
 use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
@@ -157,9 +157,16 @@ impl ServeMcp {
         };
         let (agent, offered) = self.agent(runtime).await?;
         let passing = agent.conversations().cloned();
-        let runs = own(Runs::new(agent.clone()).on_event(logs.watcher(None)), marks);
+        let mut runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
+        if let Some(percent) = self.reach.token_share() {
+            runs = runs.token_share(percent);
+        }
+        let runs = own(runs, marks);
         end_left(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
+        if let Some(percent) = self.reach.token_share() {
+            server = server.configure(|server| server.limits(Limits::default().token_share(percent)));
+        }
         if let Some(about) = &self.about {
             server = server.description(about);
         }
@@ -191,7 +198,11 @@ impl ServeMcp {
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {
-            agent = agent.conversations(AgentServer::passing_sessions(runtime.world().clone()));
+            let world = runtime.world().clone();
+            agent = agent.conversations(match self.reach.token_share() {
+                Some(percent) => AgentServer::passing_sessions_by(percent, world),
+                None => AgentServer::passing_sessions(world),
+            });
         }
         Ok((agent.build().map_err(|error| chain(&error))?, offered))
     }

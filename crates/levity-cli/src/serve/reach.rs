@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use levity::serve::{AccessLog, Gate, Listener, Token, Tokens, check_exposure};
+use levity::serve::{AccessLog, ConnectionLimits, Gate, Listener, Token, Tokens, check_exposure};
 
 use crate::terminal::{chain, note};
 use crate::token::token;
@@ -15,6 +15,11 @@ pub(super) struct Reach {
     /// `--token-file` or `LEVITY_TOKEN` gives one.
     #[arg(long, value_name = "FILE")]
     named_tokens: Option<PathBuf>,
+    /// How much of each limit the tokens of one tenant may take together, in percent; 25 by default, one place at least. It counts
+    /// for runs, requests, tool calls, event streams, large bodies, connections and MCP sessions. Tokens with the scope `admin`, and
+    /// the server's own, may take all.
+    #[arg(long, value_name = "PERCENT", requires = "named_tokens", value_parser = clap::value_parser!(u8).range(1..=100))]
+    token_share: Option<u8>,
     /// Encrypt connections: the file with the certificate chain, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -40,9 +45,19 @@ pub(super) struct At<'a> {
 }
 
 impl Reach {
+    /// How much of each limit one tenant may take, in percent, where that is said.
+    pub(super) fn token_share(&self) -> Option<u8> {
+        self.token_share
+    }
+
     pub(super) async fn listen(&self, at: At<'_>) -> Result<Listener, String> {
         let gate = self.gate(&at)?.hosts(at.hosts).origins(at.origins);
         let mut listener = Listener::bind(at.address, gate).await.map_err(|error| chain(&error))?;
+        if let Some(percent) = self.token_share {
+            let mut limits = ConnectionLimits::default();
+            limits.per_token = (limits.authenticated * usize::from(percent) / 100).max(1);
+            listener = listener.limits(limits);
+        }
         if let (Some(certificates), Some(key)) = (&self.tls_cert, &self.tls_key) {
             listener = listener.tls(certificates, key).map_err(|error| chain(&error))?;
         }

@@ -52,6 +52,26 @@ impl Terminal {
         self.printed = self.printed.split_off(self.printed.find(part).unwrap() + part.len());
     }
 
+    /// All that is printed until the command has ended.
+    fn all(mut self) -> String {
+        const END: &[u8] = b"[the command has ended]";
+        let Self { ours, theirs, child, .. } = &mut self;
+        let mut printed = Vec::new();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                child.wait().unwrap();
+                theirs.write_all(END).unwrap();
+            });
+            let mut bytes = [0; 4096];
+            while !printed.ends_with(END) {
+                let read = ours.read(&mut bytes).unwrap();
+                printed.extend_from_slice(&bytes[..read]);
+            }
+        });
+        printed.truncate(printed.len() - END.len());
+        String::from_utf8_lossy(&printed).into_owned()
+    }
+
     fn echoes(&self) -> bool {
         tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ECHO)
     }
@@ -111,4 +131,42 @@ fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
     let rest = std::mem::take(&mut terminal.printed);
     assert!(!rest.contains("no longer asked"), "{rest}");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
+    let text = "a\u{1b}[2J\u{9b}31m\u{7f}\u{202e}b\u{85}\u{2066}c ü";
+    let script = crate::file("controls.json", &serde_json::json!([{"reply": text}]).to_string());
+    let journal = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("controls-{}", std::process::id()));
+    let journal = journal.to_str().unwrap();
+    let run =
+        ["run", "Hi \u{9b}2J", "--id", "odd", "--journal", journal, "--script", script.to_str().unwrap()];
+    crate::check(&crate::levity(&run), 0, "");
+    let export = ["runs", "export", "odd", "--journal", journal];
+    let piped = crate::levity(&export).stdout;
+    let piped = String::from_utf8(piped).unwrap();
+    assert!(piped.contains('\u{9b}') && piped.contains('\u{202e}'), "a pipe gets what is there");
+    for args in [
+        &export[..],
+        &["runs", "show", "odd", "--journal", journal],
+        &["runs", "list", "--journal", journal],
+        &["runs", "replay", "odd", "--journal", journal, "--script", script.to_str().unwrap()],
+        &["run", "Hi", "--script", script.to_str().unwrap()],
+    ] {
+        let printed = Terminal::new(args, b"").all();
+        let acts = |c: char| {
+            c.is_control() && !matches!(c, '\n' | '\r' | '\t')
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        assert!(!printed.contains(acts), "{args:?}: {printed:?}");
+        assert!(!printed.is_empty(), "{args:?}");
+        if args[1] == "export" {
+            let read = |text: &str| -> Vec<serde_json::Value> {
+                text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+            };
+            assert_eq!(read(&printed.replace("\r\n", "\n")), read(&piped), "it says the same");
+        }
+    }
+    let _ = std::fs::remove_dir_all(journal);
 }

@@ -297,3 +297,72 @@ fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
         command(&["serve", "http", "--listen", "nowhere"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
     check(&place, 2, "`nowhere` cannot be listened on");
 }
+
+#[test]
+fn token_share_is_what_the_help_says() {
+    let folder = folder("token-share");
+    let tokens = folder.join("tokens");
+    let add = |name: &str| {
+        let added = levity(&[
+            "serve",
+            "token",
+            "add",
+            name,
+            "--scope",
+            "run",
+            "--named-tokens",
+            tokens.to_str().unwrap(),
+        ]);
+        check(&added, 0, "");
+        super::text(&added).split_whitespace().last().unwrap().to_owned()
+    };
+    let (ann, bob) = (add("ann"), add("bob"));
+    for (command, args) in [("http", &[][..]), ("mcp", &["--http", "127.0.0.1:0"])] {
+        let help = super::text(&levity(&["serve", command, "--help"]));
+        let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for promise in ["--token-share <PERCENT>", "25 by default", "one place at least"] {
+            assert!(help.contains(promise), "{command}: `{promise}` is not in the help");
+        }
+        for (share, named) in [("0", true), ("101", true), ("x", true), ("50", false)] {
+            let mut all = [&["serve", command][..], args, &["--token-share", share]].concat();
+            if named {
+                all.extend(["--named-tokens", tokens.to_str().unwrap()]);
+            }
+            let refused = ended(&mut super::command(&all));
+            check(&refused, 2, if named { "--token-share" } else { "--named-tokens" });
+        }
+    }
+    // Of four runs, a tenant has one by default, and two by half of them.
+    let script = file(
+        "token-share.json",
+        r#"[{"call": {"name": "ask_user", "args": {"question": "Which?"}}}, {"reply": "x"}]"#,
+    );
+    for (share, most) in [(None, 1), (Some("50"), 2), (Some("100"), 4)] {
+        let mut args = vec!["--max-runs", "4", "--script", script.to_str().unwrap()];
+        args.extend(["--named-tokens", tokens.to_str().unwrap()]);
+        args.extend(share.iter().flat_map(|share| ["--token-share", *share]));
+        let server = Server::start(&args);
+        let start = |token: &str| {
+            let headers = format!("X-Nothing: 1\r\nAuthorization: Bearer {token}\r\n");
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            let body = r#"{"goal": "x"}"#;
+            let text = format!(
+                "POST /v1/runs?wait=0 HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                 Content-Length: {}\r\n{headers}\r\n{body}",
+                server.address,
+                body.len()
+            );
+            stream.write_all(text.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+        };
+        for number in 0..most {
+            assert!((200..300).contains(&start(&ann)), "{share:?}: run {number}");
+        }
+        assert_eq!(start(&ann), 429, "{share:?}");
+        if most < 4 {
+            assert!((200..300).contains(&start(&bob)), "{share:?}: the other tenant has its own");
+        }
+    }
+}

@@ -249,6 +249,24 @@ fn json_problem_names_the_place_and_not_the_value() {
         Yes(u8),
         No,
     }
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "only its errors are looked at")]
+    struct Fields {
+        goal: String,
+    }
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct NoFields {}
+    let typo = serde_json::from_str::<Fields>(r#"{"gaol": 1}"#).unwrap_err();
+    assert!(levity_core::text::json_problem(&typo).contains("`gaol`"), "{typo}");
+    let key = format!(r#"{{"ghp_{}": 1}}"#, "a1B2".repeat(9));
+    let key = levity_core::text::json_problem(&serde_json::from_str::<Fields>(&key).unwrap_err());
+    assert!(!key.contains("a1B2") && key.contains("expected `goal` at line 1"), "{key}");
+    let long = format!("{{{}: 1}}", serde_json::json!("x, expected ".repeat(1_000)));
+    assert!(
+        levity_core::text::json_problem(&serde_json::from_str::<Fields>(&long).unwrap_err()).len() <= 400
+    );
     for json in [
         r#"{"a": "hush"}"#,
         r#"{"a": "hush\", expected u8"}"#,
@@ -257,10 +275,16 @@ fn json_problem_names_the_place_and_not_the_value() {
         r#""hush""#,
         r#"{"yes": "hush"}"#,
         r#"{"hush, expected 1": 1}"#,
+        r#"{"hush sk-0123456789abcdef0123": 1}"#,
+        r#"{"hush invalid type: x": 1}"#,
+        r#"{"invalid type: hush, expected y": 1}"#,
+        r#"{"hush`, expected `x": 1}"#,
+        r#"{"unknown field `hush": 1}"#,
     ] {
         let numbers = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(json);
         let words = serde_json::from_str::<Word>(json);
-        for error in [numbers.err(), words.err()].into_iter().flatten() {
+        let (fields, none) = (serde_json::from_str::<Fields>(json), serde_json::from_str::<NoFields>(json));
+        for error in [numbers.err(), words.err(), fields.err(), none.err()].into_iter().flatten() {
             let said = levity_core::text::json_problem(&error);
             assert!(!said.contains("hush") && said.contains("line 1"), "{json}: {said}");
         }

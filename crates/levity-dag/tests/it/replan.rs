@@ -326,3 +326,19 @@ async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
     model.assert_finished();
     assert_eq!((finished.value("a"), finished.value("b")), (Some(&json!(1)), Some(&json!(2))));
 }
+
+#[tokio::test]
+async fn blank_goal_is_refused_and_a_plan_needs_none() {
+    use levity_dag::Error;
+    let script = Script::new([json!({"steps": [give("b", 2)]}), json!({"steps": [give("b", 2)]})]);
+    let team = team(&script);
+    for goal in ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
+    {
+        assert!(matches!(team.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
+        assert!(matches!(team.run(goal).start(), Err(Error::EmptyPrompt)), "{goal:?}");
+        assert!(matches!(team.run("Add").goal(goal).files(["x"]).await, Err(Error::EmptyPrompt)), "{goal:?}");
+    }
+    assert!(script.briefs().is_empty(), "no planner was asked");
+    let plan = levity_dag::Plan::parse(&json!({"steps": [give("b", 2)]}).to_string()).unwrap();
+    within(team.carry_out(plan)).await.unwrap();
+}

@@ -258,12 +258,19 @@ fn is_filter(word: &str) -> bool {
 }
 
 fn withheld(what: &str, reason: &str, message: Option<&str>) -> String {
-    let message: String = message.unwrap_or_default().chars().take(500).collect();
-    let reason: String = reason.chars().take(100).collect();
-    match message.trim() {
+    let (message, reason) = (whole_words(message.unwrap_or_default(), 500), whole_words(reason, 100));
+    match message {
         "" => format!("{what}: `{reason}`"),
         message => format!("{what}: `{reason}`, {message}"),
     }
+}
+
+/// The first words of a text, as many as fit. Keys that were sent are taken out of errors later, and a part of one would not be found.
+fn whole_words(text: &str, most: usize) -> &str {
+    let cut = levity_core::text::head(text.trim(), most);
+    let goes_on = text.trim()[cut.len()..].starts_with(|c: char| !c.is_whitespace());
+    let whole = if goes_on { cut.trim_end_matches(|c: char| !c.is_whitespace()) } else { cut };
+    whole.trim_end()
 }
 
 fn own(fields: Map<String, Value>) -> Opaque {
@@ -321,4 +328,23 @@ fn unreadable(error: serde_json::Error) -> ModelError {
         false => (ModelErrorKind::Malformed, "a piece of the reply cannot be read"),
     };
     ModelError::new(kind, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_words;
+
+    #[test]
+    fn what_is_cut_ends_with_a_whole_word() {
+        for (text, most, expected) in [
+            ("blocked for AIzaSecret here", 100, "blocked for AIzaSecret here"),
+            ("blocked for AIzaSecret here", 20, "blocked for"),
+            ("blocked for AIzaSecret here", 22, "blocked for AIzaSecret"),
+            ("AIzaSecret", 5, ""),
+            ("é é", 3, "é"),
+            ("", 5, ""),
+        ] {
+            assert_eq!(whole_words(text, most), expected, "{text} {most}");
+        }
+    }
 }

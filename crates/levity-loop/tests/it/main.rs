@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cut;
+mod blank;
 mod endings;
 mod errands;
 mod guards;

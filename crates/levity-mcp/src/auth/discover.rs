@@ -11,6 +11,7 @@ use super::dpop;
 use super::http::Http;
 use super::record::Method;
 use super::secret::Secret;
+use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
 /// The authorization server of a server, as its metadata describe it.
@@ -19,13 +20,20 @@ pub(crate) struct Found {
     pub(crate) metadata: AuthorizationMetadata,
     server: Arc<str>,
     watch: Arc<Watch>,
+    secrets: Redactor,
 }
 
 impl Found {
     /// Follows what the server said in its challenge, or looks in the places that are known.
-    pub(crate) async fn find(server: &Arc<str>, url: &Url, http: Arc<Http>, challenge: &str) -> Result<Self> {
+    pub(crate) async fn find(
+        server: &Arc<str>,
+        url: &Url,
+        http: Arc<Http>,
+        challenge: &str,
+        secrets: &Redactor,
+    ) -> Result<Self> {
         let watch = Arc::new(Watch { http, failed: AtomicBool::new(false) });
-        let explain = |error| explain(server, &watch, &error);
+        let explain = |error| explain(server, &watch, &error, secrets);
         let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), watch.clone())
             .await
             .map_err(explain)?;
@@ -43,7 +51,7 @@ impl Found {
             return Err(Error::new(ErrorKind::Auth, server.clone(), text));
         }
         manager.set_metadata(metadata.clone());
-        Ok(Self { manager, metadata, server: server.clone(), watch })
+        Ok(Self { manager, metadata, server: server.clone(), watch, secrets: secrets.clone() })
     }
 
     pub(crate) fn issuer(&self) -> Option<&str> {
@@ -105,7 +113,7 @@ impl Found {
     }
 
     pub(crate) fn explain(&self, error: &AuthError) -> Error {
-        explain(&self.server, &self.watch, error)
+        explain(&self.server, &self.watch, error, &self.secrets)
     }
 
     /// A new key for tokens, where the authorization server binds tokens to keys.
@@ -137,11 +145,12 @@ impl OAuthHttpClient for Watch {
     }
 }
 
-fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError) -> Error {
+fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError, secrets: &Redactor) -> Error {
     if watch.failed.load(Ordering::Relaxed) {
         let text = "its authorization server could not be reached, or has a problem of its own";
         return Error::new(ErrorKind::Start, server.clone(), text);
     }
+    let shown = |text: &str| shown(&secrets.text(text));
     let text = match error {
         AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
             let (received, expected) = (shown(received_issuer), shown(expected_issuer));

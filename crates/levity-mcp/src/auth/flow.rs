@@ -37,6 +37,7 @@ impl Inner {
             )
         })?;
         let code = self.code(&answer, &state)?;
+        self.secrets.add([&*code, &*state.pkce_verifier]);
         let source = Source {
             issuer: found.issuer().map(str::to_owned),
             resource: parameter(&page, "resource").unwrap_or_else(|| self.url.to_string()),
@@ -88,6 +89,7 @@ impl Inner {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = found.manager.register_client(&self.settings.name, redirect, &scopes).await;
         let registered = registered.map_err(|error| found.explain(&error))?;
+        self.secrets.add(registered.client_secret.as_deref());
         let secret = registered.client_secret.map(Secret::new);
         Ok(Client {
             id: registered.client_id,
@@ -122,7 +124,7 @@ impl Inner {
             _ => {}
         }
         if let Some(code) = parameter(answer, "error") {
-            return refuse(&format!("the login was refused: `{}`", clean(&code)));
+            return refuse(&format!("the login was refused: `{}`", clean(&self.secrets.text(&code))));
         }
         parameter(answer, "code").map_or_else(|| refuse("the answer to the login has no code in it"), Ok)
     }

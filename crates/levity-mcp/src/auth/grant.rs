@@ -128,6 +128,7 @@ impl Inner {
         let token = token.map_err(|error| {
             Refusal::Later(format!("the identity token of this workload cannot be read: {}", error.kind()))
         })?;
+        self.secrets.add([&*token]);
         if !is_meant_for(&token, [audience, &source.token_endpoint]) {
             return Err(no("assertion_for_another_server"));
         }
@@ -163,6 +164,7 @@ impl Inner {
         let identity = enterprise.identity.id_token().await;
         let identity =
             identity.map_err(|_| Refusal::Later("no ID token of the person could be got".to_owned()))?;
+        self.secrets.add([&*identity]);
         let scopes = source.scopes.join(" ");
         let secret = enterprise.client_secret.as_ref();
         let endpoint = Endpoint {
@@ -171,6 +173,7 @@ impl Inner {
             client_id: &enterprise.client_id,
             proof: secret.map_or(Proof::None, |secret| Proof::Basic(secret.expose())),
             possession: None,
+            secrets: &self.secrets,
         };
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
@@ -182,6 +185,7 @@ impl Inner {
             ("scope", &scopes),
         ];
         let word = endpoint.ask(&form).await?.access;
+        self.secrets.add([&*word]);
         let claims = claims(&word).ok_or_else(|| no("no_assertion"))?;
         if claims.get("aud").is_some_and(|claim| claim.as_str().is_some_and(|claim| claim != audience)) {
             return Err(no("assertion_for_another_server"));
@@ -231,7 +235,12 @@ impl Inner {
             self.prove(key, "POST", &url, None, nonce.as_deref())
         });
         let (http, url, client_id) = (&*self.http, &*source.token_endpoint, &*client.id);
-        Endpoint { http, url, client_id, proof, possession }.ask(form).await
+        let secrets = &self.secrets;
+        secrets.add(possession.as_deref());
+        if let Proof::Signed(assertion) = &proof {
+            secrets.add([&**assertion]);
+        }
+        Endpoint { http, url, client_id, proof, possession, secrets }.ask(form).await
     }
 
     /// Proves to the receiver of a request that we have the key.

@@ -17,6 +17,7 @@ use super::settings::OAuth;
 use super::store::TokenLock;
 use super::token::{Refusal, split};
 use crate::link::authorize::{Authorize, Challenge, Credentials};
+use crate::redact::Redactor;
 use crate::{Error, ErrorKind, Result};
 
 /// A token is renewed when it ends within this time: it has to last until the server reads it.
@@ -39,6 +40,8 @@ pub(super) struct Inner {
     pub(super) http: Arc<Http>,
     pub(super) world: Arc<dyn World>,
     patience: Arc<Patience>,
+    /// Is told every token and proof before it is sent anywhere.
+    pub(super) secrets: Redactor,
     key: String,
     state: Mutex<State>,
     nonces: Mutex<Nonces>,
@@ -69,6 +72,7 @@ impl Login {
         settings: OAuth,
         world: Arc<dyn World>,
         patience: Arc<Patience>,
+        secrets: Redactor,
     ) -> Option<Self> {
         let mut url = Url::parse(url).ok()?;
         // A key in the query is no part of the server's name, and none of the authorization server's business.
@@ -78,7 +82,7 @@ impl Login {
         let key = format!("{server} {url}");
         let state = Mutex::default();
         let (nonces, gate) = Default::default();
-        let inner = Inner { server, url, settings, http, world, patience, key, state, nonces, gate };
+        let inner = Inner { server, url, settings, http, world, patience, secrets, key, state, nonces, gate };
         Some(Self { inner: Arc::new(inner), renewals: Mutex::default() })
     }
 
@@ -109,6 +113,7 @@ impl Authorize for Login {
                 let nonce = self.inner.nonces().server.clone();
                 self.inner.prove(key, method, url, Some(record.access.expose()), nonce.as_deref())
             });
+            self.inner.secrets.add(record.secrets().chain(proof.as_deref()));
             Credentials { authorization: record.header(), proof }
         }))
     }
@@ -138,7 +143,8 @@ impl Inner {
     /// Gets another login for a challenge. The gate is held.
     async fn answer(&self, challenge: &Challenge<'_>, scopes: &[String]) -> Result<()> {
         let (refused, attempt) = (challenge.status == 401, challenge.attempt);
-        let mut found = Found::find(&self.server, &self.url, self.http.clone(), challenge.text).await?;
+        let mut found =
+            Found::find(&self.server, &self.url, self.http.clone(), challenge.text, &self.secrets).await?;
         let mut before = self.record();
         if before.as_ref().is_some_and(|record| record.issuer.as_deref() != found.issuer()) {
             // Neither a token nor a client's id means anything to another authorization server.
@@ -282,6 +288,7 @@ impl Inner {
     async fn read(&self) -> Result<Option<Record>> {
         let text = self.settings.store.load(&self.key).await.map_err(|error| self.store_failed(&error))?;
         let record: Option<Record> = text.and_then(|text| serde_json::from_str(&text).ok());
+        self.secrets.add(record.iter().flat_map(Record::secrets));
         let client = self.settings.client_id.as_deref();
         Ok(record.filter(|record| {
             is_safe(&record.token_endpoint) && client.is_none_or(|client| client == record.client.id)
@@ -289,6 +296,7 @@ impl Inner {
     }
 
     async fn keep(&self, record: Record, fresh: bool) -> Result<()> {
+        self.secrets.add(record.secrets());
         let text = serde_json::to_string(&record).unwrap_or_default();
         {
             let mut state = self.state();
@@ -332,7 +340,7 @@ impl Inner {
     }
 
     pub(super) fn error(&self, kind: ErrorKind, text: &str) -> Error {
-        Error::new(kind, self.server.clone(), text)
+        Error::new(kind, self.server.clone(), text).without(&self.secrets)
     }
 
     fn store_failed(&self, error: &std::io::Error) -> Error {

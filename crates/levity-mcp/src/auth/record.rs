@@ -63,6 +63,13 @@ impl Record {
         format!("{scheme} {}", self.access.expose())
     }
 
+    /// All of it that must not be shown.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let registered = self.client.registered.as_ref().and_then(|client| client.secret.as_ref());
+        let all = [Some(&self.access), self.refresh.as_ref(), self.proof_key.as_ref(), registered];
+        all.into_iter().flatten().map(Secret::expose)
+    }
+
     /// Whether the token will have ended at `moment`.
     pub(crate) fn ends_by(&self, moment: Timestamp) -> bool {
         self.expires.is_some_and(|end| end <= moment)

@@ -141,6 +141,15 @@ impl OAuth {
     }
 }
 
+impl OAuth {
+    /// The settings that must not be shown.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let enterprise = self.enterprise.as_ref().and_then(|enterprise| enterprise.client_secret.as_ref());
+        let all = [self.client_secret.as_ref(), self.client_key.as_ref(), enterprise];
+        all.into_iter().flatten().map(Secret::expose)
+    }
+}
+
 impl Default for OAuth {
     fn default() -> Self {
         Self::new()

@@ -8,6 +8,7 @@ use super::dpop;
 use super::http::Http;
 use super::jwt::Key;
 use super::record::Method;
+use crate::redact::Redactor;
 
 /// The header with a proof of possession, and the one with the nonce for the next.
 pub(crate) const PROOF: &str = "dpop";
@@ -21,6 +22,8 @@ pub(crate) struct Endpoint<'a> {
     pub(crate) proof: Proof<'a>,
     /// Proves that we have the key that the token is to be bound to.
     pub(crate) possession: Option<String>,
+    /// Masks what the endpoint may repeat, and is told what it gives.
+    pub(crate) secrets: &'a Redactor,
 }
 
 /// How we show that we are this client.
@@ -70,7 +73,7 @@ impl Endpoint<'_> {
         let request = self.request(grant).map_err(|_| unreachable())?;
         let answer = self.http.send(request).await.map_err(|_| unreachable())?;
         let nonce = answer.headers().get(NONCE).and_then(|value| dpop::nonce(value.to_str().ok()?));
-        match (read(answer.status().as_u16(), answer.body()), nonce) {
+        match (read(answer.status().as_u16(), answer.body(), self.secrets), nonce) {
             (Err(Refusal::No(code)), Some(nonce)) if code == "use_dpop_nonce" => {
                 Err(Refusal::Nonce(nonce.to_owned()))
             }
@@ -109,10 +112,10 @@ impl Endpoint<'_> {
     }
 }
 
-fn read(status: u16, body: &[u8]) -> Result<Granted, Refusal> {
+fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<Granted, Refusal> {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
-    let error = field("error").map(|code| clean(&code));
+    let error = field("error").map(|code| clean(&secrets.text(&code)));
     let passing = matches!(error.as_deref(), Some("server_error" | "temporarily_unavailable"));
     if passing || status >= 500 || status == 429 || status == 408 {
         let text = format!("its authorization server answered {status} to a request for a token");
@@ -127,6 +130,8 @@ fn read(status: u16, body: &[u8]) -> Result<Granted, Refusal> {
         Value::String(text) => text.parse().ok(),
         number => number.as_u64(),
     });
+    secrets.add([&*access]);
+    secrets.add(field("refresh_token").as_deref());
     Ok(Granted {
         access,
         kind: field("token_type").unwrap_or_else(|| "bearer".to_owned()),
@@ -181,7 +186,9 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let granted =
-            read(200, br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#).ok().unwrap();
+            read(200, br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#, &Redactor::default())
+                .ok()
+                .unwrap();
         assert_eq!((granted.access.as_str(), granted.kind.as_str()), ("a", "bearer"));
         assert_eq!((granted.seconds, granted.refresh), (Some(60), None));
         assert_eq!(granted.scopes.unwrap(), ["x", "y"]);
@@ -190,7 +197,7 @@ mod tests {
     #[test]
     fn refusals_say_whether_later_helps() {
         let check = |status, body: &str, later, part: &str| {
-            let refusal = read(status, body.as_bytes()).err().unwrap();
+            let refusal = read(status, body.as_bytes(), &Redactor::default()).err().unwrap();
             assert_eq!(matches!(refusal, Refusal::Later(_)), later, "{refusal:?}");
             assert!(refusal.text().contains(part) && !refusal.text().contains("hush"), "{refusal:?}");
         };

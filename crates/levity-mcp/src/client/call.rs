@@ -10,7 +10,6 @@ use rmcp::service::{RequestContext, Service};
 use serde_json::{Value, json};
 
 use super::{Client, Patience};
-use crate::text::cut;
 use crate::{Error, ErrorKind, Result};
 
 /// How often a server may come back with questions before it must answer.
@@ -148,7 +147,7 @@ impl Client {
         let cx = RequestContext::new(id, self.peer().clone());
         let answer: ClientResult =
             self.service.service().handle_request(request, cx).await.map_err(|error| {
-                let words = format!("its question was refused: {}", cut(&error.message, 1024));
+                let words = format!("its question was refused: {}", self.secrets.head(&error.message, 1024));
                 Error::new(ErrorKind::Refused(error.code.0), self.server.clone(), words)
             })?;
         Ok(serde_json::to_value(answer).unwrap_or_default())
@@ -166,7 +165,7 @@ impl Client {
         loop {
             let word = field(&task, "statusMessage").and_then(Value::as_str);
             if let Some(word) = word {
-                patience.progress.report(cut(word, 1024));
+                patience.progress.report(self.secrets.head(word, 1024));
             }
             match field(&task, "status").and_then(Value::as_str).unwrap_or("working") {
                 "completed" => {
@@ -218,8 +217,8 @@ impl Client {
 
     fn task_failed(&self, task: &Value, word: Option<&str>) -> Error {
         let told = task.get("error").and_then(|error| error.get("message")?.as_str()).or(word);
-        let words =
-            format!("the task did not succeed: {}", cut(told.unwrap_or("it does not say why"), 8 << 10));
+        let told = self.secrets.head(told.unwrap_or("it does not say why"), super::MOST_WORDS);
+        let words = format!("the task did not succeed: {told}");
         Error::new(ErrorKind::Refused(0), self.server.clone(), words)
     }
 

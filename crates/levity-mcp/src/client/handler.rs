@@ -154,7 +154,10 @@ impl Handler {
             None => params.progress.to_string(),
         };
         match params.message.as_deref() {
-            Some(message) => call.progress.report(format!("{share}: {}", cut(message, MOST_TEXT))),
+            Some(message) => {
+                let message = self.events.secrets().head(message, MOST_TEXT);
+                call.progress.report(format!("{share}: {message}"));
+            }
             None => call.progress.report(share),
         }
     }
@@ -162,8 +165,8 @@ impl Handler {
     #[expect(deprecated, reason = "servers of the older protocol log like this")]
     fn logged(&self, params: &rmcp::model::LoggingMessageNotificationParam) {
         let text = match &params.data {
-            serde_json::Value::String(text) => cut(text, MOST_TEXT).to_owned(),
-            other => cut(&other.to_string(), MOST_TEXT).to_owned(),
+            serde_json::Value::String(text) => self.events.secrets().head(text, MOST_TEXT),
+            other => self.events.secrets().head(&other.to_string(), MOST_TEXT),
         };
         // The protocol does not say which call a line belongs to; with one under way there is no doubt.
         if let Some(call) = self.calls.only() {
@@ -207,8 +210,8 @@ impl ClientHandler for Handler {
         params: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        self.events
-            .send(ServerEventKind::ResourcesChanged { uri: Some(cut(&params.uri, MOST_TEXT).to_owned()) });
+        let uri = self.events.secrets().head(&params.uri, MOST_TEXT);
+        self.events.send(ServerEventKind::ResourcesChanged { uri: Some(uri) });
     }
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -4,13 +4,14 @@ use levity_core::Secrets;
 use levity_core::text::bare_url;
 
 use super::{ServerConfig, Transport};
+use crate::redact::with_lines;
 
 /// What is shorter is no key, and may be a word.
 const SHORTEST: usize = 8;
 
 impl ServerConfig {
     /// Everything in its settings that may be a key: headers, what its address has beside a host and plain steps, variables and
-    /// arguments that are named like secrets.
+    /// arguments that are named like secrets, what the program inherits of that kind, and what its login is set up with.
     pub(crate) fn secrets(&self) -> Secrets {
         let known = self.hidden.clone();
         match &self.transport {
@@ -20,6 +21,8 @@ impl ServerConfig {
                     [Some(value.as_str()), value.split_once(' ').map(|(_, rest)| rest)].into_iter().flatten()
                 });
                 let known = headers.filter(|value| value.len() >= SHORTEST).fold(known, Secrets::known);
+                #[cfg(feature = "oauth")]
+                let known = http.oauth.iter().flat_map(crate::OAuth::secrets).fold(known, with_lines);
                 of_address(&http.url).into_iter().fold(known, Secrets::known)
             }
             Transport::Stdio(stdio) => {
@@ -28,7 +31,11 @@ impl ServerConfig {
                 let next = next.filter(|(name, _)| name.starts_with('-'));
                 let args = pairs.chain(next.map(|(name, value)| (name.as_str(), value.as_str())));
                 let env = stdio.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                named(known, env.chain(args))
+                let known = named(known, env.chain(args));
+                let inherited = crate::link::inherited(&stdio.inherit);
+                let inherited =
+                    inherited.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+                named(known, inherited)
             }
             Transport::InProcess(_) => known,
         }
@@ -39,14 +46,29 @@ impl ServerConfig {
 const ENDS: [&str; 9] =
     ["token", "key", "secret", "password", "passwd", "auth", "credentials", "_pat", "cookie"];
 
-/// Adds the values of those that are named like secrets.
+/// Adds the values of those that are named like secrets, and the passwords within addresses.
 pub(super) fn named<'a>(known: Secrets, all: impl Iterator<Item = (&'a str, &'a str)>) -> Secrets {
     let is_secret = |name: &str| {
         let name = name.to_ascii_lowercase();
         Secrets::is_name(&name) || ENDS.iter().any(|end| name.ends_with(end))
     };
-    let secrets = all.filter(|(name, value)| value.len() >= SHORTEST && is_secret(name));
-    secrets.fold(known, |known, (_, value)| known.known(value))
+    all.filter(|(_, value)| value.len() >= SHORTEST).fold(known, |known, (name, value)| {
+        match is_secret(name) {
+            true => with_lines(known, value),
+            false => password(value).into_iter().fold(known, Secrets::known),
+        }
+    })
+}
+
+/// The user and password in an address, and the password alone, as it stands there and as it is meant.
+fn password(address: &str) -> Vec<String> {
+    let place =
+        address.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let user = place.and_then(|place| place.rsplit_once('@')).map(|(user, _)| user);
+    let Some((user, (_, password))) = user.and_then(|user| Some((user, user.split_once(':')?))) else {
+        return Vec::new();
+    };
+    vec![user.to_owned(), password.to_owned(), decoded(password)]
 }
 
 /// What an address has beside its host and the steps of its path that are shown.

@@ -1,6 +1,7 @@
 //! A server's process: how it is started, listened to and ended, with all that it started itself.
 
 mod environment;
+pub(crate) use environment::inherited;
 mod remains;
 #[cfg(target_os = "linux")]
 mod scan;
@@ -232,7 +233,7 @@ async fn listen(shared: Arc<Shared>, stderr: ChildStderr) {
 fn command(stdio: &Stdio) -> Command {
     let mut command = Command::new(&stdio.command);
     command.args(&stdio.args).env_clear();
-    command.envs(environment::inherited(&stdio.inherit)).envs(&stdio.env);
+    command.envs(inherited(&stdio.inherit)).envs(&stdio.env);
     if let Some(folder) = &stdio.cwd {
         command.current_dir(folder);
     }

@@ -395,3 +395,70 @@ async fn workload_token_that_cannot_be_read_is_named() {
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     assert!(error.message().contains("identity token of this workload cannot be read"), "{error}");
 }
+
+/// Checks that no token, proof or assertion is shown, not even its beginning.
+#[track_caller]
+fn shows_no_token(shown: &str) {
+    for part in ["access-", "acces", "refresh-", "code-", "eyJ"] {
+        assert!(!shown.contains(part), "`{part}` in {shown}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
+    for (bound, before) in [(false, 0), (false, 8_185), (true, 0), (true, 8_180), (true, 8_250)] {
+        let repeats = Some(("tools/call", before));
+        let quirks = Quirks { bound, repeats, write: "read", ..Quirks::default() };
+        let (authority, person) = (Authority::start(quirks).await, Person::default());
+        let (servers, server) = ready(&authority, oauth(&person)).await;
+        let mut events = servers.events();
+        for tool in ["read", "write"] {
+            let error = call(&server, tool).await.unwrap_err();
+            shows_no_token(&format!("{error} {error:?}"));
+            assert!(error.message().contains("***") || before > 0, "{error}");
+        }
+        // Renewed tokens are as secret as the first.
+        authority.revoke();
+        let error = call(&server, "read").await.unwrap_err();
+        shows_no_token(&format!("{error} {error:?}"));
+        servers.stop().await;
+        drop((servers, server));
+        while let Some(event) = events.next().await {
+            shows_no_token(&format!("{event:?}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
+    for bound in [false, true] {
+        for (method, before) in [("tools/list", 0), ("initialize", 0), ("initialize", 8_186)] {
+            let quirks = Quirks { bound, repeats: Some((method, before)), ..Quirks::default() };
+            let (authority, person) = (Authority::start(quirks).await, Person::default());
+            let config =
+                ServerConfig::http("guarded", authority.url.clone()).oauth(oauth(&person)).retries(0);
+            let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+            let mut events = servers.events();
+            let status = servers.wait(Wait::All).await;
+            assert!(!status[0].state.is_ready(), "{status:?}");
+            shows_no_token(&format!("{status:?}"));
+            let error = servers.get("guarded").unwrap().call("read", json!({})).await.unwrap_err();
+            shows_no_token(&format!("{error} {error:?}"));
+            servers.stop().await;
+            drop(servers);
+            while let Some(event) = events.next().await {
+                shows_no_token(&format!("{event:?}"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn secrets_that_a_token_endpoint_repeats_as_its_error_are_not_shown() {
+    let quirks = Quirks { repeats_grant: true, ..Quirks::default() };
+    let authority = Authority::start(quirks.clone()).await;
+    let token = workload_token(&json!([authority.issuer()]));
+    shows_no_token(&refused(&authority, OAuth::new().workload_identity(token)).await.to_string());
+    let (authority, person) = (Authority::start(quirks).await, Person::default());
+    shows_no_token(&refused(&authority, oauth(&person)).await.to_string());
+}

@@ -222,3 +222,70 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
     }
     servers.stop().await;
 }
+
+/// A server that repeats its variables on stderr, in log lines, in progress and in words of changes; each behind so many letters.
+#[cfg(unix)]
+const TALKS: &str = r#"
+pad=$(head -c "$PAD" /dev/zero | tr '\\0' x)
+say() { printf '{"jsonrpc":"2.0","method":"%s","params":%s}\n' "$1" "$2"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) r='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}';;
+    *'"tools/list"'*) r='"result":{"tools":[{"name":"talk","inputSchema":{"type":"object"}}]}';;
+    *'"tools/call"'*)
+      token=$(printf '%s' "$line" | sed -n 's/.*"progressToken":\([0-9]*\).*/\1/p')
+      echo "$pad$API_KEY on stderr" >&2
+      printf '%s' "$pad$DATABASE_URL" >&2
+      echo "no message: $pad$API_KEY"
+      say notifications/message "{\"level\":\"info\",\"data\":\"$pad$API_KEY\"}"
+      say notifications/message "{\"level\":\"info\",\"data\":{\"k\":\"$pad$API_KEY\"}}"
+      say notifications/resources/updated "{\"uri\":\"file:///$pad$API_KEY\"}"
+      say notifications/progress "{\"progressToken\":${token:-0},\"progress\":1,\"message\":\"$pad$API_KEY\"}"
+      r="\"error\":{\"code\":-32000,\"message\":\"$pad$pad$API_KEY\"}";;
+    *) r='"error":{"code":-32601,"message":"unknown"}';;
+  esac
+  [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$r"
+done
+"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn servers_that_repeat_their_settings_in_events_show_none() {
+    let pads = [0, 4_090, 4_092, 4_095];
+    let mut builder = Servers::builder(world());
+    for pad in pads {
+        let url = format!("postgres://me:{CANARY}@db.example/it");
+        let server = ServerConfig::stdio(format!("s{pad}"), "sh").args(["-c", TALKS]).env("API_KEY", CANARY);
+        builder = builder.server(server.env("DATABASE_URL", url).env("PAD", pad.to_string()).retries(0));
+    }
+    let servers = builder.start().unwrap();
+    let status = servers.wait(Wait::All).await;
+    assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
+    let mut events = servers.events();
+    // A part of the key is as bad as all of it.
+    let check = |shown: &str| assert!(!shown.contains("canar") && !shown.contains("456789"), "{shown}");
+    for pad in pads {
+        let words = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let heard = words.clone();
+        let mut cx = ToolCx::detached();
+        cx.progress = levity_core::Progress::new(move |word| heard.lock().unwrap().push(format!("{word:?}")));
+        let server = servers.get(&format!("s{pad}")).unwrap();
+        let error = server.call_with("talk", json!({}), &cx).await.unwrap_err();
+        check(&format!("{error:?} {error}"));
+        let words = words.lock().unwrap().clone();
+        assert!(!words.is_empty());
+        words.iter().for_each(|word| check(word));
+    }
+    servers.stop().await;
+    drop(servers);
+    let mut kinds = std::collections::BTreeSet::new();
+    while let Some(event) = events.next().await {
+        let shown = format!("{event:?}");
+        check(&shown);
+        for kind in ["Stderr", "Log", "ResourcesChanged"] {
+            kinds.extend(shown.contains(kind).then_some(kind));
+        }
+    }
+    assert_eq!(kinds.len(), 3, "{kinds:?}");
+}

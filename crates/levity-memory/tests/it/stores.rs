@@ -54,6 +54,26 @@ async fn bounded_store_drops_the_conversation_that_was_idle_longest() {
 }
 
 #[tokio::test]
+async fn store_with_shares_conforms_and_takes_from_who_has_too_much() {
+    let owner = |id: &ConversationId| id.as_str().split_once('-').map(|(owner, _)| owner.into());
+    conformance::memory_store(async || InMemory::bounded(10_000, 1 << 30).with_share(25, owner)).await;
+    let store = InMemory::bounded(8, 1 << 20).with_share(25, owner);
+    for id in ["a-1", "own", "b-1", "b-2", "b-3", "b-4"] {
+        say(&store, id, "x").await;
+    }
+    assert_eq!(ids(&store).await, ["a-1", "b-3", "b-4", "own"]);
+    // A conversation that is in use stays, though its owner has too many then.
+    let _held = store.hold(&ConversationId::new("b-3")).await.unwrap();
+    let _held = (_held, store.hold(&ConversationId::new("b-4")).await.unwrap());
+    say(&store, "b-5", "x").await;
+    assert_eq!(ids(&store).await, ["a-1", "b-3", "b-4", "b-5", "own"]);
+    for id in ["c-1", "c-2", "d-1", "d-2"] {
+        say(&store, id, "x").await;
+    }
+    assert_eq!(ids(&store).await, ["a-1", "b-3", "b-4", "c-1", "c-2", "d-1", "d-2", "own"]);
+}
+
+#[tokio::test]
 async fn bounded_store_keeps_so_many_bytes() {
     let store = InMemory::bounded(1_000, 160 << 10);
     for number in 0..100 {

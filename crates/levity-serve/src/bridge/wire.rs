@@ -1,5 +1,6 @@
 //! JSON-RPC 2.0, one message a frame.
 
+use levity_core::text::json_problem;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +30,7 @@ pub(super) struct Unclear {
 pub(super) fn parse(text: &str) -> Result<Incoming, Unclear> {
     let unclear = |id: Value, kind, words: &str| Unclear { id, error: Error::new(kind, words) };
     let message: Value = serde_json::from_str(text).map_err(|error| {
-        unclear(Value::Null, ErrorKind::Parse, &format!("the message is no JSON: {error}"))
+        unclear(Value::Null, ErrorKind::Parse, &format!("the message is no JSON: {}", json_problem(&error)))
     })?;
     let Value::Object(mut message) = message else {
         let words = match message {
@@ -73,8 +74,9 @@ fn id(message: &mut Map<String, Value>) -> Option<Option<Value>> {
 
 /// The parameters as a method wants them.
 pub(super) fn params<T: DeserializeOwned>(method: &str, params: Value) -> Result<T> {
-    serde_json::from_value(params)
-        .map_err(|error| Error::invalid(format!("the parameters of `{method}` do not fit: {error}")))
+    serde_json::from_value(params).map_err(|error| {
+        Error::invalid(format!("the parameters of `{method}` do not fit: {}", json_problem(&error)))
+    })
 }
 
 pub(super) fn request(id: u64, method: &str, params: &Value) -> String {
@@ -113,6 +115,25 @@ mod tests {
         let told = parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
         assert_eq!(told, Incoming::Notification { method: "m".into(), params: json!({}) });
         assert_eq!(parse(r#"{"jsonrpc":"2.0","id":1,"result":2}"#).unwrap(), Incoming::Answer);
+    }
+
+    #[test]
+    fn errors_name_the_place_and_not_the_value() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its errors are looked at")]
+        struct Path {
+            path: String,
+        }
+        let wrong =
+            [json!({"path": 1, "hush-hush": 2}), json!({"path": ["hush"]}), json!({"hush`, expected x": 1})];
+        for value in wrong {
+            let error = params::<Path>("files/read", value.clone()).unwrap_err().to_string();
+            assert!(error.contains("expected") && !error.contains("hush`"), "{value}: {error}");
+            assert!(!error.contains("\"hush"), "{value}: {error}");
+        }
+        let error = parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#).unwrap_err().error.to_string();
+        assert!(error.contains("line 1") && !error.contains("hush"), "{error}");
     }
 
     #[test]

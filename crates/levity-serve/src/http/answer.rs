@@ -116,7 +116,9 @@ impl Problem {
             }
         }
         match cause.as_error().downcast_ref() {
-            Some(levity_loop::Error::Setting { .. }) => Self::invalid("invalid", cause.to_string()),
+            Some(levity_loop::Error::Setting { .. } | levity_loop::Error::EmptyPrompt) => {
+                Self::invalid("invalid", cause.to_string())
+            }
             // Its conversation is busy, too long, or kept by nobody.
             Some(levity_loop::Error::Memory { source, .. }) => Self::from(source.clone()),
             _ => Self::failed("run_failed", chain(error)),

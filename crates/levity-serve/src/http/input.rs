@@ -5,6 +5,7 @@ use axum::extract::{Query, Request};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
+use levity_core::text::{json_problem, serde_problem};
 use levity_core::{JournalErrorKind, Record, RunId};
 use serde::de::DeserializeOwned;
 
@@ -49,7 +50,7 @@ pub(super) fn root(run: &RunId) -> RunId {
 /// What a query says. A parameter that there is not, or twice, is refused.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri).map(|Query(query)| query);
-    read.map_err(|refused| Problem::bad("bad_query", clipped(&refused.body_text())))
+    read.map_err(|refused| Problem::bad("bad_query", serde_problem(&refused.body_text())))
 }
 
 /// Whether a parameter says yes: `1` or `true`.
@@ -101,7 +102,7 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
         return Err(Problem::invalid("invalid", "send an object, and not a list"));
     }
     serde_json::from_slice(bytes).map_err(|error| {
-        let message = clipped(&error.to_string());
+        let message = json_problem(&error);
         match error.classify() {
             // It is JSON, and does not say what it should.
             serde_json::error::Category::Data => Problem::invalid("invalid", message),
@@ -135,15 +136,6 @@ pub(super) async fn is_driven(api: &Api, id: &RunId) -> Answered<bool> {
         Ok(_) => Ok(false),
         Err(error) if error.kind() == JournalErrorKind::Busy => Ok(true),
         Err(error) => Err(Problem::from_journal(&error)),
-    }
-}
-
-/// The beginning of a message that may quote what was sent.
-pub(super) fn clipped(text: &str) -> String {
-    const MOST: usize = 300;
-    match text.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

@@ -1,12 +1,12 @@
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use levity_context::WorkspaceFiles;
 use levity_core::text::{clipped, head};
 use levity_sandbox::{PathError, Workspace};
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{Document, Hit, Library, LibraryError, file_path, file_url};
 
@@ -34,7 +34,43 @@ pub struct WorkspaceLibrary {
     space: Workspace,
     max_fetch: u64,
     /// Who may search now; others wait for their turn.
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+}
+
+/// Searches that go on at once: so many in all, and fewer for one tenant.
+#[derive(Debug)]
+struct Turns {
+    all: Arc<Semaphore>,
+    /// Those of tenants that search or wait.
+    by_tenant: Mutex<HashMap<Box<str>, Weak<Semaphore>>>,
+}
+
+/// A search that may go on; kept by the thread that it goes on in.
+struct Turn {
+    _all: OwnedSemaphorePermit,
+    _own: Option<OwnedSemaphorePermit>,
+}
+
+impl Turns {
+    /// Waits for a turn of this tenant, and then for one of all. The owner waits for the second only.
+    async fn take(&self, tenant: &str) -> Result<Turn, AcquireError> {
+        let own = match tenant {
+            "" => None,
+            tenant => Some(self.of(tenant).acquire_owned().await?),
+        };
+        Ok(Turn { _all: self.all.clone().acquire_owned().await?, _own: own })
+    }
+
+    fn of(&self, tenant: &str) -> Arc<Semaphore> {
+        let mut turns = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = turns.get(tenant).and_then(Weak::upgrade) {
+            return known;
+        }
+        turns.retain(|_, turns| turns.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(AT_ONCE_FOR_TENANT));
+        turns.insert(tenant.into(), Arc::downgrade(&new));
+        new
+    }
 }
 
 /// What ids of files begin with.
@@ -47,6 +83,8 @@ const MOST_OF_FILE: u64 = 256 << 10;
 const MOST_BYTES: u64 = 64 << 20;
 /// How many searches go on at once. Each keeps a thread busy, and goes on to its end when nobody waits for it any more.
 const AT_ONCE: usize = 4;
+/// How many of them are of one tenant.
+const AT_ONCE_FOR_TENANT: usize = 1;
 /// How many words of a question count.
 const MOST_WORDS: usize = 16;
 /// How much is shown around what was found.
@@ -58,7 +96,7 @@ impl WorkspaceLibrary {
 
     /// The files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let turns = Arc::new(Turns { all: Arc::new(Semaphore::new(AT_ONCE)), by_tenant: Mutex::default() });
         Self { space: workspace, max_fetch: Self::DEFAULT_MAX_FETCH, turns }
     }
 
@@ -73,11 +111,15 @@ impl WorkspaceLibrary {
 #[async_trait]
 impl Library for WorkspaceLibrary {
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+        self.search_for("", query, limit).await
+    }
+
+    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
         let words = words(query);
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let turn = self.turns.clone().acquire_owned().await;
+        let turn = self.turns.take(tenant).await;
         let turn = turn.map_err(|error| failed("no more is searched").with_source(error))?;
         let listed = WorkspaceFiles::new(&self.space).max_files(MOST_FILES).view().await;
         let files =
@@ -223,6 +265,26 @@ mod tests {
         assert_eq!(words.len(), MOST_WORDS);
         assert_eq!(words[..3], ["zebra", "yak", "the"]);
         assert_eq!(super::words("a b a"), ["a", "b"], "short ones count where there are no others");
+    }
+
+    #[tokio::test]
+    async fn searches_of_one_tenant_leave_turns_for_others() {
+        use futures_util::FutureExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let turns = WorkspaceLibrary::new(Workspace::open(folder.path()).unwrap()).turns;
+        let take = |tenant: &'static str| turns.take(tenant).now_or_never().and_then(Result::ok);
+        let ann = take("ann").unwrap();
+        assert!(take("ann").is_none(), "one tenant has one turn");
+        let (_bob, _owner, _again) = (take("bob").unwrap(), take("").unwrap(), take("").unwrap());
+        assert!(take("eye").is_none() && take("").is_none(), "there are four turns");
+        drop(ann);
+        let _eye = take("eye").unwrap();
+        assert!(take("ann").is_none());
+        drop((_eye, _bob));
+        for number in 0..100 {
+            drop(turns.take(&format!("t{number}")).await.unwrap());
+        }
+        assert!(turns.by_tenant.lock().unwrap().len() < 4, "those who have left are forgotten");
     }
 
     #[test]

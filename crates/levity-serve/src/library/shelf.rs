@@ -20,12 +20,16 @@ impl Shelf {
 
 #[async_trait]
 impl Library for Shelf {
-    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails leaves the others.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+        self.search_for("", query, limit).await
+    }
+
+    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails leaves the others.
+    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
         let mut failed = None;
         let mut lists = Vec::new();
         for library in &self.0 {
-            match library.search(query, limit).await {
+            match library.search_for(tenant, query, limit).await {
                 Ok(hits) => lists.push(hits.into_iter()),
                 Err(error) => failed = Some(error),
             }

@@ -180,6 +180,7 @@ impl McpServerBuilder {
             parked: Parked::new(seal, world.clone(), quota(limits.waiting), limits.answer),
             tasks: Tasks::new(world.clone(), quota(limits.tasks), limits.task_life),
             calls: quota(limits.calls),
+            arguments: quota(limits.arguments),
             listeners: quota(limits.listeners),
             limits,
             told: Mutex::new(None),

@@ -16,7 +16,10 @@ pub struct Limits {
     pub body: usize,
     /// How long a client may take to send the body of an HTTP request. 20 seconds by default.
     pub body_time: Duration,
-    /// How much of each of `calls`, `waiting`, `tasks`, `sessions` and `listeners` one named token may take, in percent. 25 by
+    /// How much memory the arguments of calls under way may take, in bytes, for all clients together. 256 MiB by default; a call above
+    /// that is told to come back, unless it is the only one. Arguments take more memory than their JSON is long.
+    pub arguments: usize,
+    /// How much of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners` one named token may take, in percent. 25 by
     /// default; one place at least. Tokens of one tenant share it, and tokens with the scope `admin` are not limited by it.
     pub token_share: u8,
     /// How many requests are worked on at once, for all clients together. 1,024 by default; the others are told to come back.
@@ -51,6 +54,7 @@ impl Default for Limits {
             line: 16 << 20,
             body: 4 << 20,
             body_time: Duration::from_secs(20),
+            arguments: 256 << 20,
             token_share: 25,
             calls: 1024,
             tool: Duration::from_secs(300),
@@ -81,7 +85,7 @@ macro_rules! setters {
 
 impl Limits {
     setters!(
-        line: usize, body: usize, body_time: Duration, token_share: u8, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
+        line: usize, body: usize, body_time: Duration, arguments: usize, token_share: u8, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
         answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize
     );
 }

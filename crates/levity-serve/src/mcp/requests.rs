@@ -23,6 +23,7 @@ use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
 use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
 use crate::access::{Caller, TokenScope};
+use crate::quota::Permit;
 
 /// What a request came to.
 enum Answer {
@@ -37,13 +38,15 @@ struct Sent {
     answers: Option<InputResponses>,
     /// Whether the work may go on as a task.
     can_become_task: bool,
+    /// The room that the arguments take, which they do until the work has ended.
+    held: Option<Permit>,
 }
 
 impl Sent {
     /// Before 2026-07-28 clients were asked by requests, and sent nothing along.
     fn new(modern: bool, state: Option<String>, answers: Option<InputResponses>) -> Self {
         let (state, answers) = (state.filter(|_| modern), answers.filter(|_| modern));
-        Self { state, answers, can_become_task: false }
+        Self { state, answers, can_become_task: false, held: None }
     }
 
     /// The answers, looked at.
@@ -65,8 +68,12 @@ impl Session {
         let modern = is_modern(&context);
         let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
         let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
-        let sent = Sent::new(modern, request_state, input_responses);
+        let mut sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
+        let bytes = memory_of(&args)
+            + sent.answers.iter().flatten().map(|(_, value)| memory_of(value)).sum::<usize>();
+        let held = self.inner.hold(&self.caller(&context), bytes);
+        sent.held = Some(held.map_err(|fault| fault.into_error(modern))?);
         let call = ToolCall::new(self.inner.call_id(), name, args);
         self.may_call(&call.name, &context).map_err(|fault| fault.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
@@ -116,7 +123,10 @@ impl Session {
         }
         if knows_tasks == Some(true) && support.is_immediate() && sent.state.is_none() {
             let answers = sent.answers()?;
-            return self.inner.tasks.start(self.caller(context), self.case(context, answers, false, begin));
+            return self
+                .inner
+                .tasks
+                .start(self.caller(context), self.case(context, answers, (false, sent.held), begin));
         }
         sent.can_become_task = knows_tasks == Some(true) && support == TaskSupport::Deferred;
         tool_response(self.work(subject, sent, context, begin).await?)
@@ -226,7 +236,7 @@ impl Session {
         let inner = &self.inner;
         let answers = sent.answers()?;
         if !is_modern(context) {
-            let mut case = self.case(context, BTreeMap::new(), false, begin);
+            let mut case = self.case(context, BTreeMap::new(), (false, sent.held), begin);
             let step = case.ask_along(context, &*inner.world, inner.limits.answer).await;
             return match step {
                 Step::Done(outcome) => outcome.map(Answer::Product),
@@ -238,7 +248,7 @@ impl Session {
         let mut waiting = match sent.state {
             Some(state) => self.resume(&state, subject, answers, context)?,
             None => {
-                let case = self.case(context, answers, sent.can_become_task, begin);
+                let case = self.case(context, answers, (sent.can_become_task, sent.held), begin);
                 inner.parked.begin(case, subject)
             }
         };
@@ -269,7 +279,7 @@ impl Session {
         &self,
         context: &RequestContext<RoleServer>,
         early: InputResponses,
-        can_become_task: bool,
+        (can_become_task, held): (bool, Option<Permit>),
         begin: impl FnOnce(Client, CancelToken) -> F,
     ) -> Case
     where
@@ -280,6 +290,11 @@ impl Session {
         let client = Client::new(desk.clone(), self.inner.changes.clone(), self.caller(context));
         let cancel = CancelToken::new();
         let work = begin(client, cancel.clone());
+        let work = async move {
+            let outcome = work.await;
+            drop(held);
+            outcome
+        };
         Case::new(desk, inbox, cancel.into_guard(), work)
     }
 
@@ -289,6 +304,18 @@ impl Session {
             true => Arc::new(AtomicU8::new(asked_level(context))),
             false => self.level.clone(),
         }
+    }
+}
+
+/// How much memory a value takes, about.
+fn memory_of(value: &Value) -> usize {
+    let own = size_of::<Value>();
+    own + match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(memory_of).sum(),
+        // An entry of a map has its key, and its place in a node that is half full.
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + 2 * own + memory_of(value)).sum(),
+        _ => 0,
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) parked: Arc<Parked>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) calls: Arc<Quota>,
+    /// Bytes of arguments.
+    pub(super) arguments: Arc<Quota>,
     pub(super) listeners: Arc<Quota>,
     /// The tools as clients are told of them, and what they were made from.
     pub(super) told: Mutex<Option<Told>>,
@@ -142,6 +144,12 @@ impl Inner {
     /// A place among those that are worked on.
     pub(super) fn place(&self, caller: &Caller) -> Result<Permit, Fault> {
         self.calls.take(caller).map_err(|_| Fault::busy("the server is busy; try again in a moment"))
+    }
+
+    /// Room for the arguments of a call, for as long as it is worked on.
+    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Permit, Fault> {
+        let busy = |_| Fault::busy("calls with much to read are being worked on; try again in a moment");
+        self.arguments.take_many(caller, bytes).map_err(busy)
     }
 
     /// An id that no other call has.

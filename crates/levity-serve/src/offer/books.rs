@@ -3,6 +3,7 @@ use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, Too
 use serde_json::{Value, json};
 
 use super::AgentServer;
+use crate::access::tenant_of;
 use crate::library::{Library, Shelf};
 
 /// How long a question may be.
@@ -43,9 +44,11 @@ impl Tool for Search {
         &self.spec
     }
 
-    async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let query = text(&args, "query", LONGEST_QUERY)?;
-        let found = self.shelf.search(query, AgentServer::SEARCH).await?;
+        // Calls are made for a run that is named after the tenant.
+        let tenant = tenant_of(cx.run.as_str()).unwrap_or_default();
+        let found = self.shelf.search_for(tenant, query, AgentServer::SEARCH).await?;
         Ok(ToolOutput::value(json!({"results": found})))
     }
 }

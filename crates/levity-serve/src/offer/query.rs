@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use levity_core::text::{chain, clipped};
+use levity_core::text::{chain, clipped, json_problem};
 use levity_core::{
-    Ask, Cause, ConversationId, Decision, Ending, Event, EventKind, Message, Part, Role, RunId, Status,
-    ToolError, ToolErrorKind, ToolSpec, Wanted,
+    Ask, Cause, ConversationId, Decision, EffectId, Ending, Event, EventKind, Message, Part, Role, RunId,
+    Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolSpec, Wanted,
 };
 use levity_memory::conversation_id_fits;
 use serde::Deserialize;
@@ -80,18 +80,63 @@ struct History {
     messages: VecDeque<Value>,
     bytes: usize,
     left_out: u64,
+    /// The calls that no message answers yet, with their effects as far as they have begun.
+    open: Vec<(Option<EffectId>, ToolCall)>,
 }
 
 impl History {
+    /// Takes in what happened. Machines that keep no messages say no more than this; each call that they leave open gets an answer.
     fn note(&mut self, event: &Event) {
-        let message = match &event.kind {
-            EventKind::Goal { text } => json!(Message::user(text.clone())),
-            EventKind::ModelFinished { message, .. } | EventKind::Said { message } => json!(message),
-            EventKind::ToolFinished { result, .. } => {
-                json!(Message::new(Role::Tool, [Part::ToolResult(result.clone())]))
+        match &event.kind {
+            EventKind::Goal { text } => self.push(&Message::user(text.clone())),
+            EventKind::Said { message } => self.push(message),
+            EventKind::ModelFinished { message, .. } => {
+                self.answer_open();
+                self.push(message);
+                self.open = message.calls().map(|call| (None, call.clone())).collect();
             }
-            _ => return,
-        };
+            EventKind::ToolStarted { effect, call } => {
+                if let Some(open) = self.open.iter_mut().find(|(_, open)| open.id == call.id) {
+                    open.0 = Some(*effect);
+                }
+            }
+            EventKind::ToolFinished { result, .. } => {
+                self.open.retain(|(_, call)| call.id != result.call);
+                self.answer(result.clone());
+            }
+            EventKind::Denied { effect, reason } => {
+                if let Some(at) = self.open.iter().position(|(open, _)| *open == Some(*effect)) {
+                    let (_, call) = self.open.remove(at);
+                    self.refuse(&call, format!("this call is not allowed: {reason}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the messages of a run in place of what its events said.
+    fn replace(&mut self, messages: &[Arc<Message>]) {
+        *self = Self::default();
+        messages.iter().for_each(|message| self.push(message));
+    }
+
+    /// Answers calls of which no event says what came of them.
+    fn answer_open(&mut self) {
+        for (_, call) in std::mem::take(&mut self.open) {
+            self.refuse(&call, "the call was not made, or its result is not known here".to_owned());
+        }
+    }
+
+    fn refuse(&mut self, call: &ToolCall, why: String) {
+        self.answer(ToolResult::new(call, Err(ToolError::new(ToolErrorKind::Denied, why))));
+    }
+
+    fn answer(&mut self, result: ToolResult) {
+        self.push(&Message::new(Role::Tool, [Part::ToolResult(result)]));
+    }
+
+    fn push(&mut self, message: &Message) {
+        let message = json!(message);
         self.bytes += message.to_string().len();
         self.messages.push_back(message);
         while self.bytes > LONGEST_HISTORY {
@@ -135,12 +180,18 @@ impl Query {
         let id = RunId::random(&**self.runs.runtime().world());
         let id = RunId::from(client.caller().own(id.as_str()));
         let root = id.clone();
+        let whole = history.clone();
         let mut order = Order::new(args.prompt).id(id).on_event(move |event| {
             if let Some(history) = history.as_ref().filter(|_| event.run == root) {
                 history.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             }
             noted(&told, event);
         });
+        if let Some(history) = whole {
+            order = order.on_messages(move |messages| {
+                history.lock().unwrap_or_else(PoisonError::into_inner).replace(messages);
+            });
+        }
         if let Some(session) = &session {
             order = order.conversation(session.clone());
         }
@@ -198,7 +249,7 @@ impl Handler for Query {
     }
 
     async fn call(&self, call: Call) -> Result<Reply, Fault> {
-        let args = Args::deserialize(&call.args).map_err(|error| wrong(&error.to_string()))?;
+        let args = Args::deserialize(&call.args).map_err(|error| wrong(&json_problem(&error)))?;
         let (news, heard) = watch::channel(News::default());
         let history = args.include_messages.then(Arc::<Mutex<History>>::default);
         let (run, session) = self.start(args, &call.client, &Arc::new(news), &history)?;
@@ -323,6 +374,7 @@ fn reply(
             let mut value = told(run, session, ending);
             if let Some(history) = history {
                 let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+                history.answer_open();
                 value["messages"] = std::mem::take(&mut history.messages).into_iter().collect();
                 value["messages_left_out"] = history.left_out.into();
             }

@@ -17,7 +17,7 @@ impl Runner for Swarm {
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
-        let Setup { id, conversation, watcher } = setup;
+        let Setup { id, conversation, watcher, .. } = setup;
         let mut run = self.run(goal).id(id.clone());
         if let Some(conversation) = conversation {
             run = run.conversation(conversation);
@@ -47,9 +47,10 @@ fn begin(id: &RunId, run: SwarmRun, watcher: Watcher) -> Result<Started> {
 fn stopped(error: SwarmError) -> Option<Cause> {
     match error {
         SwarmError::Runtime { source, .. } => Some(Cause::new(source)),
-        error @ (SwarmError::Parked { .. } | SwarmError::Setting { .. } | SwarmError::Agent(_)) => {
-            Some(Cause::new(error))
-        }
+        error @ (SwarmError::Parked { .. }
+        | SwarmError::EmptyPrompt
+        | SwarmError::Setting { .. }
+        | SwarmError::Agent(_)) => Some(Cause::new(error)),
         _ => None,
     }
 }

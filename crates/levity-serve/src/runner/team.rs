@@ -17,7 +17,7 @@ impl Runner for Team {
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
-        let Setup { id, conversation, watcher } = setup;
+        let Setup { id, conversation, watcher, .. } = setup;
         if conversation.is_some() {
             return Err(Error::setting("conversation", "is not kept by a team; leave it out"));
         }

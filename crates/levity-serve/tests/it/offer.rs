@@ -144,6 +144,52 @@ async fn query_has_its_messages_when_they_are_wanted() {
     }
 }
 
+/// Checks that each call of a tool is answered, by a message that follows it, before the model speaks again.
+#[track_caller]
+fn is_whole(answer: &Value) {
+    let messages: Vec<Message> = serde_json::from_value(answer["messages"].clone()).unwrap();
+    let mut open = Vec::new();
+    for message in &messages {
+        if message.role != levity_core::Role::Tool {
+            assert!(open.is_empty(), "{open:?} is not answered: {answer}");
+        }
+        for result in message.results() {
+            let at = open.iter().position(|id| *id == result.call);
+            open.remove(at.unwrap_or_else(|| panic!("an answer to nothing: {answer}")));
+        }
+        open.extend(message.calls().map(|call| call.id.clone()));
+    }
+    assert!(open.is_empty(), "{open:?} is not answered: {answer}");
+}
+
+#[tokio::test]
+async fn messages_of_a_query_answer_every_call() {
+    let calls = || ScriptedModel::new().call("send", json!({"to": "you"})).reply("Done.").by_history();
+    let query = json!({"prompt": "Send it", "include_messages": true});
+    // Denied by a person, allowed by one, denied since nobody can be asked.
+    for (decision, word) in [("deny", "denied"), ("allow", "sent")] {
+        let said = Person(json!({"decision": decision}));
+        let client = connect(offered(runs(calls())), |servers| servers.elicitor(said)).await;
+        let answer = client.value("query", query.clone()).await;
+        is_whole(&answer);
+        let roles: Vec<_> =
+            answer["messages"].as_array().unwrap().iter().map(|one| one["role"].clone()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "assistant"], "{answer}");
+        assert!(answer["messages"][2].to_string().contains(word), "{answer}");
+    }
+    let answer = plainly(offered(runs(calls()))).await.value("query", query.clone()).await;
+    is_whole(&answer);
+    assert_eq!(answer["messages"].as_array().unwrap().len(), 4, "{answer}");
+    // Denied by policy, unknown, and several at once.
+    let tool = |name: &str| RecordingTool::new(name, |_| Ok(ToolOutput::text("sent")));
+    let several = ScriptedModel::new().call("send", json!({})).call("nothing", json!({})).reply("Done.");
+    let policy = levity_tools::Policy::new().rule(levity_tools::Rule::tool("send").deny("it is Sunday"));
+    let agent = Agent::builder(several).tool(tool("send")).policy(policy).runtime(runtime());
+    let answer = plainly(offered(Runs::new(agent.build().unwrap()))).await.value("query", query).await;
+    is_whole(&answer);
+    assert!(answer["messages"].to_string().contains("not allowed"), "{answer}");
+}
+
 #[tokio::test]
 async fn passing_sessions_last_an_hour_and_are_bounded() {
     let world = Arc::new(ManualWorld::new());
@@ -172,6 +218,41 @@ async fn passing_sessions_last_an_hour_and_are_bounded() {
         kept += sessions.store().load(&id, 1).await.unwrap().messages.len();
     }
     assert!((15..=21).contains(&kept), "{kept} of 3 MiB in 64 MiB");
+}
+
+#[tokio::test]
+async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
+    let world = Arc::new(ManualWorld::new());
+    let sessions = AgentServer::passing_sessions(world.clone());
+    let say = async |id: &str, bytes: usize| {
+        let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
+        let change = Change::at(open.remembered().end).with_messages([Message::user("x".repeat(bytes))]);
+        open.save(change.when(world.now())).await.unwrap();
+    };
+    let count = async |start: &str| {
+        let all = sessions.list(&ConversationQuery::new()).await.unwrap();
+        all.iter().filter(|info| info.id.as_str().starts_with(start)).count()
+    };
+    for number in 0..100 {
+        say(&format!("ann-{number}"), 10).await;
+        say(&format!("{number:032x}"), 10).await;
+    }
+    for number in 0..2_000 {
+        say(&format!("bob-{number}"), 10).await;
+    }
+    assert_eq!((count("ann-").await, count("0").await, count("bob-").await), (100, 100, 250));
+    // Few large ones are no other way to the same end.
+    for number in 0..40 {
+        say(&format!("bob-large-{number}"), 3 << 20).await;
+    }
+    assert_eq!((count("ann-").await, count("0").await), (100, 100));
+    assert!((1..=5).contains(&count("bob-").await), "{} of 3 MiB in 16 MiB", count("bob-").await);
+    // The owner may have the rest, and what is more goes from its own.
+    for number in 0..2_000 {
+        say(&format!("{number:08x}"), 10).await;
+    }
+    assert_eq!(count("ann-").await, 100);
+    assert_eq!(count("").await, 1_000);
 }
 
 #[tokio::test]

@@ -203,3 +203,24 @@ async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
     }
     assert!(finished.bus().messages().eq(&heard), "{heard:?}");
 }
+
+#[tokio::test]
+async fn blank_goal_is_refused_and_a_plan_needs_none() {
+    let model = says("Done.");
+    let router = Swarm::builder(Router::keywords()).worker(worker("first", model.clone())).build().unwrap();
+    let debate = Swarm::builder(Debate::unjudged().rounds(1))
+        .worker(worker("yes", says("yes")))
+        .worker(worker("no", says("no")))
+        .build()
+        .unwrap();
+    for swarm in [&router, &debate] {
+        for goal in
+            ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
+        {
+            assert!(matches!(swarm.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
+            assert!(matches!(swarm.run(goal).start(), Err(Error::EmptyPrompt)), "{goal:?}");
+        }
+    }
+    assert!(model.requests().is_empty());
+    router.run("").plan([Delegation::new("a", "first", "Go.")]).await.unwrap();
+}

@@ -50,7 +50,8 @@ pub(super) async fn take(
         // Some servers say more than they should to a message that wants no answer.
         _ if asked.id.is_none() => Ok(Taken::Answer(StreamableHttpPostResponse::Accepted)),
         "" => Err(protocol(caller, "it answered without a content type; check its URL")),
-        other => {
+        _ => {
+            let other = shown_type(&response);
             let message = format!("it answered with `{other}` where JSON or events are due; check its URL");
             Err(protocol(caller, &message))
         }
@@ -62,12 +63,22 @@ pub(crate) fn is_events(response: &Response) -> bool {
     response.status().is_success() && essence(response) == "text/event-stream"
 }
 
-/// The content type without its parameters, in lower case; it is short, and shown.
+/// The content type without its parameters, in lower case.
 fn essence(response: &Response) -> String {
-    let value =
-        response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.chars().take(80).collect::<String>().to_ascii_lowercase()
+    type_of(response).to_ascii_lowercase()
+}
+
+/// The content type as it may stand in an error. One that is too long is left out rather than cut, so that secrets in it are found.
+fn shown_type(response: &Response) -> String {
+    match type_of(response) {
+        long if long.len() > 80 => format!("a content type of {} bytes", long.len()),
+        short => short.to_owned(),
+    }
+}
+
+fn type_of(response: &Response) -> &str {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
 fn protocol(caller: &Caller, message: &str) -> PostError {

@@ -102,7 +102,7 @@ const BASICS: &[&str] = &[
 const FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// The variables that are handed on.
-pub(super) fn inherited(inherit: &Inherit) -> Vec<(OsString, OsString)> {
+pub(crate) fn inherited(inherit: &Inherit) -> Vec<(OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| name.to_str().is_some_and(|name| is_handed_on(name, inherit)))
         .collect()

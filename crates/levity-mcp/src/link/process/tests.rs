@@ -32,7 +32,12 @@ fn chaos(mode: &str) -> ServerConfig {
 fn start(config: &ServerConfig) -> Result<(Process, Pipes)> {
     let Transport::Stdio(stdio) = &config.transport else { panic!("not stdio") };
     let (to, _) = broadcast::channel(64);
-    Process::start(config, stdio, Events::new(config.name.clone(), to), world())
+    Process::start(
+        config,
+        stdio,
+        Events::new(config.name.clone(), to, crate::redact::Redactor::new(config.secrets())),
+        world(),
+    )
 }
 
 async fn call(pipes: &mut Pipes, id: i64, tool: &'static str) -> Option<Value> {

@@ -40,13 +40,17 @@ pub(crate) struct Quirks {
     pub(crate) bound: bool,
     /// The nonce that both want in each proof of possession.
     pub(crate) nonce: Option<&'static str>,
+    /// The method that the server refuses with all secrets of the request in its words, behind so many letters.
+    pub(crate) repeats: Option<(&'static str, usize)>,
+    /// Whether the token endpoint refuses with the secret of the request as its error code.
+    pub(crate) repeats_grant: bool,
 }
 
 impl Default for Quirks {
     fn default() -> Self {
         let (issuer, resource, iss, state, elsewhere, page) = (None, None, None, None, None, None);
         let (expires, refreshes, write, stingy) = (Some(3600), true, "write", false);
-        let (bound, nonce) = (false, None);
+        let (bound, nonce, repeats, repeats_grant) = (false, None, None, false);
         Self {
             expires,
             refreshes,
@@ -60,6 +64,8 @@ impl Default for Quirks {
             page,
             bound,
             nonce,
+            repeats,
+            repeats_grant,
         }
     }
 }
@@ -234,6 +240,10 @@ impl State {
         let (form, quirks) = (&request.form(), self.quirks.lock().unwrap().clone());
         let mut data = self.data.lock().unwrap();
         data.grants.push(form.clone());
+        let secret = ["assertion", "refresh_token", "code"].into_iter().find_map(|name| form.get(name));
+        if let Some(secret) = secret.filter(|_| quirks.repeats_grant) {
+            return no(secret);
+        }
         let key = match possession(request, &format!("{}/token", self.issuer), None, &quirks) {
             Ok((key, id)) => {
                 data.proofs.push(id);
@@ -316,6 +326,20 @@ impl State {
         if wants && !has {
             let more = format!(r#"error="insufficient_scope", scope="{}""#, quirks.write);
             return Reply::status(403).header("WWW-Authenticate", &self.challenge(&more));
+        }
+        if let Some((method, before)) = quirks.repeats.filter(|(method, _)| message["method"] == **method) {
+            let refresh: Vec<_> = self.data.lock().unwrap().refresh.keys().cloned().collect();
+            let proof = request.headers.get("dpop").cloned().unwrap_or_default();
+            let words = format!("{}{token} {proof} {} {method}", "x".repeat(before), refresh.join(" "));
+            let mut reply = json!({ "jsonrpc": "2.0", "id": message["id"] });
+            match message["params"]["name"] == "write" {
+                true => {
+                    reply["result"] =
+                        json!({ "isError": true, "content": [{ "type": "text", "text": words }] })
+                }
+                false => reply["error"] = json!({ "code": -32000, "message": words }),
+            }
+            return Reply::json(&reply);
         }
         answer(&message)
     }

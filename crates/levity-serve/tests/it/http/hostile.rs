@@ -275,3 +275,51 @@ async fn ten_thousand_orders_beyond_the_limit_start_none() {
     lives(client).await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn refused_input_is_described_without_its_values() {
+    const KEY: &str = "sk-live-0123456789abcdef";
+    let server = server().await;
+    let client = server.client;
+    let shows_none = |answer: super::client::Answer, sent: &str| {
+        let message = answer.json["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(matches!(answer.status, 400 | 422), "{sent}: {answer:?}");
+        assert!(!message.is_empty() && message.len() < 500, "{sent}: {message}");
+        assert!(!format!("{answer:?}").contains("sk-live"), "{sent}: {answer:?}");
+        message
+    };
+    let bodies = [
+        json!({"goal": {"key": KEY}}).to_string(),
+        json!({"goal": [KEY]}).to_string(),
+        json!(KEY).to_string(),
+        json!([KEY]).to_string(),
+        json!({KEY: 1}).to_string(),
+        json!({"text": {KEY: KEY}}).to_string(),
+        json!({"decision": KEY}).to_string(),
+        json!({"decision": {KEY: 1}}).to_string(),
+        json!({"decision": "allow", "reason": {KEY: 1}}).to_string(),
+        json!({"decision": "allow", KEY: ", expected nothing"}).to_string(),
+        json!({"reason": [KEY]}).to_string(),
+        json!({"odd": KEY}).to_string(),
+        json!({format!("`, expected {KEY}"): 1}).to_string(),
+        json!({format!("invalid type: {KEY}, expected x"): 1}).to_string(),
+        json!({KEY.repeat(500): 1}).to_string(),
+        format!("{{\"goal\": {KEY}}}"),
+        format!("{{\"goal\": \"{KEY}\" \"{KEY}\"}}"),
+        KEY.to_owned(),
+    ];
+    for path in ["/v1/runs", "/v1/runs/r/say", "/v1/runs/r/asks/r:1", "/v1/runs/r/cancel", "/v1/runs/r/pause"]
+    {
+        for body in &bodies {
+            let message = shows_none(client.ask("POST", path, &[], Some(body)).await, body);
+            assert!(message.contains("line 1 column ") || body.starts_with('['), "{path} {body}: {message}");
+        }
+    }
+    for query in
+        ["state={}", "limit={}", "since={}", "{}=1", "roots={}", "cursor={}", "state=done&{}", "a=%ff{}"]
+    {
+        let query = query.replace("{}", KEY);
+        shows_none(client.get(&format!("/v1/runs?{query}")).await, &query);
+    }
+    server.stop().await;
+}

@@ -127,6 +127,65 @@ async fn session_of_one_token_is_none_for_another() {
 }
 
 #[tokio::test]
+async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
+    let limits = Limits::default();
+    assert_eq!((limits.arguments, limits.token_share, limits.body), (256 << 20, 25, 4 << 20));
+    let waits = |_| std::future::pending::<Result<Reply, Fault>>();
+    let server = builder()
+        .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
+        .tool(echo("look", Hints::new().read_only()))
+        .limits(limits.arguments(4 << 20))
+        .build()
+        .unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let start = async |who: usize, args: Value| {
+        let mut params = json!({"name": "wait", "arguments": args, "_meta": modern_meta()});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+            json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        let headers = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "wait"),
+            ("authorization", &*people[who]),
+        ];
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let answer = site.post(&headers, &request).await.message();
+        answer["result"]["taskId"].as_str().map(str::to_owned).ok_or(answer)
+    };
+    // A tenant has a quarter of 4 MiB. A list of numbers takes some sixteen times as much memory as it is long.
+    for (who, args) in [(0, json!({"text": "x".repeat(200 << 10)})), (1, json!({"list": vec![1; 6_400]}))] {
+        let mut taken = Vec::new();
+        let refused = loop {
+            match start(who, args.clone()).await {
+                Ok(task) => taken.push(task),
+                Err(answer) => break answer,
+            }
+            assert!(taken.len() < 20, "{who} takes all there is");
+        };
+        assert_eq!(taken.len(), 5, "{who}");
+        assert!(refused.to_string().contains("try again"), "{refused}");
+        // Small calls of a tenant that has its share are refused too, and those of others are not.
+        assert!(
+            call(&site, &people[who], "look", json!({"text": "x".repeat(50 << 10)}))
+                .await
+                .get("error")
+                .is_some()
+        );
+        assert_eq!(
+            call(&site, &people[2], "look", json!({"text": "x".repeat(50 << 10)})).await["result"]["isError"],
+            false
+        );
+        let cancelled = ask(&site, &people[who], "tasks/cancel", json!({"taskId": taken[0]})).await.message();
+        assert!(cancelled.get("error").is_none(), "{cancelled}");
+        start(who, args).await.unwrap_or_else(|answer| panic!("what has ended makes no room: {answer}"));
+    }
+    // One that is larger than a share is taken alone.
+    let large = json!({"text": "x".repeat(2 << 20)});
+    assert_eq!(call(&site, &people[2], "look", large).await["result"]["isError"], false);
+}
+
+#[tokio::test]
 async fn task_of_one_token_is_none_for_another() {
     let waits = |_| std::future::pending::<Result<Reply, Fault>>();
     let server = builder().offer(Talk::new("wait", waits).tasks(TaskSupport::Required)).build().unwrap();
