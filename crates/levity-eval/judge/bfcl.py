@@ -10,9 +10,6 @@ import json
 import sys
 import types
 
-if len(sys.argv) > 1:
-    sys.path.insert(0, sys.argv[1])
-
 
 class Config:
     """The part of a model's settings that the checker reads: `.` in names of functions was sent as `_`."""
@@ -50,10 +47,9 @@ def score(case, calls):
     return (result["valid"], "" if result["valid"] else f"{result['error_type']}: {result['error']}")
 
 
-try:
-    version = importlib.metadata.version("bfcl-eval")
-except importlib.metadata.PackageNotFoundError:
-    version = "of unknown version"
+places = {"path": sys.argv[1:2]} if sys.argv[1:] else {}
+found = importlib.metadata.distributions(name="bfcl-eval", **places)
+version = next((package.version for package in found), "of unknown version")
 print(json.dumps({"judge": f"bfcl-eval {version}"}))
 for line in sys.stdin:
     asked = json.loads(line)

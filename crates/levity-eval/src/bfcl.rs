@@ -177,12 +177,11 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
 
 /// The package's own checker as the judge: a short Python script of this crate imports it. `python` names the interpreter.
 /// The package is found beside `data`, or among those that are installed; nothing else of it needs to be installed.
+///
+/// **The code of the package runs as you.** `data` must be a folder that you trust, and not one that a file names.
+/// Python starts isolated: in the root folder, with `PATH`, `HOME` and `LANG` alone, and no path beside its own.
 pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
-    let judge = Judge::new(python).args(["-c", include_str!("../judge/bfcl.py")]);
-    match data.and_then(package_folder) {
-        Some(folder) => judge.args([folder]),
-        None => judge,
-    }
+    Judge::script(python, include_str!("../judge/bfcl.py"), data.and_then(package_folder))
 }
 
 /// The folder that has the package `bfcl_eval` with this `data`.

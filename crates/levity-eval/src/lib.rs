@@ -45,6 +45,7 @@ mod error;
 mod evaluation;
 mod judge;
 mod junit;
+mod python;
 mod report;
 mod results;
 mod selection;

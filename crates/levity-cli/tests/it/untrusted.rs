@@ -358,3 +358,43 @@ fn collector_at_no_address_is_an_error_and_no_panic() {
     let said = said(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")], &["run", "Hi"]);
     assert!(said.contains("http://127.0.0.1:4318") && !said.contains("panicked"), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn eval_score_runs_no_python_of_the_folder_or_of_the_results() {
+    let folder = Folder::new(&[]);
+    let here = folder.path().to_str().unwrap();
+    let code = |name: &str| format!("open({here:?} + '/{name}', 'w').close()\n");
+    let header = format!(
+        r#"{{"suite": "bfcl", "subject": "x", "settings": {{}}, "facts": {{"data": "{here}/pkg/bfcl_eval/data"}}}}"#
+    );
+    for (name, text) in [
+        ("pkg/bfcl_eval/__init__.py", code("started-package")),
+        ("pkg/bfcl_eval/constants/__init__.py", code("started-package")),
+        ("pkg/bfcl_eval/data/x", String::new()),
+        ("bfcl_eval/__init__.py", code("started-package")),
+        ("json.py", code("started-json")),
+        ("types.py", code("started-types")),
+        ("sitecustomize.py", code("started-site")),
+        ("usercustomize.py", code("started-user")),
+        ("pkg/enum.py", code("started-enum")),
+        ("results/evaluation.json", header),
+        ("results/cases.jsonl", String::new()),
+        ("results/trials.jsonl", String::new()),
+    ] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for variables in [&[][..], &[("PYTHONPATH", ".")], &[("PYTHONSTARTUP", "json.py"), ("PYTHONHOME", ".")]] {
+        for args in [&["eval", "score", "results"][..], &["eval", "score", "results", "--judge", "bfcl"]] {
+            let mut command = command(args);
+            command.current_dir(folder.path()).env("PATH", "/usr/bin:/bin:/usr/local/bin");
+            let output = command.envs(variables.iter().copied()).output().unwrap();
+            let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            let started: Vec<_> =
+                names.filter(|name| name.to_string_lossy().starts_with("started")).collect();
+            assert!(started.is_empty(), "{args:?} {variables:?}: {started:?} {output:?}");
+        }
+    }
+}
