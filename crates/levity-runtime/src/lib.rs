@@ -66,3 +66,9 @@ pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
 pub use sqlite::SqliteJournal;
 pub use tell::Told;
 pub use world::SystemWorld;
+
+/// What levity's other crates need; not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::private::{open, options, refuse_link};
+}
