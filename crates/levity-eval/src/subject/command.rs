@@ -1,5 +1,4 @@
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -7,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::text::one_line;
+use levity_runtime::__private::{open, options};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -82,7 +82,7 @@ impl CommandSubject {
         let log = match &self.log {
             None => Stdio::null(),
             Some(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
+                let file = open(path, options().create(true).append(true));
                 file.map_err(|error| format!("`{}`: {error}", path.display()))?.into()
             }
         };
