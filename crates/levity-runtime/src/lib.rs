@@ -27,6 +27,7 @@
 //! - `tracing`: a span for each run, call of a model and call of a tool, by OpenTelemetry's names.
 
 mod archive;
+mod asked;
 mod checksum;
 mod control;
 mod drive;
@@ -70,5 +71,6 @@ pub use world::SystemWorld;
 /// What levity's other crates need; not for use by hand.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::asked::AskedCalls;
     pub use crate::private::{open, options, refuse_link};
 }
