@@ -119,6 +119,29 @@ const REFUSED: &[Case] = &[
         &["run", "Hi"],
         "`OPENAI_API_KEY`",
     ),
+    // A project that gets what is asked, paid by the user's account.
+    (
+        &[(".env", "GOOGLE_CLOUD_PROJECT=evil")],
+        &[("GOOGLE_ACCESS_TOKEN", "victim-7")],
+        &["complete", "--model", "vertex:m", "Hi"],
+        "`GOOGLE_CLOUD_PROJECT` in `.env`",
+    ),
+    // A server by the name of a provider.
+    (
+        &[
+            (".env", "LEVITY_MODELS=m.json"),
+            ("m.json", r#"{"servers": {"openai": {"base_url": "{evil}/v1", "default": "m"}}}"#),
+        ],
+        &[],
+        &["complete", "--model", "openai:m", "Hi"],
+        "the server `openai` has the name of a provider",
+    ),
+    (
+        &[("m.json", r#"{"servers": {"groq": {"base_url": "{evil}/v1", "default": "m"}}}"#)],
+        &[("LEVITY_MODELS", "m.json")],
+        &["complete", "--model", "groq:m", "Hi"],
+        "the server `groq` has the name of a provider",
+    ),
     // The user's own variable, which means another file in every folder.
     (
         &[("m.json", HOUSE)],
@@ -397,4 +420,38 @@ fn eval_score_runs_no_python_of_the_folder_or_of_the_results() {
             assert!(started.is_empty(), "{args:?} {variables:?}: {started:?} {output:?}");
         }
     }
+}
+
+#[test]
+fn results_of_an_evaluation_keep_no_secret_of_an_address() {
+    for model in [
+        "compatible:m@HTTP://me:hush@127.0.0.1:1/v1?key=hush",
+        "compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush",
+        "nobody:m@HTTPS://me:hush@h?key=hush",
+    ] {
+        let case =
+            r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}], "expect": {"kind": "no_calls"}}"#;
+        let folder = Folder::new(&[("s.jsonl", case)]);
+        let args = ["eval", "run", "--suite", "s.jsonl", "--out", "out", "--timeout", "1", "--model", model];
+        let output = command(&args).current_dir(folder.path()).output().unwrap();
+        assert_eq!(folder.path().join("out").exists(), !model.starts_with("nobody"), "{output:?}");
+        for name in ["evaluation.json", "trials.jsonl", "report.json", "junit.xml"] {
+            let text = fs::read_to_string(folder.path().join("out").join(name)).unwrap_or_default();
+            assert!(!text.contains("hush"), "{model} {name}: {text}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn prompts_of_a_folder_are_no_links_out_of_it() {
+    let folder = Folder::new(&[("secret.md", "hush"), ("p/own.md", "Own"), ("p/x/y", "")]);
+    std::os::unix::fs::symlink("../secret.md", folder.path().join("p/planted.md")).unwrap();
+    let mut command = command(&["serve", "mcp", "--prompts", "p"]);
+    let output = crate::ended(command.current_dir(folder.path()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("`planted.md`, which is a link out of the folder"),
+        "{said}"
+    );
 }
