@@ -134,13 +134,13 @@ const REFUSED: &[Case] = &[
         ],
         &[],
         &["complete", "--model", "openai:m", "Hi"],
-        "the server `openai` has the name of a provider",
+        "has the name of a provider that levity knows",
     ),
     (
         &[("m.json", r#"{"servers": {"groq": {"base_url": "{evil}/v1", "default": "m"}}}"#)],
         &[("LEVITY_MODELS", "m.json")],
         &["complete", "--model", "groq:m", "Hi"],
-        "the server `groq` has the name of a provider",
+        "the server `groq` of",
     ),
     // The user's own variable, which means another file in every folder.
     (

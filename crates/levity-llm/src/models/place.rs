@@ -264,11 +264,7 @@ impl Models {
             Self::PROVIDERS.contains(&name.as_str()) || ModelList::builtin().servers.contains_key(*name)
         };
         if let Some(name) = list.servers.keys().find(builtin) {
-            let problem = format!(
-                "the server `{name}` has the name of a provider that levity knows, and {} may not replace it; rename the server",
-                foreign.what
-            );
-            return Err(Error::List { place: format!("`{path}`"), problem });
+            return Err(Error::ForeignServer { name: name.clone(), by: foreign.what.clone() });
         }
         Ok(self.with_foreign_list(list.of(&foreign)))
     }
