@@ -16,7 +16,7 @@ use crate::logs::Logs;
 use crate::marks::Trust;
 use crate::mcp::Offered;
 use crate::serve::{asked_to_end, own};
-use crate::terminal::{chain, complain, note};
+use crate::terminal::{chain, complain, note, shell};
 use crate::token::{Source, source, token};
 use crate::{state, store};
 
@@ -256,7 +256,8 @@ fn kept(args: &Host, space: &Workspace) -> Result<(PathBuf, PathBuf), String> {
 fn tell(board: &Board, notice: &Notice, journal: &Path) {
     board.line(&notice.to_string());
     if let Notice::Asks { task, .. } = notice {
-        let journal = journal.display();
+        let (task, journal) = (task.to_string(), journal.display().to_string());
+        let (task, journal) = (shell(&task), shell(&journal));
         board.line(&format!("  levity runs approve {task} --journal {journal}  (or `deny`, `answer`)"));
     }
 }

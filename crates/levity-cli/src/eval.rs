@@ -69,7 +69,7 @@ fn percent(text: &str) -> Result<f64, String> {
 struct Score {
     /// The folder that `levity eval run --out` wrote.
     folder: PathBuf,
-    /// The data of the suite, for its checker; by default, those of the evaluation.
+    /// The data of the suite, beside which its checker is; an installed checker otherwise. Its code runs as you.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
@@ -167,8 +167,8 @@ impl Scoring {
             }
             Judge::Auto | Judge::Bfcl => {}
         }
-        let noted = results.header().facts.get("data").and_then(|data| data.as_str()).map(Path::new);
-        match bfcl::judge(&self.python, data.or(noted)).score(results).await {
+        // The folder that the results name is not used: whoever wrote them would choose the code that runs.
+        match bfcl::judge(&self.python, data).score(results).await {
             Ok(scores) => Ok(scores),
             Err(error) if self.judge == Judge::Bfcl => Err(error.into()),
             Err(error) if results.cases().iter().any(is_judged) => Err(Problem {

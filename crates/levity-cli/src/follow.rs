@@ -9,7 +9,7 @@ use levity::prelude::*;
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
-use crate::terminal::{brief, chain, complain, say, say_json, whole};
+use crate::terminal::{brief, chain, complain, is_shown_whole, say, say_json, shell, whole};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -25,9 +25,10 @@ const INTERRUPTED: &str = "interrupted from the terminal";
 pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, kept),
-        Err(levity::Error::Parked { run, .. }) => {
-            complain(&format!("run {run} waits; `levity runs show {run}` says for what"), WAITS)
-        }
+        Err(levity::Error::Parked { run, .. }) => complain(
+            &format!("run {run} waits; `levity runs show {}` says for what", shell(run.as_str())),
+            WAITS,
+        ),
         Err(error) => failed(&error),
     }
 }
@@ -107,8 +108,24 @@ async fn decide(ask: &Ask, input: &mut Input) -> Decision {
 pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
         Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
-        _ => format!("  may it call {} {}? ({}) [y/N] ", ask.call.name, ask.call.args, ask.reason),
+        _ if !is_whole(ask) => format!(
+            "  may it call {}? ({})\n  The call is too long to be shown whole; `{LONG_CALL}` allows it. [N] ",
+            whole(&words(ask)),
+            ask.reason
+        ),
+        _ => format!("  may it call {}? ({}) [y/N] ", words(ask), ask.reason),
     }
+}
+
+/// What allows a call that is not shown whole.
+pub(crate) const LONG_CALL: &str = "long call";
+
+fn words(ask: &Ask) -> String {
+    format!("{} {}", ask.call.name, ask.call.args)
+}
+
+fn is_whole(ask: &Ask) -> bool {
+    is_shown_whole(&words(ask))
 }
 
 /// What a line says in answer to a question.
@@ -116,7 +133,8 @@ pub(crate) fn decision(ask: &Ask, line: &str) -> Decision {
     match (ask.wanted, line) {
         (Wanted::Answer, "") => Decision::deny("the user did not answer"),
         (Wanted::Answer, answer) => Decision::answer(answer),
-        (_, "y" | "Y") => Decision::Allow,
+        (_, "y" | "Y") if is_whole(ask) => Decision::Allow,
+        (_, LONG_CALL) if !is_whole(ask) => Decision::Allow,
         _ => Decision::deny("the user says no"),
     }
 }
@@ -199,4 +217,26 @@ fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
         say(&format!("({}, {} turns, {} tool calls)\n", answer.usage(), stats.turns, stats.tool_calls));
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use levity::core::{EffectId, ToolCall};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn call_that_is_not_shown_whole_is_not_allowed_by_a_plain_yes() {
+        let ask = |size: usize| {
+            let call = ToolCall::new("c", "run", json!({"command": "x".repeat(size)}));
+            Ask::new(RunId::new("r"), EffectId::new(1), call, "it may write")
+        };
+        let (short, long) = (ask(10), ask(60_000));
+        assert_eq!(decision(&short, "y"), Decision::Allow);
+        assert_ne!(decision(&short, LONG_CALL), Decision::Allow);
+        assert_ne!(decision(&long, "y"), Decision::Allow);
+        assert_eq!(decision(&long, LONG_CALL), Decision::Allow);
+        assert!(question(&long).len() < 10_000 && question(&long).contains("bytes are not shown"));
+    }
 }

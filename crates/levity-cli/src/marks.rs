@@ -18,7 +18,7 @@ use levity::core::{
 };
 
 use crate::state;
-use crate::terminal::note;
+use crate::terminal::{note, shell};
 
 /// Whether the runs of a journal are trusted, whoever started them.
 #[derive(Args, Clone, Copy)]
@@ -104,10 +104,11 @@ impl Marks {
     }
 
     fn refused(&self, run: &RunId) -> JournalError {
-        let journal = self.journal.display();
+        let (id, journal) = (shell(run.as_str()), self.journal.display().to_string());
+        let journal = shell(&journal);
         let message = format!(
             "run `{run}` was not started by you on this machine (or an older version started it), and may hold calls that somebody else \
-             approved; look at it with `levity runs show {run} --journal {journal}`, then say `--trust-journal` to resume it"
+             approved; look at it with `levity runs show {id} --journal {journal}`, then say `--trust-journal` to resume it"
         );
         JournalError::new(JournalErrorKind::Refused, message)
     }

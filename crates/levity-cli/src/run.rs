@@ -13,7 +13,7 @@ use crate::marks::{OwnJournal, Trust};
 use crate::memory;
 use crate::runs::goal_of;
 use crate::store;
-use crate::terminal::{brief, chain, complain, note};
+use crate::terminal::{brief, chain, complain, note, shell};
 
 /// How `levity run` is called.
 #[derive(Args)]
@@ -76,9 +76,10 @@ async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Recor
     journal.admit(id, &records).await.map_err(|error| chain(&error))?;
     match goal_of(&records) {
         Some(old) if old != goal => Err(format!(
-            "run `{id}` exists already, and its goal is `{}`, not `{}`; resume it with `levity runs resume {id}`, or choose another id",
+            "run `{id}` exists already, and its goal is `{}`, not `{}`; resume it with `levity runs resume {}`, or choose another id",
             brief(old),
-            brief(goal.to_owned())
+            brief(goal.to_owned()),
+            shell(id.as_str())
         )),
         _ => Ok(records),
     }

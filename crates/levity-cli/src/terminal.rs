@@ -17,10 +17,29 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
 }
 
-/// Whether a character makes a terminal do something, or turns the direction of text.
+/// A word as a shell takes it in a command that is suggested: ids and paths may be those of a folder from elsewhere.
+pub(crate) fn shell(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._/:@%+=,-".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")).into(),
+    }
+}
+
+/// Whether a character is shown as nothing or as a blank, so that a text reads as another one.
+fn is_unseen(char: char) -> bool {
+    matches!(
+        char,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}'
+            | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+    )
+}
+
+/// Whether a character makes a terminal do something, turns the direction of text, or is not seen.
 fn acts(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || (char.is_control() && !matches!(char, '\n' | '\t'))
+    turns || is_unseen(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
 /// JSON that means the same and has nothing in it that [`acts`]: such characters are only in its texts.
@@ -28,7 +47,10 @@ fn harmless_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for char in json.chars() {
         match acts(char) {
-            true => line.push_str(&format!("\\u{:04x}", u32::from(char))),
+            true => char
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| line.push_str(&format!("\\u{unit:04x}"))),
             false => line.push(char),
         }
     }
@@ -91,7 +113,41 @@ pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{WHOLE, brief, harmless, harmless_json, whole};
+    use super::{WHOLE, brief, harmless, harmless_json, shell, whole};
+
+    #[test]
+    fn characters_that_are_not_seen_are_not_printed() {
+        let unseen = "\u{200b}\u{2060}\u{ad}\u{2028}\u{2029}\u{3164}\u{2800}\u{feff}\u{180e}\u{115f}\u{e0041}\u{e0100}";
+        for char in unseen.chars() {
+            let text = format!("rm{char}x");
+            assert_eq!(harmless(&text), "rm\u{fffd}x", "{:x}", u32::from(char));
+            let json = serde_json::to_string(&text).unwrap();
+            let shown = harmless_json(&json);
+            assert!(shown.is_ascii(), "{shown}");
+            assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        }
+        assert_eq!(harmless("naïve 日本 👩\u{200d}🚀"), "naïve 日本 👩\u{200d}🚀");
+    }
+
+    #[test]
+    fn words_of_suggested_commands_are_quoted() {
+        for word in ["r1", "0f3a.2", "runs/x.db", "a:b@c"] {
+            assert_eq!(shell(word), word);
+        }
+        for (word, quoted) in [
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$(touch x)", "'$(touch x)'"),
+            ("a;b", "'a;b'"),
+            ("a`b`", "'a`b`'"),
+            ("it's", "'it'\\''s'"),
+            ("a\nb", "'a\nb'"),
+            ("~", "'~'"),
+            ("*", "'*'"),
+        ] {
+            assert_eq!(shell(word), quoted);
+        }
+    }
 
     #[test]
     fn what_moves_a_terminal_is_not_printed() {

@@ -122,8 +122,9 @@ pub fn serde_problem(said: &str) -> String {
     let first = begins.into_iter().filter_map(|begin| Some((said.find(begin)?, begin))).min();
     let Some((at, begin)) = first else { return head(said, MOST).to_owned() };
     let (before, rest) = (&said[..at], &said[at + begin.len()..]);
-    let ends = [", expected ", ", there are no ", " at line "];
-    let end = ends.into_iter().find_map(|end| rest.rfind(end)).unwrap_or(rest.len());
+    // Both may stand in the value as well, so the last one counts.
+    let end = [", expected ", ", there are no "].into_iter().filter_map(|end| rest.rfind(end)).max();
+    let end = end.or_else(|| rest.rfind(" at line ")).unwrap_or(rest.len());
     let (value, expected) = rest.split_at(end);
     let kind = match value.strip_prefix('`').and_then(|name| name.strip_suffix('`')) {
         Some(name) if begin == "unknown field " && is_plain_name(name) => value,

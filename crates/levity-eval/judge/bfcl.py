@@ -13,8 +13,6 @@ import json
 import sys
 import types
 
-if len(sys.argv) > 1:
-    sys.path.insert(0, sys.argv[1])
 scores = sys.stdout
 sys.stdout = sys.stderr  # What the package prints is no score.
 
@@ -127,10 +125,9 @@ def tell(value):
     scores.write(json.dumps(value) + "\n")
 
 
-try:
-    version = importlib.metadata.version("bfcl-eval")
-except importlib.metadata.PackageNotFoundError:
-    version = "of unknown version"
+places = {"path": sys.argv[1:2]} if sys.argv[1:] else {}
+found = importlib.metadata.distributions(name="bfcl-eval", **places)
+version = next((package.version for package in found), "of unknown version")
 tell({"judge": f"bfcl-eval {version}"})
 for number, line in enumerate(sys.stdin):
     asked = json.loads(line)

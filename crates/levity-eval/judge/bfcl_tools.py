@@ -17,8 +17,6 @@ import sys
 LONGEST = 1_000_000
 MEMORY = 2 << 30
 
-if len(sys.argv) > 1:
-    sys.path.insert(0, sys.argv[1])
 answers = sys.stdout
 sys.stdout = sys.stderr  # What a tool prints is no answer.
 

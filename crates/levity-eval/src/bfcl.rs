@@ -18,6 +18,7 @@ use levity_core::Role;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::python::Script;
 use crate::{
     Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection, ToolHost,
 };
@@ -193,22 +194,19 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
 
 /// The package's own checker as the judge: a short Python script of this crate imports it. `python` names the interpreter.
 /// The package is found beside `data`, or among those that are installed; nothing else of it needs to be installed.
+///
+/// **The code of the package runs as you.** `data` must be a folder that you trust, and not one that a file names.
+/// Python starts isolated: in the root folder, with `PATH`, `HOME` and `LANG` alone, and no path beside its own.
 pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
-    let judge = Judge::new(python).args(["-c", include_str!("../judge/bfcl.py")]);
-    match data.and_then(package_folder) {
-        Some(folder) => judge.args([folder]),
-        None => judge,
-    }
+    let package = data.and_then(package_folder);
+    Judge::script(python, Script { text: include_str!("../judge/bfcl.py"), package })
 }
 
 /// The package's own simulators as the program that runs the tools of several turns: a short Python script of this crate
 /// hosts them. It needs the Python package `mpmath`, too; otherwise as [`judge`].
 pub fn tool_host(python: impl Into<OsString>, data: Option<&Path>) -> ToolHost {
-    let host = ToolHost::new(python).args(["-c", include_str!("../judge/bfcl_tools.py")]);
-    match data.and_then(package_folder) {
-        Some(folder) => host.args([folder]),
-        None => host,
-    }
+    let package = data.and_then(package_folder);
+    ToolHost::script(python, Script { text: include_str!("../judge/bfcl_tools.py"), package })
 }
 
 /// The folder that has the package `bfcl_eval` with this `data`.

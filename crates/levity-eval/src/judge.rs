@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
+use crate::python::Script;
 use crate::{Case, Error, Result, Results, Score, Scores, TrialScore};
 
 /// The most that a judge may write.
@@ -21,6 +22,7 @@ const LONGEST: u64 = 256 << 20;
 pub struct Judge {
     program: OsString,
     args: Vec<OsString>,
+    script: Option<Script>,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +40,12 @@ struct Verdict {
 impl Judge {
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new() }
+        Self { program: program.into(), args: Vec::new(), script: None }
+    }
+
+    /// A script of this crate, in an isolated Python.
+    pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
+        Self { script: Some(script), ..Self::new(program) }
     }
 
     /// Adds arguments.
@@ -88,7 +95,10 @@ impl Judge {
         let failed = |error: std::io::Error| {
             Error::Judge(format!("`{}` cannot be run: {error}", self.program.display()))
         };
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.script {
+            Some(script) => script.command(&self.program),
+            None => Command::new(&self.program),
+        };
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
         let (mut input, output, problems) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

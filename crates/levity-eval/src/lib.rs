@@ -46,6 +46,7 @@ mod evaluation;
 mod judge;
 mod junit;
 mod process;
+mod python;
 mod report;
 mod results;
 mod selection;

@@ -19,7 +19,13 @@ pub(crate) struct LineProcess {
 impl LineProcess {
     pub(crate) fn start(program: &OsStr, args: &[OsString], log: Stdio) -> Result<Self, String> {
         let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+        command.args(args);
+        Self::of(command, log)
+    }
+
+    pub(crate) fn of(mut command: Command, log: Stdio) -> Result<Self, String> {
+        let program = command.as_std().get_program().to_owned();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
         let mut child =
             command.spawn().map_err(|error| format!("`{}` cannot be started: {error}", program.display()))?;
         match (child.stdin.take(), child.stdout.take()) {

@@ -1,8 +1,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use levity_runtime::__private::{open, options};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -98,7 +100,7 @@ impl Results {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         let path = folder.join(TRIALS);
-        let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
+        let open = open(&path, options().read(true).append(true).create(true));
         let mut file = open.map_err(|error| Error::io(&path, error))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -348,8 +350,15 @@ fn write_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<()> {
 
 /// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let part = path.with_extension("part");
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    // The name is new, and a link at `path` is replaced, not followed.
+    let random = RandomState::new().build_hasher().finish();
+    let part = path.with_extension(format!("{random:016x}.part"));
+    let written =
+        open(&part, options().write(true).create_new(true)).and_then(|mut file| file.write_all(bytes));
+    let written = written.and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
     written.map_err(|error| Error::io(path, error))
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::process::LineProcess;
+use crate::python::Script;
 use crate::{Call, Case, Error, Result};
 
 /// The problem after a call that nobody waited for.
@@ -44,6 +45,7 @@ const STOPPED: &str = "were stopped in a call";
 pub struct ToolHost {
     program: OsString,
     args: Vec<OsString>,
+    script: Option<Script>,
     timeout: Duration,
 }
 
@@ -79,7 +81,12 @@ impl ToolHost {
 
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), timeout: Self::DEFAULT_TIMEOUT }
+        Self { program: program.into(), args: Vec::new(), script: None, timeout: Self::DEFAULT_TIMEOUT }
+    }
+
+    /// A script of this crate, in an isolated Python.
+    pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
+        Self { script: Some(script), ..Self::new(program) }
     }
 
     /// Adds arguments.
@@ -106,7 +113,10 @@ impl ToolHost {
         let Some(environment) = &case.environment else {
             return Err(failed("cannot run: the case has no environment".to_owned()));
         };
-        let process = LineProcess::start(&self.program, &self.args, Stdio::null());
+        let process = match &self.script {
+            Some(script) => LineProcess::of(script.command(&self.program), Stdio::null()),
+            None => LineProcess::start(&self.program, &self.args, Stdio::null()),
+        };
         let process = process.map_err(|error| failed(format!("cannot run: {error}")))?;
         let names: HashSet<String> = case.tools_at(usize::MAX).map(|tool| tool.name.clone()).collect();
         let first = json!({"environment": environment, "tools": names});

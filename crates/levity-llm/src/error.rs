@@ -100,6 +100,14 @@ pub enum Error {
         /// What to do, in words.
         way: String,
     },
+    /// A list of a folder gives a server the name of a provider that levity knows.
+    #[error("the server `{name}` of {by} has the name of a provider that levity knows; rename the server")]
+    ForeignServer {
+        /// The name of the server.
+        name: String,
+        /// The list, in words.
+        by: String,
+    },
     /// A profile of a file sends fields of its own to a provider whom the user pays: they may make it call others' servers.
     #[error(
         "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, or leave `extra` out"
@@ -189,9 +197,10 @@ impl Error {
             | Self::NoEmbedders { .. } => ErrorKind::Name,
             Self::Missing { .. } | Self::Nothing { .. } | Self::Model(_) => ErrorKind::Missing,
             Self::Feature { .. } => ErrorKind::Feature,
-            Self::ForeignAddress { .. } | Self::ForeignFields { .. } | Self::Link { .. } => {
-                ErrorKind::Untrusted
-            }
+            Self::ForeignAddress { .. }
+            | Self::ForeignServer { .. }
+            | Self::ForeignFields { .. }
+            | Self::Link { .. } => ErrorKind::Untrusted,
             Self::File { .. }
             | Self::Table { .. }
             | Self::List { .. }

@@ -1,7 +1,7 @@
 //! Who holds conversations: each store that does is an owner, and has the lock of a file for as long as it lives.
 //! So a process that is killed lets go, and one that stands still does not.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn path(dir: &Path, id: i64) -> PathBuf {
 
 /// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
 fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
-    private::make_dir(dir)?;
+    private::make_own_dir(dir)?;
     let file = match private::options().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
@@ -85,14 +85,18 @@ pub(crate) fn is_at(_: &File, path: &Path) -> bool {
 
 /// Whether the owner still lives. The file of one who is gone is taken away.
 pub(crate) fn is_alive(dir: &Path, id: i64) -> bool {
-    is_locked(&path(dir, id))
+    private::refuse_link(dir).is_err() || is_locked(&path(dir, id))
 }
 
 fn is_locked(path: &Path) -> bool {
-    let file = match OpenOptions::new().read(true).write(true).open(path) {
+    let file = match private::options().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
+    // Owners make plain files alone.
+    if !file.metadata().is_ok_and(|there| there.is_file()) {
+        return true;
+    }
     if file.try_lock().is_err() {
         return true;
     }
@@ -101,10 +105,20 @@ fn is_locked(path: &Path) -> bool {
     false
 }
 
-/// Takes away what owners left who were killed.
+/// Takes away what owners left who were killed. Files of others stay, also where the folder is none of ours.
 fn sweep(dir: &Path) {
+    if private::refuse_link(dir).is_err() {
+        return;
+    }
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
-        is_locked(&entry.path());
+        if entry.file_name().to_str().is_some_and(is_name) {
+            is_locked(&entry.path());
+        }
     }
+}
+
+/// Whether an owner makes files of this name.
+fn is_name(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,6 +1,6 @@
 //! Files that only their owner can read: they hold all that was said.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -17,12 +17,42 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// How a file is opened that only its owner can read if it is made now. One that is there stays as it is.
+/// How a file is opened that only its owner can read if it is made now. One that is there stays as it is, and a link in
+/// its place is not followed.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options
+}
+
+/// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to any file of the user's.
+pub(crate) fn refuse_link(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_symlink() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "`{}` is a link, and levity writes through none; remove it, or name what it leads to",
+                path.display()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder within one of ours; a link in its place is refused.
+pub(crate) fn make_own_dir(path: &Path) -> io::Result<()> {
+    refuse_link(path)?;
+    make_dir(path)
+}
+
+/// Opens a file of ours to write to it; a link in its place is refused.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    refuse_link(path)?;
+    options.open(path)
 }
 
 /// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.

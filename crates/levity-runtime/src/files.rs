@@ -293,7 +293,7 @@ struct Whole {
 
 impl Whole {
     fn write(path: &Path, run: &RunId, bytes: &[u8], durability: Durability) -> Result<Self, JournalError> {
-        // No run has an id that begins with a dot.
+        // No run has an id that begins with a dot. What stands there was left by a process that was killed, or is a link.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let path = path.with_file_name(format!(".{name}.new"));
         let whole = Self { file: Arc::new(lock(&path, run)?), path };
@@ -358,8 +358,9 @@ fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
 /// The same, and `None` when it is not there.
 fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>, JournalError> {
     loop {
-        let file = match how.open(path) {
+        let file = match private::open(path, how) {
             Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(&error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(path, "opened", error)),
         };
@@ -403,6 +404,10 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 fn not_plain(path: &Path) -> JournalError {
     let message = format!("the journal `{}` is not a plain file", path.display());
     JournalError::new(JournalErrorKind::Refused, message)
+}
+
+fn refused(error: &io::Error) -> JournalError {
+    JournalError::new(JournalErrorKind::Refused, format!("the journal cannot be written: {error}"))
 }
 
 fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {

@@ -27,6 +27,7 @@
 //! - `tracing`: a span for each run, call of a model and call of a tool, by OpenTelemetry's names.
 
 mod archive;
+mod asked;
 mod checksum;
 mod control;
 mod drive;
@@ -66,3 +67,10 @@ pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
 pub use sqlite::SqliteJournal;
 pub use tell::Told;
 pub use world::SystemWorld;
+
+/// What levity's other crates need; not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::asked::AskedCalls;
+    pub use crate::private::{open, options, refuse_link};
+}

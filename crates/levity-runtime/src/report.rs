@@ -1,8 +1,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use levity_core::{Decision, EffectKind, Entry, Forked, Outcome, Record, RunId, Status, Usage};
+use levity_core::{
+    Decision, EffectId, EffectKind, EffectNote, Entry, Forked, Outcome, Record, RunId, Status, Usage,
+};
 use serde::Serialize;
+
+use crate::asked::AskedCalls;
 
 /// What a run came to, as its records tell it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,7 +71,7 @@ impl RunReport {
             _ => {}
         }
         if let Entry::Started { effect, note } = entry {
-            calls.begun.push((*effect, note.name.to_string(), note.call.clone()));
+            calls.begun.push((*effect, note.clone()));
         }
         if let Entry::Finished { effect, outcome, .. } = entry {
             self.steps.extend(calls.step(*effect, outcome));
@@ -82,7 +86,7 @@ impl RunReport {
                 if !text.trim().is_empty() {
                     self.answer = text.into_owned();
                 }
-                calls.asked.extend(response.message.calls().cloned());
+                calls.asked.add(&response.message);
             }
             Outcome::Child(ending) => self.usage += ending.usage,
             _ => {}
@@ -93,17 +97,16 @@ impl RunReport {
 /// The calls that a run has asked for so far.
 #[derive(Default)]
 struct Calls {
-    asked: Vec<levity_core::ToolCall>,
-    begun: Vec<(levity_core::EffectId, String, Option<levity_core::CallId>)>,
+    asked: AskedCalls,
+    begun: Vec<(EffectId, EffectNote)>,
 }
 
 impl Calls {
-    fn step(&mut self, effect: levity_core::EffectId, outcome: &Outcome) -> Option<ReportStep> {
+    fn step(&mut self, effect: EffectId, outcome: &Outcome) -> Option<ReportStep> {
         let at = self.begun.iter().position(|(id, ..)| *id == effect)?;
-        let (_, name, call) = self.begun.swap_remove(at);
+        let (_, note) = self.begun.swap_remove(at);
         if let Outcome::Decision(Decision::Edit { args }) = outcome {
-            let asked = self.asked.iter_mut().rev().find(|asked| Some(&asked.id) == call.as_ref());
-            asked.into_iter().for_each(|asked| asked.args = args.clone());
+            self.asked.edit(&note, args);
         }
         let failed = match outcome {
             Outcome::Tool(result) => result.is_error(),
@@ -111,9 +114,8 @@ impl Calls {
             Outcome::Unknown => true,
             _ => return None,
         };
-        let asked = self.asked.iter().rev().find(|asked| Some(&asked.id) == call.as_ref());
-        let args = asked.map(|asked| asked.args.to_string()).unwrap_or_default();
-        Some(ReportStep { name, args, failed })
+        let args = self.asked.find(&note).map(|asked| asked.args.to_string()).unwrap_or_default();
+        Some(ReportStep { name: note.name.to_string(), args, failed })
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::open::{connect, create, is_busy, marks, peek, use_log};
+use crate::open::{connect, create, foreign_object, is_busy, marks, peek, use_log};
 use crate::{Error, ErrorKind};
 
 /// What a file of ours is like.
@@ -19,6 +19,8 @@ pub struct Format {
     pub version: i32,
     /// What makes its tables.
     pub tables: &'static str,
+    /// What made the tables in earlier versions whose files are read. A file with any other object is refused.
+    pub earlier: &'static [&'static str],
     /// Queries that fail unless every table has its columns.
     pub columns: &'static [&'static str],
     /// How many pages the log beside the file may have before they are moved into it. The more there are, the more
@@ -76,9 +78,7 @@ impl SharedFile {
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // A link that leads to no file yet.
-        let target = fs::read_link(&self.path).ok().zip(self.path.parent()).map(|(to, from)| from.join(to));
-        drop(options.open(target.as_ref().unwrap_or(&self.path)));
+        drop(options.open(&self.path));
     }
 
     /// A warning, if other users of the system can read the file or what is beside it. Nothing is changed: somebody may share
@@ -152,6 +152,11 @@ impl SharedFile {
             }
             Ok(there) if there.len() == 0 => Ok(()),
             Ok(_) => self.check_marks(),
+            // A folder from elsewhere could have a file made anywhere.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_symlink() => {
+                let what = "is a link to a file that is not there; make that file, or name it";
+                Err(Error::new(ErrorKind::Refused, format!("the {} {what}", self.name())))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(self.failed_io("opened", error)),
         }
@@ -187,6 +192,11 @@ impl SharedFile {
     fn verify(&self, connection: &Connection) -> Result<(), Error> {
         let unread = |error| self.failed("read", error);
         self.is_ours(marks(connection).map_err(unread)?)?;
+        // Before any other query: a view, a virtual table or a column of somebody else would answer it.
+        if let Some(name) = foreign_object(connection, self.format).map_err(unread)? {
+            let name: String = name.escape_debug().take(100).collect();
+            return Err(self.damaged(&format!("`{name}` is not as levity makes it")));
+        }
         for columns in self.format.columns {
             if let Err(error) = connection.prepare(columns) {
                 let missing = error.sqlite_error_code().is_none_or(|code| code == ErrorCode::Unknown);

@@ -9,6 +9,7 @@
 //!     application: 0x6e6f_7465,
 //!     version: 1,
 //!     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+//!     earlier: &[],
 //!     columns: &["SELECT text FROM notes"],
 //!     log_pages: 1_000,
 //!     overwrites: true,

@@ -1,11 +1,12 @@
 //! What SQLite is told, and what it is asked.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::Format;
 
@@ -42,10 +43,16 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "wal_autocheckpoint", format.log_pages)?;
     connection.pragma_update(None, "journal_size_limit", format.log_pages * 4096)?;
-    // A file from elsewhere must not make us run what its tables say.
+    // A file from elsewhere must not make us run what its tables say. `SharedFile` compares the tables as well.
     connection.pragma_update(None, "trusted_schema", false)?;
-    // No table of ours has a trigger; one from elsewhere would write records that nobody wrote.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    // No file of ours has a trigger or a view: they would write or return records that nobody wrote.
+    for (setting, on) in [
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+    ] {
+        connection.set_db_config(setting, on)?;
+    }
     connection.pragma_update(None, "secure_delete", format.overwrites)
 }
 
@@ -60,6 +67,44 @@ pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::
         change.pragma_update(None, "user_version", format.version)?;
     }
     change.commit()
+}
+
+/// A row of `sqlite_schema`: type, name, table and SQL. SQL is compared without its line breaks.
+type Object = (String, String, String, String);
+
+/// The first object that tells the schema of a file from all of those that the format has had; `None` when it is one of them.
+pub(crate) fn foreign_object(connection: &Connection, format: &Format) -> rusqlite::Result<Option<String>> {
+    let there = objects(connection)?;
+    let mut first = None;
+    for tables in std::iter::once(format.tables).chain(format.earlier.iter().copied()) {
+        let own = Connection::open_in_memory()?;
+        own.execute_batch(tables)?;
+        let own = objects(&own)?;
+        match there.symmetric_difference(&own).next() {
+            None => return shared_page(connection),
+            Some((_, name, ..)) => first = first.or_else(|| Some(name.clone())),
+        }
+    }
+    Ok(first)
+}
+
+fn objects(connection: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
+    let mut select = connection.prepare(
+        "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, 10000) FROM main.sqlite_schema LIMIT 1000",
+    )?;
+    let rows = select.query_map([], |row| {
+        let sql: String = row.get(3)?;
+        let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, sql))
+    })?;
+    rows.collect()
+}
+
+/// The name of an object whose pages are those of another one: what is written to one of them appears in the other.
+fn shared_page(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let select =
+        "SELECT name FROM main.sqlite_schema WHERE rootpage > 0 GROUP BY rootpage HAVING count(*) > 1";
+    connection.query_row(select, [], |row| row.get(0)).optional()
 }
 
 /// Lets others read while somebody writes. SQLite does not wait for others by itself here.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 use levity::core::Options;
-use levity::core::text::{bare_url, one_line};
+use levity::core::text::{bare_model_name, one_line};
 use levity::eval::{
     AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, ToolHost,
     bfcl,
 };
 use levity::llm::Models;
 use levity::prelude::*;
+use levity::runtime::__private::refuse_link;
 
 use super::{Problem, Scoring, is_judged};
 use crate::agent::{retried, warn};
@@ -97,6 +98,7 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     if cases.is_empty() {
         return Err(Problem::call("no case is chosen; look at `--limit`, `--offset` and `--categories`"));
     }
+    args.check_model()?;
     let host = bfcl::tool_host(&args.scoring.python, args.data.as_deref());
     bfcl::require_tools(&host, &cases).await.map_err(|error| Problem {
         text: format!("{error}; `pip install bfcl-eval mpmath`, and name that Python with `--python`"),
@@ -146,14 +148,6 @@ fn line(progress: &Progress<'_>) -> String {
     format!("{done} of {of} ({counts}{errors}): {} in {seconds:.1} s: {verdict}", trial.case)
 }
 
-/// A model without what is secret in its address.
-fn bare(spec: &str) -> String {
-    match spec.find("@http") {
-        Some(at) => format!("{}@{}", &spec[..at], bare_url(&spec[at + 1..])),
-        None => spec.to_owned(),
-    }
-}
-
 impl Run {
     fn cases(&self) -> Result<Vec<Case>, Problem> {
         let mut selection = Selection::new();
@@ -199,7 +193,9 @@ impl Run {
             Header::new(self.suite(), self.name()).with_setting("levity", env!("CARGO_PKG_VERSION"));
         match &self.model {
             Some(model) => {
-                header = header.with_setting("model", bare(model)).with_setting("max_turns", self.max_turns);
+                header = header
+                    .with_setting("model", bare_model_name(model))
+                    .with_setting("max_turns", self.max_turns);
             }
             None => header = header.with_setting("command", self.command.clone()),
         }
@@ -222,9 +218,20 @@ impl Run {
     fn name(&self) -> String {
         match (&self.name, &self.model) {
             (Some(name), _) => name.clone(),
-            (None, Some(model)) => format!("levity {}", model.split("@http").next().unwrap_or_default()),
+            (None, Some(model)) => {
+                let bare = bare_model_name(model);
+                let end = bare.to_ascii_lowercase().find("@http").unwrap_or(bare.len());
+                format!("levity {}", &bare[..end])
+            }
             (None, None) => self.command.join(" "),
         }
+    }
+
+    /// Makes the model once before anything is written: a name that is none must not be kept.
+    fn check_model(&self) -> Result<(), Problem> {
+        let Some(spec) = &self.model else { return Ok(()) };
+        let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
+        models.model(spec).map(drop).map_err(|error| Problem::call(chain(&error)))
     }
 
     fn subject(&self, results: &Results, host: ToolHost) -> Result<Box<dyn Subject>, Problem> {
@@ -238,8 +245,9 @@ impl Run {
         let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
         let model = models.model(spec).map(retried).map_err(|error| Problem::call(chain(&error)))?;
         warn(models.address_from_file(spec).as_deref());
-        let journal =
-            FileJournal::new(results.folder().join("runs")).map_err(|error| Problem::call(chain(&error)))?;
+        let runs = results.folder().join("runs");
+        refuse_link(&runs).map_err(|error| Problem::call(error.to_string()))?;
+        let journal = FileJournal::new(runs).map_err(|error| Problem::call(chain(&error)))?;
         let runtime = Runtime::new().with_journal(journal);
         let mut options = Options::new();
         (options.temperature, options.max_tokens, options.seed) =

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
-use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, StepId, TeamHandle, TreeOptions, View};
+use levity::dag::{
+    CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, Step, StepId, TeamHandle, TreeOptions, View,
+};
 use levity::prelude::*;
 use serde::Deserialize as _;
 
 use super::told::Told;
 use crate::drive::{self, Stage, same};
-use crate::follow::{decision, question};
+use crate::follow::{LONG_CALL, decision, question};
+use crate::terminal::is_shown_whole;
 
 /// What a run came to.
 pub(super) struct Driven {
@@ -72,7 +75,12 @@ impl Stage for Told {
 /// What is asked, with the step on whose behalf.
 fn asks(step: Option<&str>, ask: &Ask) -> String {
     if ask.call.name == CARRY_OUT {
-        return format!("{}  {}: yes? [y/N, or what is to be different] ", proposed(ask), ask.reason);
+        let proposed = proposed(ask);
+        let yes = match is_shown_whole(&proposed) {
+            true => "yes? [y/N, or what is to be different]".to_owned(),
+            false => format!("it is long; `{LONG_CALL}` allows it [N, or what is to be different]"),
+        };
+        return format!("{proposed}  {}: {yes} ", ask.reason);
     }
     match step {
         Some(step) => format!("{step}:\n{}", question(ask)),
@@ -84,15 +92,16 @@ fn asks(step: Option<&str>, ask: &Ask) -> String {
 fn proposed(ask: &Ask) -> String {
     let args = &ask.call.args;
     if let Some(plan) = Plan::deserialize(args).ok().filter(|plan| !plan.steps.is_empty()) {
-        return View::of_plan(plan).with_goal("the plan").tree(TreeOptions::new());
+        let details: String = plan.steps.iter().map(|step| details(step)).collect();
+        return View::of_plan(plan).with_goal("the plan").tree(TreeOptions::new()) + &details;
     }
     match Diff::deserialize(args) {
         Ok(diff) => {
             let (added, changed) = (diff.add.iter(), diff.change.iter());
             let mut text = format!("{}\n", diff.reason);
             let line = |what: &str, id: &str, about: &str| format!("  {what} {id}: {about}\n");
-            added.for_each(|step| text += &line("adds", step.id.as_str(), &step.description));
-            changed.for_each(|step| text += &line("changes", step.id.as_str(), &step.description));
+            added.for_each(|step| text += &format!("  adds{}", details(step)));
+            changed.for_each(|step| text += &format!("  changes{}", details(step)));
             diff.remove.iter().for_each(|step| text += &line("removes", step.as_str(), ""));
             text
         }
@@ -100,14 +109,54 @@ fn proposed(ask: &Ask) -> String {
     }
 }
 
+/// All that a step of a proposed plan says: it is what somebody agrees to.
+fn details(step: &Step) -> String {
+    let mut text = format!("  step {}:\n", step.id);
+    if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(step) {
+        for (name, value) in fields.iter().filter(|(name, _)| *name != "id") {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text += &format!("    {name}: {}\n", value.replace('\n', "\n      "));
+        }
+    }
+    text
+}
+
 fn decided(ask: &Ask, line: &str) -> Decision {
+    let is_whole = ask.call.name != CARRY_OUT || is_shown_whole(&proposed(ask));
     match line {
+        "y" | "Y" | "yes" if !is_whole => Decision::deny("the plan is not agreed to"),
+        LONG_CALL if ask.call.name == CARRY_OUT && !is_whole => Decision::Allow,
         "" | "n" | "N" | "no" if ask.call.name == CARRY_OUT => Decision::deny("the user does not want it"),
         "y" | "Y" | "yes" => match ask.wanted {
             levity::core::Wanted::Answer => decision(ask, line),
-            _ => Decision::Allow,
+            _ if ask.call.name == CARRY_OUT => Decision::Allow,
+            _ => decision(ask, "y"),
         },
         words if ask.call.name == CARRY_OUT => Decision::answer(words),
         _ => decision(ask, line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use levity::core::{EffectId, ToolCall};
+    use serde_json::json;
+
+    use super::*;
+
+    fn ask(prompt: &str) -> Ask {
+        let steps = json!([{"id": "one", "agent": "a", "description": "Reads.", "prompt": prompt}]);
+        let call = ToolCall::new("c", CARRY_OUT, json!({"steps": steps}));
+        Ask::new(RunId::new("r"), EffectId::new(1), call, "a plan")
+    }
+
+    #[test]
+    fn proposed_plan_is_shown_with_all_that_its_steps_say() {
+        assert!(asks(None, &ask("Delete everything.")).contains("Delete everything."));
+        assert_eq!(decided(&ask("short"), "y"), Decision::Allow);
+        let long = ask(&"long ".repeat(5_000));
+        assert!(asks(None, &long).contains(LONG_CALL));
+        assert_ne!(decided(&long, "y"), Decision::Allow);
+        assert_eq!(decided(&long, LONG_CALL), Decision::Allow);
     }
 }

@@ -6,6 +6,7 @@ use levity::core::{
     Command, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response, RunId,
     ToolCall,
 };
+use levity::runtime::__private::AskedCalls;
 use serde_json::Value;
 
 use crate::terminal::{is_shown_whole, whole};
@@ -28,31 +29,18 @@ struct Story {
 /// What the story knows of the effects so far.
 #[derive(Default)]
 struct Known {
-    /// What models asked for, in order.
-    calls: Vec<ToolCall>,
+    /// What models asked for.
+    calls: AskedCalls,
     open: BTreeMap<EffectId, EffectNote>,
 }
 
 impl Known {
-    /// A person has changed the arguments of a call.
-    fn edit(&mut self, note: &EffectNote, args: &Value) {
-        let call = self.calls.iter_mut().rev().find(|call| Some(&call.id) == note.call.as_ref());
-        call.into_iter().for_each(|call| call.args = args.clone());
-    }
-
-    /// The call that an effect performs, or asks about.
-    fn call(&self, note: &EffectNote) -> Option<&ToolCall> {
-        let id = note.call.as_ref()?;
-        let by_id = self.calls.iter().rev().find(|call| call.id == *id);
-        // A call whose id was taken got another one; then the last of that name is meant.
-        by_id.or_else(|| self.calls.iter().rev().find(|call| call.name == *note.name))
-    }
-
     /// What an effect is about: a tool with its arguments, say. Whoever is asked is shown them whole.
     fn what(&self, note: &EffectNote) -> String {
-        match self.call(note) {
+        match self.calls.find(note) {
             Some(call) if note.kind == EffectKind::Ask => line(&whole(&self.words(call))),
             Some(call) => format!("{} {}", call.name, short(&call.args.to_string())),
+            None if note.call.is_some() => unknown(note),
             None => note.name.to_string(),
         }
     }
@@ -68,13 +56,21 @@ pub(super) struct Decided {
     pub(super) words: String,
     /// Whether that is all of them.
     pub(super) is_whole: bool,
+    /// Whether the records have the call that the question was asked about.
+    pub(super) is_known: bool,
 }
 
 impl Decided {
     fn new(known: &Known, note: &EffectNote) -> Self {
-        let words = known.call(note).map_or_else(|| note.name.to_string(), |call| known.words(call));
-        Self { is_whole: is_shown_whole(&words), words: line(&whole(&words)) }
+        let call = known.calls.find(note);
+        let words = call.map_or_else(|| unknown(note), |call| known.words(call));
+        Self { is_whole: is_shown_whole(&words), words: line(&whole(&words)), is_known: call.is_some() }
     }
+}
+
+/// Words for a call that the records do not have.
+fn unknown(note: &EffectNote) -> String {
+    format!("{} (no reply in the journal has this call with these arguments)", note.name)
 }
 
 /// The call that a question of a run is about.
@@ -96,8 +92,14 @@ pub(super) fn approved(records: &[Record]) -> Vec<Decided> {
             } => known.open.get(effect).cloned(),
             _ => None,
         };
+        let mut decided = note.map(|note| Decided::new(&known, &note));
+        if let (Entry::Finished { outcome: Outcome::Decision(Decision::Edit { args }), .. }, Some(decided)) =
+            (&record.entry, &mut decided)
+        {
+            decided.words.push_str(&format!(", changed to {}", line(&whole(&args.to_string()))));
+        }
         lines(record, &mut known);
-        found.extend(note.map(|note| Decided::new(&known, &note)));
+        found.extend(decided);
     }
     found
 }
@@ -167,7 +169,7 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
         Entry::Finished { effect, outcome, .. } => {
             let note = known.open.remove(effect);
             if let (Outcome::Decision(Decision::Edit { args }), Some(note)) = (outcome, &note) {
-                known.edit(note, args);
+                known.calls.edit(note, args);
             }
             came_of(outcome, note.as_ref(), known)
         }
@@ -210,7 +212,7 @@ fn came_of(outcome: &Outcome, note: Option<&EffectNote>, known: &mut Known) -> V
 }
 
 fn said(response: &Response, known: &mut Known) -> Vec<String> {
-    known.calls.extend(response.message.calls().cloned());
+    known.calls.add(&response.message);
     let text = response.message.text();
     let calls: Vec<&str> = response.message.calls().map(|call| call.name.as_str()).collect();
     let mut line = "the model".to_owned();
@@ -247,4 +249,44 @@ fn short(text: &str) -> String {
 /// A text on one line.
 fn line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use levity::core::{Digest, EffectClass, Message, Part, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+
+    fn asks(effect: u64, call: &str, args: &Value) -> Entry {
+        let mut note = EffectNote::new(EffectKind::Ask, "run", EffectClass::AtMostOnce);
+        note.call = Some(call.into());
+        note.inputs = vec![("arguments".to_owned(), Digest::of(args))];
+        Entry::Started { effect: EffectId::new(effect), note }
+    }
+
+    #[test]
+    fn calls_with_one_id_are_told_apart() {
+        let (mild, harsh) = (json!({"command": "ls"}), json!({"command": "rm -rf /"}));
+        let mut reply = Message::assistant("");
+        reply.parts =
+            [&mild, &harsh].map(|args| Part::ToolCall(ToolCall::new("c", "run", args.clone()))).into();
+        let entries = [
+            Entry::finished(EffectId::new(0), Outcome::Model(Ok(Response::new(reply)))),
+            asks(1, "c", &mild),
+            asks(2, "c-2", &harsh),
+            // Of a forged journal.
+            asks(3, "c", &json!({"command": "other"})),
+            Entry::finished(EffectId::new(1), Outcome::Decision(Decision::Allow)),
+        ];
+        let record = |(seq, entry)| Record::new(seq, Timestamp::default(), entry);
+        let records: Vec<Record> = (0..).zip(entries).map(record).collect();
+        let words = |effect| asked(&records[..4], EffectId::new(effect)).unwrap();
+        assert_eq!(words(1).words, r#"run {"command":"ls"}"#);
+        assert_eq!(words(2).words, r#"run {"command":"rm -rf /"}"#);
+        assert!(words(1).is_known && words(2).is_known && !words(3).is_known);
+        assert!(words(3).words.contains("no reply in the journal has this call"));
+        let approved: Vec<_> = approved(&records).into_iter().map(|call| call.words).collect();
+        assert_eq!(approved, [r#"run {"command":"ls"}"#]);
+    }
 }

@@ -13,7 +13,7 @@ use levity::runtime::Told;
 use super::story::asked;
 use super::{Done, One, read};
 use crate::marks::Trust;
-use crate::terminal::{chain, say};
+use crate::terminal::{chain, say, shell};
 
 #[derive(Args)]
 pub(crate) struct Approve {
@@ -35,11 +35,15 @@ impl Approve {
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
         let asking = if run == self.one.id() { records } else { read(&*journal, &run).await? };
         if let Some(call) = asked(&asking, effect) {
+            if !call.is_known {
+                return Err(format!("the journal does not show what would be approved: {}", call.words));
+            }
             say(&format!("approves {}\n", call.words));
             if !call.is_whole && !self.long_call {
                 return Err(format!(
                     "the call is not shown whole, so it is not approved; `levity runs show {run} --json` has all of it, and \
-                     `--long-call` approves it"
+                     `--long-call` approves it",
+                    run = shell(run.as_str())
                 ));
             }
         }
@@ -168,9 +172,15 @@ async fn only_question(
     match &*found {
         [only] => Ok(only.clone()),
         [] if has_ended(records) => Err(format!("run `{run}` has ended, so it asks nothing")),
-        [] => Err(format!("run `{run}` asks nothing; `levity runs show {run}` says where it stands")),
+        [] => {
+            let id = shell(run.as_str());
+            Err(format!("run `{run}` asks nothing; `levity runs show {id}` says where it stands"))
+        }
         many => {
-            let list: Vec<_> = many.iter().map(|(run, effect)| format!("{run} --effect {effect}")).collect();
+            let list: Vec<_> = many
+                .iter()
+                .map(|(run, effect)| format!("{} --effect {effect}", shell(run.as_str())))
+                .collect();
             Err(format!("there are {} questions; say which: {}", many.len(), list.join(", ")))
         }
     }

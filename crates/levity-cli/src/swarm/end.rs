@@ -95,8 +95,10 @@ fn failed(error: &Error, interrupted: bool) -> ExitCode {
     let some = |finished: &Finished| finished.reports().iter().any(Report::is_done);
     match error {
         Error::Parked { run, .. } => {
-            let text =
-                format!("run {run} waits; `levity runs show {run}` says for what, `--resume {run}` goes on");
+            let text = format!(
+                "run {run} waits; `levity runs show {id}` says for what, `--resume {id}` goes on",
+                id = crate::terminal::shell(run.as_str())
+            );
             complain(&text, WAITS)
         }
         Error::Cancelled { .. } if interrupted => complain(&chain(error), INTERRUPTED),

@@ -119,6 +119,29 @@ const REFUSED: &[Case] = &[
         &["run", "Hi"],
         "`OPENAI_API_KEY`",
     ),
+    // A project that gets what is asked, paid by the user's account.
+    (
+        &[(".env", "GOOGLE_CLOUD_PROJECT=evil")],
+        &[("GOOGLE_ACCESS_TOKEN", "victim-7")],
+        &["complete", "--model", "vertex:m", "Hi"],
+        "`GOOGLE_CLOUD_PROJECT` in `.env`",
+    ),
+    // A server by the name of a provider.
+    (
+        &[
+            (".env", "LEVITY_MODELS=m.json"),
+            ("m.json", r#"{"servers": {"openai": {"base_url": "{evil}/v1", "default": "m"}}}"#),
+        ],
+        &[],
+        &["complete", "--model", "openai:m", "Hi"],
+        "has the name of a provider that levity knows",
+    ),
+    (
+        &[("m.json", r#"{"servers": {"groq": {"base_url": "{evil}/v1", "default": "m"}}}"#)],
+        &[("LEVITY_MODELS", "m.json")],
+        &["complete", "--model", "groq:m", "Hi"],
+        "the server `groq` of",
+    ),
     // The user's own variable, which means another file in every folder.
     (
         &[("m.json", HOUSE)],
@@ -357,4 +380,78 @@ fn file_that_chooses_model_or_key_is_named_even_when_the_command_is_quiet() {
 fn collector_at_no_address_is_an_error_and_no_panic() {
     let said = said(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4317")], &["run", "Hi"]);
     assert!(said.contains("http://127.0.0.1:4318") && !said.contains("panicked"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn eval_score_runs_no_python_of_the_folder_or_of_the_results() {
+    let folder = Folder::new(&[]);
+    let here = folder.path().to_str().unwrap();
+    let code = |name: &str| format!("open({here:?} + '/{name}', 'w').close()\n");
+    let header = format!(
+        r#"{{"suite": "bfcl", "subject": "x", "settings": {{}}, "facts": {{"data": "{here}/pkg/bfcl_eval/data"}}}}"#
+    );
+    for (name, text) in [
+        ("pkg/bfcl_eval/__init__.py", code("started-package")),
+        ("pkg/bfcl_eval/constants/__init__.py", code("started-package")),
+        ("pkg/bfcl_eval/data/x", String::new()),
+        ("bfcl_eval/__init__.py", code("started-package")),
+        ("json.py", code("started-json")),
+        ("types.py", code("started-types")),
+        ("sitecustomize.py", code("started-site")),
+        ("usercustomize.py", code("started-user")),
+        ("pkg/enum.py", code("started-enum")),
+        ("results/evaluation.json", header),
+        ("results/cases.jsonl", String::new()),
+        ("results/trials.jsonl", String::new()),
+    ] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for variables in [&[][..], &[("PYTHONPATH", ".")], &[("PYTHONSTARTUP", "json.py"), ("PYTHONHOME", ".")]] {
+        for args in [&["eval", "score", "results"][..], &["eval", "score", "results", "--judge", "bfcl"]] {
+            let mut command = command(args);
+            command.current_dir(folder.path()).env("PATH", "/usr/bin:/bin:/usr/local/bin");
+            let output = command.envs(variables.iter().copied()).output().unwrap();
+            let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            let started: Vec<_> =
+                names.filter(|name| name.to_string_lossy().starts_with("started")).collect();
+            assert!(started.is_empty(), "{args:?} {variables:?}: {started:?} {output:?}");
+        }
+    }
+}
+
+#[test]
+fn results_of_an_evaluation_keep_no_secret_of_an_address() {
+    for model in [
+        "compatible:m@HTTP://me:hush@127.0.0.1:1/v1?key=hush",
+        "compatible:m@http://me:hush@127.0.0.1:1/v1?key=hush",
+        "nobody:m@HTTPS://me:hush@h?key=hush",
+    ] {
+        let case =
+            r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}], "expect": {"kind": "no_calls"}}"#;
+        let folder = Folder::new(&[("s.jsonl", case)]);
+        let args = ["eval", "run", "--suite", "s.jsonl", "--out", "out", "--timeout", "1", "--model", model];
+        let output = command(&args).current_dir(folder.path()).output().unwrap();
+        assert_eq!(folder.path().join("out").exists(), !model.starts_with("nobody"), "{output:?}");
+        for name in ["evaluation.json", "trials.jsonl", "report.json", "junit.xml"] {
+            let text = fs::read_to_string(folder.path().join("out").join(name)).unwrap_or_default();
+            assert!(!text.contains("hush"), "{model} {name}: {text}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn prompts_of_a_folder_are_no_links_out_of_it() {
+    let folder = Folder::new(&[("secret.md", "hush"), ("p/own.md", "Own"), ("p/x/y", "")]);
+    std::os::unix::fs::symlink("../secret.md", folder.path().join("p/planted.md")).unwrap();
+    let mut command = command(&["serve", "mcp", "--prompts", "p"]);
+    let output = crate::ended(command.current_dir(folder.path()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("`planted.md`, which is a link out of the folder"),
+        "{said}"
+    );
 }

@@ -339,6 +339,6 @@ async fn blank_goal_is_refused_and_a_plan_needs_none() {
         assert!(matches!(team.run("Add").goal(goal).files(["x"]).await, Err(Error::EmptyPrompt)), "{goal:?}");
     }
     assert!(script.briefs().is_empty(), "no planner was asked");
-    let plan = levity_dag::Plan::parse(&json!({"steps": [give("b", 2)]}).to_string()).unwrap();
+    let plan = Plan::parse(&json!({"steps": [give("b", 2)]}).to_string()).unwrap();
     within(team.carry_out(plan)).await.unwrap();
 }

@@ -1,11 +1,11 @@
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::text::{chain, one_line};
+use levity_runtime::__private::{open, options};
 use serde_json::{Value, json};
 
 use super::Subject;
@@ -108,7 +108,7 @@ impl CommandSubject {
         let log = match &self.log {
             None => Stdio::null(),
             Some(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
+                let file = open(path, options().create(true).append(true));
                 file.map_err(|error| format!("`{}`: {error}", path.display()))?.into()
             }
         };

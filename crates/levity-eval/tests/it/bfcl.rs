@@ -143,6 +143,46 @@ mod judge {
     }
 }
 
+/// A package that says what Python sees, beside files that a package would import in their place.
+#[cfg(unix)]
+#[tokio::test]
+async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let checker = "import collections.abc, decimal, os, sys\n\
+        assert 'CARGO_MANIFEST_DIR' not in os.environ, 'variables of others'\n\
+        assert os.getcwd() == '/', os.getcwd()\n\
+        assert '' not in sys.path and not any(path.startswith(FOLDER) for path in sys.path), sys.path\n\
+        def ast_checker(*_):\n    return {'valid': True}\n";
+    for (name, text) in [
+        ("bfcl_eval/__init__.py", ""),
+        ("bfcl_eval/data/x", ""),
+        ("bfcl_eval/constants/enums.py", "class Language:\n    PYTHON = 1\n"),
+        (
+            "bfcl_eval/eval_checker/ast_eval/ast_checker.py",
+            &checker.replace("FOLDER", &format!("{:?}", root.to_str().unwrap())),
+        ),
+        ("bfcl_eval-7.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: bfcl-eval\nVersion: 7.0\n"),
+        ("decimal.py", "raise SystemExit('a stranger')\n"),
+        ("json.py", "raise SystemExit('a stranger')\n"),
+    ] {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let case = crate::add_case("simple_1")
+        .with_category("simple_python")
+        .with_source(json!({"function": [], "answer": []}));
+    let mut results =
+        Results::create(root.join("out"), &Header::new("bfcl", "x"), std::slice::from_ref(&case)).unwrap();
+    let mut transcript = Transcript::new();
+    transcript.calls.push(Call::new("add", json!({})));
+    results.append(Trial::new(&case, "x", 0, transcript)).unwrap();
+    let data = root.join("bfcl_eval/data");
+    let scores = bfcl::judge("python3", Some(&data)).score(&results).await.unwrap();
+    assert_eq!((&*scores.judge, scores.scores[0].score.passed), ("bfcl-eval 7.0", true), "{scores:?}");
+}
+
 /// The package itself: set `LEVITY_TEST_BFCL` to a folder that has it, unpacked.
 #[tokio::test]
 async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {

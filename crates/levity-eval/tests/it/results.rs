@@ -1,7 +1,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 
-use levity_eval::{Error, Header, Results, Transcript, Trial};
+use levity_eval::{CommandSubject, Error, Header, Results, Subject as _, Transcript, Trial};
 use serde_json::json;
 
 use crate::add_case;
@@ -85,4 +85,50 @@ fn scores_are_current_until_a_trial_is_added() {
     assert_eq!(results.scores().unwrap(), Some(scores));
     results.append(trial("2")).unwrap();
     assert_eq!(results.scores().unwrap(), None);
+}
+
+/// A folder from elsewhere has links in the places of files that are written.
+#[cfg(unix)]
+#[tokio::test]
+async fn links_among_results_are_not_written_through() {
+    let outside = tempfile::tempdir().unwrap();
+    let victim = outside.path().join("victim");
+    let names = [
+        "trials.jsonl",
+        "evaluation.part",
+        "evaluation.json",
+        "cases.part",
+        "cases.jsonl",
+        "scores.part",
+        "scores.jsonl",
+        "report.part",
+        "report.json",
+        "subject.log",
+    ];
+    for exists in [true, false] {
+        for name in names {
+            let folder = tempfile::tempdir().unwrap();
+            let _ = fs::remove_file(&victim);
+            if exists {
+                fs::write(&victim, "mine").unwrap();
+            }
+            std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
+            let case = add_case("1");
+            let header = Header::new("own", "x");
+            let cases = std::slice::from_ref(&case);
+            let results = Results::create(folder.path(), &header, cases);
+            if name == "trials.jsonl" {
+                let error = results.unwrap_err().to_string();
+                assert!(error.contains("is a link, and levity writes through none"), "{error}");
+            } else if let Ok(results) = results {
+                results.write_scores(&results.check_all()).unwrap();
+                results.write_file("report.json", "{}").unwrap();
+            }
+            let log = folder.path().join("subject.log");
+            let subject = CommandSubject::new("x", "sh").args(["-c", "echo hello >&2"]).log(log);
+            subject.answer(&case).await;
+            let now = fs::read_to_string(&victim).ok();
+            assert_eq!(now.as_deref(), exists.then_some("mine"), "{name}");
+        }
+    }
 }

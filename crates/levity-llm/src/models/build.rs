@@ -22,7 +22,7 @@ impl Models {
     ];
 
     /// All providers, beside the servers of the list.
-    const PROVIDERS: [&'static str; 7] =
+    pub(super) const PROVIDERS: [&'static str; 7] =
         ["gemini", "vertex", "openai", "openai-chat", "anthropic", "ollama", "compatible"];
 
     /// The variables that may hold a provider's key.
@@ -240,7 +240,16 @@ impl Models {
                 None => Err(place.refused_credentials(name, foreign)),
             };
         }
-        match self.variables.first(&[TOKEN, CREDENTIALS]) {
+        let found = self.variables.first(&[TOKEN, CREDENTIALS]);
+        // A project says who gets what is asked, as an address does.
+        let project = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| name.project().is_none());
+        if let Some(file) = project.and_then(|project| project.origin.file())
+            && found.as_ref().and_then(|found| found.origin.file()) != Some(file)
+        {
+            let foreign = super::place::Foreign::variable("GOOGLE_CLOUD_PROJECT", file);
+            return Err(place.refused_credentials(name, &foreign));
+        }
+        match found {
             Some(found) if found.name == TOKEN => Ok(crate::AccessTokens::fixed(found.value.clone())),
             Some(found) => Ok(crate::AccessTokens::from_file(found.value.expose())?),
             None => Ok(crate::AccessTokens::from_env()?),

@@ -26,7 +26,7 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// A variable in a file.
-    fn variable(name: &str, file: &Arc<Path>) -> Self {
+    pub(super) fn variable(name: &str, file: &Arc<Path>) -> Self {
         Self {
             keys: Some(file.clone()),
             what: format!("`{name}` in `{}`", file.display()),
@@ -259,6 +259,13 @@ impl Models {
             return Ok(self.with_list(list));
         }
         let foreign = Arc::new(Foreign::list(&path, origin));
+        // A user who names `openai` means OpenAI.
+        let builtin = |name: &&String| {
+            Self::PROVIDERS.contains(&name.as_str()) || ModelList::builtin().servers.contains_key(*name)
+        };
+        if let Some(name) = list.servers.keys().find(builtin) {
+            return Err(Error::ForeignServer { name: name.clone(), by: foreign.what.clone() });
+        }
         Ok(self.with_foreign_list(list.of(&foreign)))
     }
 }

@@ -206,23 +206,27 @@ const CASES: &[Case] = &[
     listed(
         Named("groq:m"),
         r#"{"servers": {"groq": {"base_url": "{evil}/v1", "key": "GROQ_API_KEY"}}}"#,
-        Refused(&["`GROQ_API_KEY`"]),
+        Refused(&["the server `groq` of"]),
     ),
     listed(
         Named("openai:m"),
         r#"{"servers": {"openai": {"base_url": "{evil}/v1", "key": "OPENAI_API_KEY"}}}"#,
-        Refused(&["`OPENAI_API_KEY`"]),
+        Refused(&["the server `openai` of"]),
     ),
     listed(
         Named("vertex:m"),
         r#"{"servers": {"vertex": {"base_url": "{evil}/v1", "key": "GOOGLE_ACCESS_TOKEN"}}}"#,
-        Refused(&["`GOOGLE_ACCESS_TOKEN`"]),
+        Refused(&["the server `vertex` of"]),
     ),
-    listed(Named("openai:m"), r#"{"servers": {"openai": {"base_url": "{evil}/v1"}}}"#, Keyless),
+    listed(
+        Named("openai:m"),
+        r#"{"servers": {"openai": {"base_url": "{evil}/v1"}}}"#,
+        Refused(&["the server `openai` of"]),
+    ),
     listed(
         Chooses,
         r#"{"servers": {"gemini": {"base_url": "{evil}/v1", "key": "GEMINI_API_KEY", "default": "m"}}}"#,
-        Refused(&["`GEMINI_API_KEY`"]),
+        Refused(&["the server `gemini` of"]),
     ),
     // Defaults, which may hold an address.
     listed(Chooses, r#"{"defaults": {"gemini": "m@{evil}"}}"#, Refused(&["`GEMINI_API_KEY`"])),
@@ -704,10 +708,6 @@ fn provider_that_a_file_makes_fail_is_not_replaced_by_another() {
     for (text, json) in [
         ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": "x y"}}"#),
         ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": ""}}"#),
-        (
-            "DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}",
-            r#"{"servers": {"openai": {"base_url": "http://evil", "key": "UNSET"}}}"#,
-        ),
         ("DEEPSEEK_API_KEY=theirs\nOPENAI_BASE_URL=http:evil", "{}"),
     ] {
         fs::write(&env, text.replace("{list}", list.to_str().unwrap())).unwrap();
@@ -715,6 +715,14 @@ fn provider_that_a_file_makes_fail_is_not_replaced_by_another() {
         let models = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap();
         let chosen = models.choose().map(|chosen| chosen.to_string());
         assert!(chosen.is_err(), "{text} {json}: {chosen:?}");
+    }
+    // A server by the name of a provider fails at once.
+    for name in ["openai", "anthropic", "vertex", "compatible", "groq", "deepseek"] {
+        fs::write(&env, format!("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={}", list.display())).unwrap();
+        fs::write(&list, format!(r#"{{"servers": {{"{name}": {{"base_url": "http://evil"}}}}}}"#)).unwrap();
+        let error = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Untrusted, "{error}");
+        assert!(error.to_string().contains(&format!("the server `{name}` of")), "{error}");
     }
 }
 

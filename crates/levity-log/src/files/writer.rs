@@ -128,7 +128,13 @@ impl Writer {
                     Entry::new(clock::timestamp(), Level::Warn, "entries lost: they could not be written");
                 lines.insert(0, entry.with("count", before).line(&self.style));
             }
-            if let Err((left, _)) = self.disk.append(&place.0, place.1, &lines) {
+            // Only the folder that the user named may be a link.
+            let is_link = place.0 != self.root && place.0.is_symlink();
+            let written = match is_link {
+                true => Err(lines.len() as u64),
+                false => self.disk.append(&place.0, place.1, &lines).map_err(|(left, _)| left),
+            };
+            if let Err(left) = written {
                 // The line about what was lost before is none of those that are lost now.
                 let said = before > 0 && left == lines.len() as u64;
                 let lost = if said { left - 1 } else { left };

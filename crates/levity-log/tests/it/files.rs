@@ -86,6 +86,19 @@ fn runs_without_a_session_have_folders_of_their_own() {
     assert!(!dir.path().parent().unwrap().join("b").exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn folder_of_a_session_that_is_a_link_gets_no_entries() {
+    let (dir, builder) = logs();
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join("a")).unwrap();
+    let logs = builder.open().unwrap();
+    let watch = logs.runs();
+    watch(&event("a", 0, EventKind::RunStarted { machine: MachineKind::new("agent", 1) }));
+    logs.flush(PATIENCE);
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn one_entry_is_one_line_whatever_a_model_writes() {
     for json in [false, true] {

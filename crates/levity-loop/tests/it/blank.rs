@@ -57,7 +57,7 @@ async fn old_run_with_a_blank_goal_is_resumed() {
         .build()
         .unwrap();
     // As it was written before such goals were refused.
-    let job = Job::new(agent.machine(""), agent.executor()).id("old").park();
+    let job = Job::new(agent.machine(""), agent.executor()).id(RunId::new("old")).park();
     assert!(agent.runtime().run(job).await.is_err(), "it waits for a person");
     let run = RunId::new("old");
     for ask in agent.asks(&run).await.unwrap() {

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod cut;
 mod blank;
+mod cut;
 mod endings;
 mod errands;
 mod guards;

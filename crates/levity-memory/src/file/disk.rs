@@ -154,9 +154,9 @@ pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
 /// Waits for the lock of a file, which is made if it is not there. It is let go of with what is returned.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
-        private::make_dir(dir)?;
+        private::make_own_dir(dir)?;
     }
-    let file = private::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = private::open(path, private::options().read(true).write(true).create(true).truncate(false))?;
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         match file.try_lock() {
             Ok(()) => return Ok(file),

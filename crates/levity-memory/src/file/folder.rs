@@ -96,8 +96,11 @@ impl Folder {
     fn lock(&self, id: &ConversationId, spot: &Spot) -> Result<fs::File, MemoryError> {
         self.check_there()?;
         let number = u64::from_str_radix(&Digest::EMPTY.with(spot.name.as_bytes()).to_string(), 16);
-        let path = self.side().join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
-        disk::lock(&path).map_err(|error| failed(id, "locked", error))
+        let side = self.side();
+        let path = side.join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
+        let linked = ["owners", "holds"].map(|name| private::refuse_link(&side.join(name)));
+        let locked = linked.into_iter().collect::<io::Result<()>>().and_then(|()| disk::lock(&path));
+        locked.map_err(|error| failed(id, "locked", error))
     }
 
     /// Fails when the folder is gone: every conversation would seem to be an empty one.
@@ -279,8 +282,10 @@ impl Folder {
         }
         let path = self.hold_path(&spot);
         let owner = self.owner().and_then(|owner| {
-            private::make_dir(path.parent().unwrap_or(&path))?;
-            let mut file = private::options().write(true).create(true).truncate(true).open(&path)?;
+            private::make_own_dir(path.parent().unwrap_or(&path))?;
+            // A link in its place is not followed: what stands there was left by somebody who is gone.
+            disk::remove(&path)?;
+            let mut file = private::options().write(true).create_new(true).open(&path)?;
             file.write_all(format!("{:016x}", owner.id).as_bytes())?;
             Ok(owner)
         });

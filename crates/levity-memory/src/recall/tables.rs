@@ -47,6 +47,7 @@ pub(super) static FORMAT: Format = Format {
     application: 0x6c76_7472,
     version: 1,
     tables: TABLES,
+    earlier: &[],
     columns: &[
         "SELECT key, kind, id, facts FROM scopes",
         "SELECT id, scope, text, digest, source, conversation, date, embedder FROM facts",

@@ -36,6 +36,7 @@ static FORMAT: Format = Format {
     application: 0x6c76_6d79,
     version: 1,
     tables: TABLES,
+    earlier: &[],
     columns: &[
         "SELECT key, id, changed, first, next, words_from, words_to, upto, summary FROM conversations",
         "SELECT place, message FROM messages",

@@ -162,6 +162,39 @@ async fn links_are_not_followed() {
     assert_eq!(infos.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
+/// Locks and holds are files, too, and a folder from elsewhere may have links in their places.
+#[cfg(unix)]
+#[tokio::test]
+async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
+    let names = ["letter.txt", "0123456789abcdef", "a"];
+    let locks: Vec<String> = (0..32).map(|number| format!("lock-{number:02}")).collect();
+    let mut places = vec![vec!["".to_owned()], vec!["owners".to_owned()], vec!["holds".to_owned()], locks];
+    places.push(vec!["holds/a".to_owned()]);
+    for linked in places {
+        let outside = tempfile::tempdir().unwrap();
+        names.iter().for_each(|name| fs::write(outside.path().join(name), "mine").unwrap());
+        let (dir, store) = folder();
+        for name in &linked {
+            let side = dir.path().join(".levity");
+            let place = if name.is_empty() { side } else { side.join(name) };
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            let is_file = name.contains('/') || name.starts_with("lock");
+            let target = if is_file { outside.path().join("letter.txt") } else { outside.path().to_owned() };
+            std::os::unix::fs::symlink(target, place).unwrap();
+        }
+        let change = Change::at(0).with_messages([Message::user("new")]);
+        let held = store.hold(&"a".into()).await;
+        let saved = store.save(&"a".into(), &change).await;
+        assert!(linked[0] == "holds/a" || (held.is_err() && saved.is_err()), "{linked:?}");
+        drop(held);
+        let _ = store.forget(&"a".into()).await;
+        for name in names {
+            assert_eq!(fs::read(outside.path().join(name)).unwrap(), b"mine", "{linked:?} {name}");
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), names.len(), "{linked:?}");
+    }
+}
+
 fn everything_below(dir: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {

@@ -101,6 +101,7 @@ impl Bodies {
     }
 
     fn make_dir(&self) -> io::Result<()> {
+        private::refuse_link(&self.dir)?;
         if self.dir.is_dir() {
             return Ok(());
         }
@@ -110,7 +111,8 @@ impl Bodies {
 
     /// Writers of texts share its lock, and whoever sweeps has it alone.
     fn lock_file(&self) -> io::Result<File> {
-        private::options().read(true).append(true).create(true).open(self.dir.join("lock"))
+        private::refuse_link(&self.dir)?;
+        private::open(&self.dir.join("lock"), private::options().read(true).append(true).create(true))
     }
 
     /// Removes the texts that no file beside the folder names, and says how many there were.
@@ -171,6 +173,8 @@ impl Bodies {
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
         let unique = format!("tmp-{}-{:p}", std::process::id(), &text);
         let temporary = path.with_extension(unique);
+        // A process of the same number may have left one; a link there is not followed.
+        let _ = fs::remove_file(&temporary);
         let written = self.fill(&temporary, text).and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
@@ -184,7 +188,7 @@ impl Bodies {
     }
 
     fn fill(&self, path: &Path, text: &str) -> io::Result<()> {
-        let mut file = private::options().write(true).create(true).truncate(true).open(path)?;
+        let mut file = private::options().write(true).create_new(true).open(path)?;
         file.write_all(text.as_bytes())?;
         if self.durability == Durability::Synced { file.sync_data() } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Removing runs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use levity_core::{JournalError, JournalErrorKind, RunId};
 
 use super::format::check_header;
 use crate::Durability;
+use crate::private;
 
 use super::{FileJournal, failed, sync_dir, try_lock};
 
@@ -61,7 +62,7 @@ struct Held {
 }
 
 fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
-    let lock = try_lock(&path, run, OpenOptions::new().read(true).append(true))?;
+    let lock = try_lock(&path, run, private::options().read(true).append(true))?;
     let Some(lock) = lock else { return Ok(None) };
     let mut start = Vec::new();
     (&lock).take(4096).read_to_end(&mut start).map_err(|error| failed(&path, "read", error))?;

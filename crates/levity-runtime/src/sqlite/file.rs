@@ -15,7 +15,10 @@ use crate::checksum::checksum;
 use crate::files::{DEEP, depth};
 
 /// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used twice.
-const TABLES: &str = "
+macro_rules! tables {
+    ($checksum:literal) => {
+        concat!(
+            "
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -34,12 +37,22 @@ CREATE TABLE runs (
 CREATE INDEX runs_opened ON runs (opened);
 CREATE INDEX runs_state ON runs (state, opened);
 CREATE INDEX runs_wakes ON runs (wakes) WHERE wakes IS NOT NULL;
-CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT NOT NULL, crc INTEGER);
+CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT NOT NULL",
+            $checksum,
+            ");
 CREATE UNIQUE INDEX records_run ON records (run, seq);
 CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, post TEXT NOT NULL);
 CREATE INDEX inbox_run ON inbox (run, id);
 CREATE TABLE owners (id INTEGER PRIMARY KEY, expires INTEGER NOT NULL);
-";
+"
+        )
+    };
+}
+
+const TABLES: &str = tables!(", crc INTEGER");
+
+/// The tables of the first files. [`add_checksums`] changes them.
+const WITHOUT_CHECKSUMS: &str = tables!("");
 
 static FORMAT: Format = Format {
     what: "journal",
@@ -47,6 +60,7 @@ static FORMAT: Format = Format {
     application: 0x6c76_7479,
     version: 1,
     tables: TABLES,
+    earlier: &[WITHOUT_CHECKSUMS],
     columns: &[
         "SELECT key, id, opened, updated, records, state, child, paused, wakes, waiting, status, owner, fence FROM runs",
         "SELECT run, seq, at, entry FROM records",

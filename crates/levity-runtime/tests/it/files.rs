@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
-    EffectId, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, Opened, Outcome, Record,
-    RunId, RunQuery, Status, Timestamp, ToolCall, ToolOutput, ToolResult,
+    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind, Limits,
+    MachineKind, Opened, Outcome, Record, RunId, RunQuery, Status, Timestamp, ToolCall, ToolOutput,
+    ToolResult,
 };
 use levity_runtime::{Durability, FileJournal, Job, Runtime};
 use levity_test::conformance;
@@ -279,6 +280,49 @@ async fn only_a_plain_file_is_a_journal() {
     std::os::unix::fs::symlink("/dev/zero", folder.file()).unwrap();
     let error = journal.open(&run()).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
+}
+
+/// A folder from elsewhere has links in the places of files and folders that a journal writes.
+#[cfg(unix)]
+#[tokio::test]
+async fn links_in_a_journal_are_not_written_through() {
+    let long = "long ".repeat(20_000);
+    let outside = Folder::new();
+    fs::create_dir_all(&outside.0).unwrap();
+    let victim = outside.0.join("victim");
+    for name in ["r.jsonl", ".r.jsonl.new", "bodies", "bodies/lock"] {
+        for exists in [false, true] {
+            let folder = Folder::new();
+            let journal = folder.journal();
+            let target = if name == "bodies" { &*outside.0 } else { &*victim };
+            let _ = fs::remove_file(&victim);
+            if exists {
+                fs::write(&victim, "").unwrap();
+            }
+            let place = folder.0.join(name);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, &place).unwrap();
+            let written = async {
+                let mut open = journal.open(&RunId::new("r")).await?;
+                let started = |seq| {
+                    let note = EffectNote::new(EffectKind::Tool, &*long, EffectClass::AtMostOnce);
+                    Record::new(
+                        seq,
+                        Timestamp::from_millis(1),
+                        Entry::Started { effect: EffectId::new(seq), note },
+                    )
+                };
+                open.log.append(&[started(0), started(1)]).await
+            };
+            let error = written.await.unwrap_err();
+            let whole = format!("{error}: {:?}", std::error::Error::source(&error));
+            assert!(whole.contains("is a link, and levity writes through none"), "{name}: {whole}");
+            assert_eq!(fs::read(&victim).ok(), exists.then(Vec::new), "{name}");
+            let _ = journal.sweep().await;
+            let names: Vec<_> = fs::read_dir(&outside.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+            assert!(names.iter().all(|name| name == "victim"), "{name}: {names:?}");
+        }
+    }
 }
 
 /// Everything below a folder, with the rights that others than the owner have.

@@ -212,8 +212,23 @@ fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     );
     refused(&changed(true, "PRAGMA user_version = 2"), JournalErrorKind::Version, "use a newer one");
     refused(&changed(true, "PRAGMA user_version = 0"), damaged, "it is another program's");
-    refused(&changed(true, "DROP TABLE inbox"), damaged, "a table is not as it should be");
-    refused(&changed(true, "ALTER TABLE runs DROP COLUMN fence"), damaged, "a table is not as it should be");
+    refused(&changed(true, "DROP TABLE inbox"), damaged, "`inbox_run` is not as levity makes it");
+    refused(
+        &changed(true, "ALTER TABLE runs DROP COLUMN fence"),
+        damaged,
+        "`runs` is not as levity makes it",
+    );
+    // Posts that nobody left: they would approve calls.
+    let posts = "SELECT 1 AS id, 1 AS run, '{}' AS post";
+    for forged in [
+        format!("DROP TABLE inbox; CREATE VIEW inbox AS {posts}"),
+        format!("DROP INDEX inbox_run; DROP TABLE inbox; CREATE VIEW v AS {posts}; CREATE VIRTUAL TABLE inbox USING fts5(id, run, post, content='v', content_rowid='id')"),
+        "ALTER TABLE runs RENAME TO other; CREATE VIEW runs AS SELECT * FROM other".to_owned(),
+        "ALTER TABLE records ADD COLUMN more TEXT AS (entry || '')".to_owned(),
+        "CREATE TRIGGER t AFTER INSERT ON records BEGIN INSERT INTO inbox (run, post) VALUES (new.run, '{}'); END".to_owned(),
+    ] {
+        refused(&changed(true, &forged), damaged, "is not as levity makes it");
+    }
     let whole = changed(true, "SELECT 1");
     refused(&whole[..whole.len() / 2], damaged, "SQLite finds flaws in it");
     let mut page = whole;
@@ -698,10 +713,44 @@ async fn file_of_runs_is_made_for_its_owner_alone() {
 
 #[cfg(unix)]
 #[test]
-fn file_of_runs_behind_a_link_is_made_for_its_owner_alone() {
-    use std::os::unix::fs::PermissionsExt as _;
+fn file_of_runs_is_not_made_through_a_link() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("real.db", folder.file()).unwrap();
-    drop(folder.journal());
-    assert_eq!(fs::metadata(folder.0.join("real.db")).unwrap().permissions().mode() & 0o077, 0);
+    let error = SqliteJournal::new(folder.file()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("is a link to a file that is not there"), "{error}");
+    assert!(!folder.0.join("real.db").exists());
+}
+
+/// A folder beside a database, in a clone: `runs.db-owners` may be a link to any folder of the user's.
+#[cfg(unix)]
+#[tokio::test]
+async fn owners_of_runs_remove_no_file_of_others() {
+    let names = ["letter.txt", "0123456789abcdef", "0123456789ABCDEF", "0123456789abcde", "notes"];
+    let outside = Folder::new();
+    names.iter().for_each(|name| fs::write(outside.0.join(name), "mine").unwrap());
+    let kept = || names.iter().filter(|name| outside.0.join(name).exists()).count();
+    let folder = Folder::new();
+    let journal = folder.journal();
+    let owners = folder.0.join("runs.db-owners");
+    std::os::unix::fs::symlink(&outside.0, &owners).unwrap();
+    assert!(journal.open(&run()).await.is_err());
+    drop(journal);
+    assert_eq!(kept(), names.len());
+
+    // A folder of its own with files and links of others in it.
+    let folder = Folder::new();
+    let owners = folder.0.join("runs.db-owners");
+    fs::create_dir(&owners).unwrap();
+    for name in ["letter.txt", "0123456789ABCDEF"] {
+        fs::write(owners.join(name), "mine").unwrap();
+    }
+    fs::write(owners.join("00000000000000ff"), "").unwrap();
+    std::os::unix::fs::symlink(outside.0.join("letter.txt"), owners.join("0123456789abcdef")).unwrap();
+    let journal = folder.journal();
+    drop(journal.open(&run()).await.unwrap());
+    drop(journal);
+    assert!(owners.join("letter.txt").exists() && owners.join("0123456789ABCDEF").exists());
+    assert!(!owners.join("00000000000000ff").exists(), "one of ours, which nobody holds, is removed");
+    assert_eq!(kept(), names.len());
 }

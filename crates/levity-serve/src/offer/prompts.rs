@@ -60,6 +60,14 @@ impl TextPrompts {
             if path.extension().is_none_or(|extension| extension != "md") || !path.is_file() {
                 continue;
             }
+            // A folder from elsewhere must not offer files of the user's to every client.
+            let inside = (path.canonicalize().ok()).zip(folder.canonicalize().ok());
+            if !inside.is_some_and(|(path, folder)| path.starts_with(folder)) {
+                return Err(Error::setting(
+                    "prompts",
+                    format!("has `{name}.md`, which is a link out of the folder; copy the file"),
+                ));
+            }
             if path.metadata().map_err(failed(&path))?.len() > Self::LONGEST {
                 return Err(Error::setting(
                     "prompts",

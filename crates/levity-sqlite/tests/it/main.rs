@@ -13,6 +13,7 @@ static NOTES: Format = Format {
     application: 0x6e6f_7465,
     version: 2,
     tables: "CREATE TABLE notes (text TEXT NOT NULL);",
+    earlier: &[],
     columns: &["SELECT text FROM notes"],
     log_pages: 1_000,
     overwrites: true,
@@ -81,7 +82,7 @@ fn files_of_others_are_left_alone() {
     place.change("PRAGMA application_id = 0x6e6f7465; PRAGMA user_version = 3");
     place.refuses(ErrorKind::Version, "has format 3, and this version reads up to 2");
     place.change("PRAGMA user_version = 2");
-    place.refuses(ErrorKind::Damaged, "a table is not as it should be");
+    place.refuses(ErrorKind::Damaged, "`notes` is not as levity makes it");
 }
 
 #[test]
@@ -117,19 +118,82 @@ fn others_are_waited_for_and_named() {
     assert!(error.into_source().is_some());
 }
 
-/// A file from elsewhere may have triggers, which would write what nobody wrote.
+/// A file from elsewhere may have objects that write or return rows that nobody wrote.
 #[test]
-fn triggers_of_a_file_do_not_fire() {
+fn files_with_an_object_that_levity_does_not_make_are_refused() {
+    for (change, name) in [
+        (
+            "CREATE TRIGGER planted AFTER INSERT ON notes WHEN new.text <> 'x' BEGIN INSERT INTO notes VALUES ('x'); END",
+            "planted",
+        ),
+        ("CREATE VIEW planted AS SELECT 1", "planted"),
+        ("CREATE TABLE planted (x)", "planted"),
+        ("CREATE INDEX planted ON notes (text)", "planted"),
+        ("CREATE INDEX planted ON notes (abs(text))", "planted"),
+        ("CREATE VIRTUAL TABLE planted USING fts5 (text)", "planted"),
+        ("ALTER TABLE notes ADD COLUMN planted TEXT DEFAULT 'x'", "notes"),
+        ("DROP TABLE notes; CREATE VIEW notes AS SELECT 'x' AS text", "notes"),
+        ("DROP TABLE notes; CREATE VIRTUAL TABLE notes USING fts5 (text)", "notes"),
+        ("DROP TABLE notes; CREATE TABLE notes (text TEXT NOT NULL CHECK (text = 'x'))", "notes"),
+        ("DROP TABLE notes; CREATE TABLE notes (a TEXT, text TEXT AS (a || 'x'))", "notes"),
+        ("DROP TABLE notes", "notes"),
+        ("ANALYZE", "sqlite_stat1"),
+        (
+            "CREATE TABLE other (text TEXT NOT NULL); PRAGMA writable_schema = on; \
+             UPDATE sqlite_schema SET sql = 'CREATE VIEW notes AS SELECT text FROM other', type = 'view', rootpage = 0 \
+             WHERE name = 'notes'",
+            "notes",
+        ),
+        ("CREATE VIEW \"a\u{1b}]0;b\" AS SELECT 1", "a\\u{1b}]0;b"),
+    ] {
+        let place = Place::new();
+        drop(SharedFile::make(&place.path(), &NOTES).unwrap());
+        place.change("PRAGMA journal_mode = delete");
+        place.change(change);
+        place.refuses(ErrorKind::Damaged, &format!("`{name}` is not as levity makes it"));
+    }
+}
+
+#[test]
+fn file_whose_view_never_ends_is_refused_at_once() {
     let place = Place::new();
     drop(SharedFile::make(&place.path(), &NOTES).unwrap());
     place.change(
-        "CREATE TRIGGER planted AFTER INSERT ON notes WHEN new.text <> 'planted'
-         BEGIN INSERT INTO notes VALUES ('planted'); END",
+        "PRAGMA journal_mode = delete; DROP TABLE notes; CREATE VIEW notes AS \
+         WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS text FROM n",
     );
+    place.refuses(ErrorKind::Damaged, "`notes` is not as levity makes it");
+}
+
+#[test]
+fn files_of_earlier_tables_are_read() {
+    static LATER: Format = Format {
+        what: "notes",
+        application: 0x6e6f_7465,
+        version: 2,
+        tables: "CREATE TABLE notes (text TEXT NOT NULL, more TEXT);",
+        earlier: &["CREATE TABLE notes (text TEXT NOT NULL);"],
+        columns: &["SELECT text FROM notes"],
+        log_pages: 1_000,
+        overwrites: true,
+    };
+    let place = Place::new();
+    drop(SharedFile::make(&place.path(), &NOTES).unwrap());
+    let (_, connection) = SharedFile::make(&place.path(), &LATER).unwrap();
+    connection.execute_batch("ALTER TABLE notes ADD COLUMN more TEXT").unwrap();
+    SharedFile::make(&place.path(), &LATER).unwrap();
+}
+
+#[test]
+fn connections_have_no_views_and_no_way_to_the_schema() {
+    let place = Place::new();
     let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
     for connection in [connection, file.connect().unwrap()] {
-        connection.execute("INSERT INTO notes VALUES ('mine')", []).unwrap();
-        let planted = "SELECT count(*) FROM notes WHERE text = 'planted'";
-        assert_eq!(connection.query_row(planted, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+        connection.execute_batch("CREATE VIEW IF NOT EXISTS own AS SELECT 1 AS x").unwrap();
+        assert!(connection.prepare("SELECT x FROM own").is_err());
+        let changed = connection.execute_batch(
+            "PRAGMA writable_schema = on; UPDATE sqlite_schema SET sql = NULL WHERE name = 'notes'",
+        );
+        assert!(changed.is_err());
     }
 }

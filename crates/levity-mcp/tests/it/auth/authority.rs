@@ -335,7 +335,7 @@ impl State {
             match message["params"]["name"] == "write" {
                 true => {
                     reply["result"] =
-                        json!({ "isError": true, "content": [{ "type": "text", "text": words }] })
+                        json!({ "isError": true, "content": [{ "type": "text", "text": words }] });
                 }
                 false => reply["error"] = json!({ "code": -32000, "message": words }),
             }

@@ -153,8 +153,11 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
         let answer = site.post(&headers, &request).await.message();
         answer["result"]["taskId"].as_str().map(str::to_owned).ok_or(answer)
     };
-    // A tenant has a quarter of 4 MiB. A list of numbers takes some sixteen times as much memory as it is long.
-    for (who, args) in [(0, json!({"text": "x".repeat(200 << 10)})), (1, json!({"list": vec![1; 6_400]}))] {
+    // A tenant has a quarter of 4 MiB. A list of numbers takes far more memory than it is long.
+    for (who, args) in [
+        (0, json!({"text": "x".repeat(200 << 10)})),
+        (1, json!({"list": vec![1; (200 << 10) / size_of::<Value>()]})),
+    ] {
         let mut taken = Vec::new();
         let refused = loop {
             match start(who, args.clone()).await {
