@@ -306,7 +306,7 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
 
     // Without a model and without a subject: once more from the folder, and never by checks that levity has not.
     let out = out.to_str().unwrap();
-    check(&levity(&["eval", "score", out, "--fail-under", "100"]), 0, "100.0%");
+    check(&levity(&["eval", "score", out, "--data", data, "--fail-under", "100"]), 0, "100.0%");
     check(&levity(&["eval", "score", out, "--judge", "levity"]), 2, "only the judge of the suite");
     check(&levity(&["eval", "score", out, "--python", "/nowhere"]), 1, "levity has no checks");
     fs::remove_file(Path::new(out).join("scores.jsonl")).unwrap();

@@ -58,7 +58,7 @@ fn body(reply: &str) -> String {
         return reply.to_owned();
     }
     let piece = json!({"choices": [{"delta": {"content": reply}, "finish_reason": "stop"}]});
-    let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3}});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 9000, "completion_tokens": 3}});
     format!("data: {piece}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }
 

@@ -82,6 +82,8 @@ struct Shared<M> {
     /// Set by a reply that did not keep to its schema.
     broken: Arc<AtomicBool>,
     learned: Mutex<Option<ToolMode>>,
+    /// Whether the server's counts of tokens are believed.
+    counts: bool,
     tell: Option<Box<Tell>>,
 }
 
@@ -96,7 +98,8 @@ impl<M: Model + 'static> AdaptTools<M> {
         let broken = Arc::new(AtomicBool::new(false));
         let structured = TextTools::new(native.clone()).structured().with_broken(broken.clone());
         let text = TextTools::new(native.clone());
-        let shared = Shared { native, structured, text, broken, learned: Mutex::new(None), tell: None };
+        let shared =
+            Shared { native, structured, text, broken, learned: Mutex::new(None), counts: true, tell: None };
         Self { shared: Arc::new(shared), card }
     }
 
@@ -113,6 +116,16 @@ impl<M: Model + 'static> AdaptTools<M> {
     pub fn on_learned(mut self, tell: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.tell = Some(Box::new(tell));
+        }
+        self
+    }
+
+    /// Does not judge by the server's counts of tokens, for servers that leave out what they have in their cache. It has no effect
+    /// once the model is in use.
+    #[must_use]
+    pub fn ignore_counts(mut self) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.counts = false;
         }
         self
     }
@@ -170,7 +183,7 @@ impl<M: Model + 'static> Shared<M> {
 
     /// The mode to go on with after a whole reply, if the model did not see the tools.
     fn after_reply(&self, mode: ToolMode, request: &Request, called: bool, usage: &Usage) -> Option<Change> {
-        let unknown = mode == ToolMode::Native && self.learned().is_none() && !called;
+        let unknown = self.counts && mode == ToolMode::Native && self.learned().is_none() && !called;
         let counted = usage.input.filter(|_| unknown && !usage.estimated)?;
         evidence::drops_tools(request, counted).then(|| Change {
             to: self.without_tools(),

@@ -57,6 +57,10 @@ impl Models {
             return Ok(model);
         }
         let mut model = AdaptTools::new(model);
+        if place.api == Api::Ollama {
+            // It counts only what is not in its cache, and says by itself which models take no tools.
+            model = model.ignore_counts();
+        }
         if let Some(KeptModes(modes)) = self.modes.clone() {
             let server = server_of(name, place.base_url.as_deref());
             if let Some(mode) = modes.get(&server) {

@@ -1,6 +1,6 @@
 //! Asks again for replies that a limit cut, and makes room for replies that had none.
 
-use levity_core::{Message, Step};
+use levity_core::{Message, Role, Step};
 
 use crate::notes;
 
@@ -54,13 +54,15 @@ impl AgentMachine {
         self.state.max_reply.or(self.spec.options.max_tokens)
     }
 
-    /// Makes requests smaller from now on, if nobody knows how much the model has room for. This happens once in a run.
+    /// Makes requests smaller from now on, if nobody knows how much the model has room for and there are results to shorten.
+    /// This happens once in a run.
     pub(super) fn make_smaller(&mut self) -> bool {
         let sent = self.sent_tokens();
-        let shown = &mut self.state.shown;
-        if self.state.rules < 3 || sent < SMALL {
+        let has_results = self.state.history.messages().iter().any(|message| message.role == Role::Tool);
+        if self.state.rules < 3 || sent < SMALL || !has_results {
             return false;
         }
+        let shown = &mut self.state.shown;
         match shown.window.take() {
             Some(window) if window.max_tokens().is_none() => {
                 shown.window = Some(window.tokens(sent / 4 * 3));

@@ -50,7 +50,23 @@ pub(super) fn root(run: &RunId) -> RunId {
 /// What a query says. A parameter that there is not, or twice, is refused.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri).map(|Query(query)| query);
-    read.map_err(|refused| Problem::bad("bad_query", serde_problem(&refused.body_text())))
+    read.map_err(|refused| Problem::bad("bad_query", format!("the query: {}", fault(&refused.body_text()))))
+}
+
+/// What is wrong with a query, without the name that stands before it: a client may have sent anything as one.
+fn fault(said: &str) -> String {
+    let faults = [
+        "unknown field ",
+        "duplicate field ",
+        "missing field ",
+        "invalid type",
+        "invalid value",
+        "invalid digit",
+    ];
+    match faults.iter().filter_map(|fault| said.find(fault)).min() {
+        Some(at) => serde_problem(&said[at..]),
+        None => "a value has another form".to_owned(),
+    }
 }
 
 /// Whether a parameter says yes: `1` or `true`.

@@ -145,6 +145,10 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
 
 #[tokio::test]
 async fn counts_that_cannot_tell_change_nothing() {
+    let inner = server().turn(Turn::new().text("Sunny.").usage(18, 2));
+    let model = inner.clone().adapt_tools().ignore_counts();
+    assert_eq!(model.complete(offered()).await.unwrap().message.text(), "Sunny.");
+    assert_eq!(inner.requests().len(), 1);
     // The tools were counted; a long conversation; a server that counts nothing, or nonsense.
     let long = "The weather was fine that day. ".repeat(60);
     for (request, counted) in
