@@ -1,7 +1,6 @@
 //! The agent that the commands run.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::logs::LogArgs;
 use crate::mcp::{McpArgs, Offered};
 use crate::memory;
 use crate::options::{RunOptions, place_of};
-use crate::terminal::{chain, note, say};
+use crate::terminal::{chain, note, read_text, say};
 use crate::tools::ToolArgs;
 
 /// How long the model may wait at a time.
@@ -267,8 +266,7 @@ impl ModelArgs {
     /// The script, if there is one; its replies are given in the order of the calls.
     fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
         let Some(path) = &self.script else { return Ok(None) };
-        let text = fs::read_to_string(path)
-            .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+        let text = read_text(path)?;
         let model = ScriptedModel::from_json(&text);
         model.map(Some).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
     }

@@ -12,7 +12,7 @@ use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Serve
 use levity::runtime::SystemWorld;
 use serde_json::{Value, json};
 
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, complain, note, say, say_json, shell};
 
 pub(crate) use offer::{McpArgs, Offered};
 
@@ -161,21 +161,34 @@ impl List {
         for server in config.servers() {
             let (name, transport, place) = (server.name(), server.transport(), server.place());
             let (enabled, variables) = (server.is_enabled(), server.variables());
+            let (args, cwd, sets) = (server.shown_args(), server.shown_cwd(), server.set_variables());
             if self.json {
                 say_json(&json!({
                     "name": name, "transport": transport, "place": place, "enabled": enabled, "variables": variables,
+                    "args": args, "cwd": cwd, "sets": sets,
                 }));
             } else {
                 let disabled = if enabled { "" } else { "  (disabled)" };
-                let gets = match &*variables.join(", ") {
+                let names = |what: &str, names: &[&str]| match &*names.join(", ") {
                     "" => String::new(),
-                    names => format!("  gets {names}"),
+                    names => format!("  {what} {}", squeezed(names)),
                 };
-                say(&line(&format!("{name}  {transport}  {place}{disabled}{gets}")));
+                let (gets, sets) = (names("gets", &variables), names("sets", &sets));
+                let cwd = cwd.map_or_else(String::new, |cwd| format!("  in {}", shell(&squeezed(&cwd))));
+                // Blanks in a name or an argument must not push the rest out of sight, nor look like another column.
+                let words = std::iter::once(&place).chain(&args);
+                let program: Vec<_> = words.map(|word| shell(&squeezed(word)).into_owned()).collect();
+                let (name, program) = (shell(&squeezed(name)).into_owned(), program.join(" "));
+                say(&line(&format!("{name}  {transport}  {program}{cwd}{disabled}{gets}{sets}")));
             }
         }
         Ok(if config.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// A text with one blank in place of many.
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Tools {

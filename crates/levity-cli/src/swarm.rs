@@ -5,7 +5,6 @@ mod end;
 mod lines;
 mod told;
 
-use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +24,7 @@ use crate::mcp::{McpArgs, Offered};
 use crate::options::RunOptions;
 use crate::plan::demo::PAUSE;
 use crate::store;
-use crate::terminal::{chain, complain, note};
+use crate::terminal::{chain, complain, note, read_text};
 use crate::tools::ToolArgs;
 
 use told::Told;
@@ -249,8 +248,7 @@ fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
         List(Vec<Delegation>),
         Object { delegations: Vec<Delegation> },
     }
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    let text = read_text(path)?;
     let form = r#"[{"id": "..", "worker": "..", "task": "..", "depends_on": []}]"#;
     match serde_json::from_str(&text) {
         Ok(Plan::List(plan) | Plan::Object { delegations: plan }) => Ok(plan),

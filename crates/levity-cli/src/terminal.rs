@@ -1,7 +1,9 @@
 //! What the commands print, and how.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) use levity::core::text::chain;
@@ -15,6 +17,20 @@ pub(crate) fn say(text: &str) {
 /// The text without what would make a terminal do something, or show something else: models and web pages wrote it.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     if text.contains(acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
+}
+
+/// The most bytes of a plan or a script.
+const LARGEST_TEXT: u64 = 64 << 20;
+
+/// The text of a file that the user names, or of a pipe, unless it is too large.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let failed = |error: io::Error| format!("`{}` cannot be read: {error}", path.display());
+    let mut text = String::new();
+    File::open(path).map_err(failed)?.take(LARGEST_TEXT + 1).read_to_string(&mut text).map_err(failed)?;
+    match text.len() as u64 > LARGEST_TEXT {
+        true => Err(format!("`{}` is larger than {} MiB", path.display(), LARGEST_TEXT >> 20)),
+        false => Ok(text),
+    }
 }
 
 /// A word as a shell takes it in a command that is suggested: ids and paths may be those of a folder from elsewhere.

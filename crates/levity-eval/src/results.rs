@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use levity_runtime::__private::{open, options};
+use levity_runtime::__private::{LARGEST, check_size, open, options, read_at_most};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -134,8 +134,8 @@ impl Results {
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let path = folder.join(HEADER);
-        let text = fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
-        let header = serde_json::from_str(&text).map_err(|error| Error::Line {
+        let bytes = read_at_most(&path, LARGEST).map_err(|error| Error::io(&path, error))?;
+        let header = serde_json::from_slice(&bytes).map_err(|error| Error::Line {
             path,
             line: error.line(),
             problem: error.to_string(),
@@ -316,7 +316,7 @@ enum Torn {
 
 /// Reads one value from each line of a file.
 fn read_lines<T: DeserializeOwned>(path: &Path, torn: Torn) -> Result<Vec<T>> {
-    let bytes = fs::read(path).map_err(|error| Error::io(path, error))?;
+    let bytes = read_at_most(path, LARGEST).map_err(|error| Error::io(path, error))?;
     let whole = match torn {
         Torn::Drop => bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1),
         Torn::Error => bytes.len(),
@@ -364,6 +364,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn drop_torn_line(file: &mut File) -> std::io::Result<()> {
     let mut bytes = Vec::new();
+    check_size(file, LARGEST)?;
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);

@@ -75,8 +75,10 @@ pub(crate) enum Transport {
 #[derive(Clone, Default)]
 pub(crate) struct Stdio {
     pub(crate) command: String,
-    /// The command as it stands in a file, where variables are put into it.
-    pub(crate) written: Option<String>,
+    /// The program and its arguments as they stand in a file, with the names of variables.
+    pub(crate) written: Vec<String>,
+    /// The working directory as it stands in a file.
+    pub(crate) written_cwd: Option<String>,
     pub(crate) args: Vec<String>,
     /// Set on top of what is inherited.
     pub(crate) env: BTreeMap<String, String>,
@@ -113,7 +115,12 @@ pub(crate) struct Http {
 impl Stdio {
     /// The program as it may be shown.
     pub(crate) fn shown(&self) -> &str {
-        self.written.as_ref().unwrap_or(&self.command)
+        self.written.first().unwrap_or(&self.command)
+    }
+
+    /// Its arguments as they may be shown.
+    fn shown_args(&self) -> &[String] {
+        self.written.get(1..).unwrap_or(&self.args)
     }
 }
 
@@ -222,6 +229,39 @@ impl ServerConfig {
             Transport::Stdio(stdio) => stdio.shown().to_owned(),
             Transport::Http(http) | Transport::Sse(http) => http.shown(),
             Transport::InProcess(_) => "this process".to_owned(),
+        }
+    }
+
+    /// The arguments of its program as a file has them: with the names of variables, and without what looks like a key.
+    ///
+    /// ```
+    /// # use levity_mcp::Config;
+    /// let text = r#"{"a": {"command": "npx", "args": ["files", "--key", "${TOKEN}"]}}"#;
+    /// let config = Config::parse(text, |_| Some("hush".to_owned()));
+    /// assert_eq!(config.servers()[0].shown_args(), ["files", "--key", "${TOKEN}"]);
+    /// ```
+    pub fn shown_args(&self) -> Vec<String> {
+        let secrets = Secrets::new();
+        match &self.transport {
+            Transport::Stdio(stdio) => {
+                stdio.shown_args().iter().map(|arg| secrets.redact(arg).into_owned()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The working directory of its program as a file has it, if one is set.
+    pub fn shown_cwd(&self) -> Option<String> {
+        let Transport::Stdio(stdio) = &self.transport else { return None };
+        let cwd = stdio.cwd.as_ref()?;
+        Some(stdio.written_cwd.clone().unwrap_or_else(|| cwd.display().to_string()))
+    }
+
+    /// The names of the variables that are set for its program, without their values.
+    pub fn set_variables(&self) -> Vec<&str> {
+        match &self.transport {
+            Transport::Stdio(stdio) => stdio.env.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
         }
     }
 

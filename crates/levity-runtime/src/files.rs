@@ -111,6 +111,7 @@ impl FileJournal {
         let mut file = lock(&path, run)?;
         let bodies = self.bodies();
         let mut bytes = Vec::new();
+        private::check_size(&file, private::LARGEST).map_err(|error| failed(&path, "read", error))?;
         file.read_to_end(&mut bytes).map_err(|error| failed(&path, "read", error))?;
         let read = format::read(run, &path, &bytes, &bodies)?;
         if read.good < bytes.len() {
@@ -343,10 +344,7 @@ pub(crate) fn must_wait(record: &Record) -> bool {
 
 /// Reads a file, and nothing that only looks like one: reading a pipe might never end.
 fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
-    }
-    fs::read(path)
+    private::read_at_most(path, private::LARGEST)
 }
 
 /// Opens a file and makes sure that nobody else does.

@@ -1,7 +1,7 @@
 //! Files that only their owner can read: they hold all that was said in a run.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 /// How many files of a folder are looked at for a warning.
@@ -27,6 +27,34 @@ pub fn options() -> OpenOptions {
         options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     }
     options
+}
+
+/// The most bytes that are read of a file which a folder from elsewhere may hold: 1 GiB. No run of levity's comes near, since long texts
+/// are kept aside.
+pub const LARGEST: u64 = 1 << 30;
+
+/// Fails if a file is no plain file, or has more bytes than `most`: it might never end, or fill the memory.
+pub fn check_size(file: &File, most: u64) -> io::Result<()> {
+    let there = file.metadata()?;
+    let problem = match () {
+        () if !there.is_file() => "it is not a plain file".to_owned(),
+        () if there.len() > most => format!("it is larger than {} MiB", most >> 20),
+        () => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
+/// Reads a plain file of at most so many bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Opening a pipe might never end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+    }
+    let file = File::open(path)?;
+    check_size(&file, most)?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to any file of the user's.

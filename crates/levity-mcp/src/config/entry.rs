@@ -98,7 +98,11 @@ impl<'a> Entry<'a> {
         config.hidden = named(Secrets::new().known_only(), values);
         config.variables = used.into_keys().collect();
         match &mut config.transport {
-            Transport::Stdio(stdio) => stdio.written = self.written_command(),
+            Transport::Stdio(stdio) => {
+                stdio.written =
+                    [Setting::Command, Setting::Args].map(|setting| self.written(setting)).concat();
+                stdio.written_cwd = self.written(Setting::Cwd).pop();
+            }
             Transport::Http(http) | Transport::Sse(http) => http.written = self.written_address(),
             Transport::InProcess(_) => {}
         }
@@ -113,17 +117,19 @@ impl<'a> Entry<'a> {
         ((!stops).then_some(config), self.problems)
     }
 
-    /// The program as it stands in the file, where variables are put into it.
-    fn written_command(&self) -> Option<String> {
-        let text = match self.get(Setting::Command)?.1 {
-            Node::Text(text) => text,
-            Node::List(list) => match list.first()? {
-                Node::Text(text) => text,
-                _ => return None,
-            },
-            _ => return None,
+    /// The words of a setting as they stand in the file.
+    fn written(&self, setting: Setting) -> Vec<String> {
+        let word = |node: &Node| match node {
+            Node::Text(text) => Some(text.clone()),
+            Node::Number(number) => Some(number.to_string()),
+            Node::Bool(truth) => Some(truth.to_string()),
+            Node::Null | Node::List(_) | Node::Map(_) => None,
         };
-        text.contains("${").then(|| text.clone())
+        match self.get(setting) {
+            Some((_, Node::List(list))) => list.iter().filter_map(word).collect(),
+            Some((_, node)) => word(node).into_iter().collect(),
+            None => Vec::new(),
+        }
     }
 
     /// The address as it stands in the file and may be shown, where variables are put into it.
@@ -226,7 +232,7 @@ impl<'a> Entry<'a> {
         if let (true, Some((key, _))) = (bare, self.get(Setting::Command)) {
             self.tell(key, "it holds a space and is taken for one name; arguments belong into `args`");
         }
-        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into), written: None })
+        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into), ..Stdio::default() })
     }
 
     /// The program, and the arguments that stand in one list with it.

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::private;
+
 use super::bodies::Bodies;
 use super::format;
 
@@ -75,6 +77,7 @@ struct Pieces {
 impl Pieces {
     fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
+        private::check_size(&file, private::LARGEST)?;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         Ok(Self { file, len, start: Vec::new() })
     }

@@ -390,3 +390,18 @@ async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
     let _ = std::process::Command::new("sh").args(["-c", command.trim_matches('`')]).status().unwrap();
     assert_eq!(journal.problems(), [""; 0]);
 }
+
+#[tokio::test]
+async fn file_that_is_too_large_is_refused_and_not_read() {
+    let folder = Folder::new();
+    let journal = folder.journal();
+    fs::create_dir_all(&folder.0).unwrap();
+    // It has a length and takes no room.
+    fs::File::create(folder.0.join("r.jsonl")).unwrap().set_len(64 << 30).unwrap();
+    assert_eq!(journal.list(&RunQuery::new()).await.unwrap(), []);
+    let opened = journal.open(&RunId::new("r")).await.map(drop);
+    for error in [opened.unwrap_err(), journal.read(&RunId::new("r")).await.unwrap_err()] {
+        let source = format!("{:?}", std::error::Error::source(&error));
+        assert!(source.contains("larger than 1024 MiB"), "{error}: {source}");
+    }
+}
