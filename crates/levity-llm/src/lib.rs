@@ -14,6 +14,7 @@ mod anthropic;
 mod body;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod chat;
+mod check;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod effort;
 #[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
@@ -55,6 +56,7 @@ mod unseen;
 pub use anthropic::{AnthropicModel, CacheTtl};
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub use chat::{ChatModel, OpenAiEmbedder};
+pub use check::{CallsSeen, SchemaSeen, ToolCheck, ToolsSeen, check_tools};
 #[cfg(any(feature = "http", feature = "static-embedder"))]
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "static-embedder")]
@@ -65,10 +67,7 @@ pub use gemini::{AccessToken, AccessTokens, GeminiEmbedder, GeminiModel};
 pub use http::{Endpoint, Secret, TimeLimits};
 pub use layers::ext::ModelExt;
 #[cfg(feature = "http")]
-pub use models::{
-    CallsSeen, Chosen, ModelList, Models, SchemaSeen, ToolCheck, ToolModes, ToolsSeen, check_tools, embedder,
-    model, model_from_env,
-};
+pub use models::{Chosen, ModelList, Models, ToolModes, embedder, model, model_from_env};
 #[cfg(feature = "ollama")]
 pub use ollama::{OllamaEmbedder, OllamaEntry, OllamaModel};
 #[cfg(feature = "openai")]

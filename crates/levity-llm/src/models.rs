@@ -12,7 +12,6 @@ use crate::layers::ToolMode;
 use crate::{Error, Secret};
 
 mod build;
-mod check;
 mod choose;
 mod embedders;
 mod list;
@@ -20,7 +19,6 @@ mod place;
 mod profile;
 mod variables;
 
-pub use check::{CallsSeen, SchemaSeen, ToolCheck, ToolsSeen, check_tools};
 pub use embedders::embedder;
 pub use list::ModelList;
 use place::Foreign;

@@ -70,7 +70,7 @@ pub enum SchemaSeen {
 
 /// Finds out what a model and its server do with tools: asks it for a word, for a call, and for JSON of a certain shape.
 ///
-/// The model has to be the bare one, as from [`Models::bare_model`](crate::Models::bare_model): a layer would hide what the server
+/// The model has to be the bare one, as from `Models::bare_model`: a layer would hide what the server
 /// does.
 ///
 /// ```
