@@ -125,7 +125,7 @@ async fn check_calls(
 ) -> Result<(ToolsSeen, CallsSeen), ModelError> {
     let tool = weather();
     let size = (tool.description.len() + tool.input.to_string().len()) as u64;
-    let asked = request("What is the weather in Rome? Call the tool to find out.").with_tools([tool.into()]);
+    let asked = request("What is the weather in Rome today?").with_tools([tool.into()]);
     let reply = match model.complete(asked).await {
         Ok(reply) => reply,
         Err(error) if refuses_tools(&error) => {
@@ -142,7 +142,7 @@ async fn check_calls(
     let more = reply.usage.input.zip(plain.usage.input).map(|(with, without)| with.saturating_sub(without));
     let tools = match (calls, more) {
         (CallsSeen::Native | CallsSeen::Text, _) => ToolsSeen::Yes,
-        // The second question is some ten tokens longer than the first.
+        // The questions differ by some tokens.
         (CallsSeen::None, Some(more)) if more < 10 + size / 8 => ToolsSeen::Dropped,
         (CallsSeen::None, Some(_)) => ToolsSeen::Yes,
         (CallsSeen::None, None) => ToolsSeen::Unknown,
