@@ -117,7 +117,7 @@ pub(crate) fn question(ask: &Ask) -> String {
     }
 }
 
-/// What allows a call that is not shown whole.
+/// The answer that allows a call which is not shown whole.
 pub(crate) const LONG_CALL: &str = "long call";
 
 fn words(ask: &Ask) -> String {

@@ -1,4 +1,4 @@
-//! Which runs of a journal this user started on this machine.
+//! Marks of the runs that this user started on this machine.
 //!
 //! A journal in a folder of somebody else's may hold calls that somebody else approved. So each run that is started here is marked in
 //! the user's state folder, where nothing in a cloned folder reaches, and only marked runs are driven.
@@ -20,7 +20,7 @@ use levity::core::{
 use crate::state;
 use crate::terminal::{note, shell};
 
-/// Whether the runs of a journal are trusted, whoever started them.
+/// The choice to trust the runs of a journal, whoever started them.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Trust {
     /// Resume runs of the journal that you did not start on this machine, with what somebody approved in them, and remember them as
@@ -37,7 +37,7 @@ pub(crate) struct OwnJournal {
 
 /// The marks of a journal's runs.
 pub(crate) struct Marks {
-    /// Where they are kept; nowhere if there is no state folder.
+    /// The file that keeps them; none if there is no state folder.
     file: Result<PathBuf, String>,
     /// By a hash of the run's id: a hash of the id and how the run began.
     known: Mutex<BTreeMap<String, String>>,
@@ -66,7 +66,7 @@ impl OwnJournal {
         self.marks.clone()
     }
 
-    /// Whether a run with these records is trusted without being the user's own.
+    /// Returns whether a run with these records is trusted without being the user's own.
     pub(crate) fn is_foreign(&self, run: &RunId, records: &[Record]) -> bool {
         records.first().is_some_and(|first| !self.marks.knows(run, Some(first)))
     }
@@ -117,7 +117,7 @@ impl Marks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a run is marked; with its first record, whether it is still the one that was.
+    /// Returns whether a run is marked; with its first record, whether it is still the one that was.
     fn knows(&self, run: &RunId, first: Option<&Record>) -> bool {
         let (name, begun) = (sha256(run.as_str().as_bytes()), first.map(|first| beginning(run, first)));
         let has = |known: &BTreeMap<String, String>| {

@@ -112,7 +112,7 @@ pub(crate) fn from_env() -> Result<Models, String> {
     Ok(models.with_tool_modes(Arc::new(Kept)))
 }
 
-/// What was learned of servers, in a file of the user's state folder.
+/// A file in the user's state folder with the tool modes of servers.
 struct Kept;
 
 #[derive(Serialize, Deserialize)]
@@ -127,7 +127,7 @@ impl Kept {
         Ok(state::folder()?.join("tool-modes.json"))
     }
 
-    /// What is there; nothing if the file cannot be read, since it can be learned again.
+    /// Reads the file; empty if it cannot be read, since the modes can be learned again.
     fn read() -> BTreeMap<String, Learned> {
         let text = Self::file().ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()

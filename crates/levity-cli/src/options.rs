@@ -104,7 +104,7 @@ fn thinking(text: &str) -> Result<Thinking, String> {
 #[derive(Clone)]
 pub(crate) struct Layers {
     cache: Option<Cache>,
-    /// What only this user knows, so that nobody else plants replies.
+    /// A secret of this user, so that nobody else plants replies.
     secret: Arc<str>,
     thinking: Thinking,
 }
@@ -239,7 +239,7 @@ fn cache_secret() -> Result<Arc<str>, String> {
     Ok(secret.reveal().into())
 }
 
-/// Where a model is, as far as that is known: its name, what a file says, and the addresses in the environment.
+/// The place of a model, as far as it is known: its name, what a file says, and the addresses in the environment.
 pub(crate) fn place_of(name: &str, from_file: Option<&str>) -> String {
     let is_address = |name: &str| ["_BASE_URL", "_HOST", "_ENDPOINT"].iter().any(|end| name.ends_with(end));
     let set = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));

@@ -42,7 +42,7 @@ pub(crate) fn shell(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a character is shown as nothing or as a blank, so that a text reads as another one.
+/// Returns whether a character is shown as nothing or as a blank, so that a text reads as another one.
 fn is_unseen(char: char) -> bool {
     matches!(
         char,
@@ -52,7 +52,7 @@ fn is_unseen(char: char) -> bool {
     )
 }
 
-/// Whether a character makes a terminal do something, turns the direction of text, or is not seen.
+/// Returns whether a character makes a terminal do something, turns the direction of text, or is not seen.
 fn acts(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || is_unseen(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
@@ -91,7 +91,7 @@ pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     format!("{} [.. {} bytes are not shown ..] {}", &text[..head], tail - head, &text[tail..]).into()
 }
 
-/// Whether [`whole`] leaves nothing out of a text.
+/// Returns whether [`whole`] leaves nothing out of a text.
 pub(crate) fn is_shown_whole(text: &str) -> bool {
     text.len() <= WHOLE
 }

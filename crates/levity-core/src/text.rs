@@ -133,7 +133,7 @@ pub fn serde_problem(said: &str) -> String {
     head(&format!("{before}{}{expected}", format!("{begin}{kind}").trim_end()), MOST).to_owned()
 }
 
-/// Whether a name that somebody else chose can be shown: it is short and made of plain letters, and does not look like a key.
+/// Returns whether a name that somebody else chose can be shown: it is short and made of plain letters, and does not look like a key.
 fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     name.len() <= 32 && name.bytes().all(plain) && Secrets::new().find(name).is_empty()

@@ -11,15 +11,15 @@ use crate::layers::{ToolMode, refuses_schema, refuses_tools};
 /// The limit on a reply of a check, in tokens: room for a model that thinks first.
 const MAX_TOKENS: u64 = 1_024;
 
-/// What a model and its server do with tools, as [`check_tools`] found it.
+/// Findings of [`check_tools`]: how a model and its server treat tools.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolCheck {
-    /// Whether the model sees the tools that a request offers.
+    /// The fate of the tools that a request offers.
     pub tools: ToolsSeen,
     /// The way in which a call came back.
     pub calls: CallsSeen,
-    /// Whether a JSON Schema holds a reply.
+    /// The fate of a JSON Schema for the reply.
     pub schema: SchemaSeen,
     /// The mode that fits.
     pub mode: ToolMode,
@@ -27,7 +27,7 @@ pub struct ToolCheck {
     pub usage: Usage,
 }
 
-/// Whether a model sees the tools that a request offers.
+/// Tells whether a model sees the tools that a request offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub enum CallsSeen {
     None,
 }
 
-/// Whether a JSON Schema holds a reply.
+/// Tells whether a JSON Schema holds a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

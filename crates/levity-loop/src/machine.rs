@@ -186,7 +186,7 @@ enum Closing {
     Enough,
 }
 
-/// What is left of a machine at its end.
+/// The state of a machine at its end.
 pub(crate) struct Parts {
     /// The whole conversation.
     pub(crate) history: History,

@@ -170,12 +170,12 @@ impl Run {
     }
 }
 
-/// Whether nobody can see anything in a goal.
+/// Returns whether nobody can see anything in a goal.
 fn is_blank_goal(goal: &Message) -> bool {
     goal.parts.iter().all(|part| matches!(part, Part::Text(_))) && is_blank(&goal.text())
 }
 
-/// Why a run with such a goal does not begin; it becomes [`Error::EmptyPrompt`].
+/// The reason to refuse a goal without visible text; it becomes [`Error::EmptyPrompt`].
 #[derive(Clone, Debug)]
 struct Blank;
 
@@ -430,7 +430,7 @@ pub(crate) fn conclude(ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>)
     }
 }
 
-/// Why a run did not begin, if it was a `T`: a conversation that could not be had, for instance.
+/// The reason why a run did not begin, if it was a `T`: for instance, a conversation that could not be loaded.
 fn cause_of<T: std::error::Error + Clone + 'static>(error: &levity_runtime::Error) -> Option<T> {
     match error {
         levity_runtime::Error::Prepare { cause, .. } => cause.as_error().downcast_ref().cloned(),

@@ -148,7 +148,7 @@ impl Bounds {
         }
     }
 
-    /// Whether there is too much after `id` was saved.
+    /// Returns whether there is too much after `id` was saved.
     fn excess(&self, id: &ConversationId) -> Option<Excess> {
         let owner = &self.sizes.get(id)?.owner;
         let own = self.owned.get(owner).copied().unwrap_or_default();

@@ -125,7 +125,7 @@ impl Workspace {
         self.0.check(path).is_err()
     }
 
-    /// Whether a rule denies the entry `name` of the folder `dir`, which itself is not denied.
+    /// Returns whether a rule denies the entry `name` of the folder `dir`, which itself is not denied.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)

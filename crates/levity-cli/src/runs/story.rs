@@ -54,9 +54,9 @@ impl Known {
 pub(super) struct Decided {
     /// Its name and arguments, as far as they are shown.
     pub(super) words: String,
-    /// Whether that is all of them.
+    /// True if that is all of them.
     pub(super) is_whole: bool,
-    /// Whether the records have the call that the question was asked about.
+    /// True if the records have the call that the question was asked about.
     pub(super) is_known: bool,
 }
 

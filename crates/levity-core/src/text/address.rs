@@ -121,7 +121,7 @@ fn hidden_from(id: &str) -> Option<usize> {
     [second, query, slashes, slash].into_iter().flatten().min()
 }
 
-/// Whether a text is a digest: `sha256:0a1b`.
+/// Returns whether a text is a digest: `sha256:0a1b`.
 fn is_digest(text: &str) -> bool {
     let digest = text.strip_prefix("sha256:").or_else(|| text.strip_prefix("sha512:"));
     digest.is_some_and(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))

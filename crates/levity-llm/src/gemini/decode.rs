@@ -335,7 +335,7 @@ mod tests {
     use super::whole_words;
 
     #[test]
-    fn what_is_cut_ends_with_a_whole_word() {
+    fn text_that_is_cut_ends_with_a_whole_word() {
         for (text, most, expected) in [
             ("blocked for AIzaSecret here", 100, "blocked for AIzaSecret here"),
             ("blocked for AIzaSecret here", 20, "blocked for"),

@@ -227,7 +227,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What proxies are told of the user by the HTTP client: a proxy may repeat it in an error.
+/// Credentials that the HTTP client gives to proxies: a proxy may repeat them in an error.
 pub(super) fn proxy_secrets() -> &'static [String] {
     static SECRETS: OnceLock<Vec<String>> = OnceLock::new();
     SECRETS.get_or_init(|| secrets_of_proxies(|name| std::env::var(name).ok()))

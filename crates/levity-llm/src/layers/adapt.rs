@@ -82,7 +82,7 @@ struct Shared<M> {
     /// Set by a reply that did not keep to its schema.
     broken: Arc<AtomicBool>,
     learned: Mutex<Option<ToolMode>>,
-    /// Whether the server's counts of tokens are believed.
+    /// True if the server's counts of tokens are believed.
     counts: bool,
     tell: Option<Box<Tell>>,
 }
@@ -258,7 +258,7 @@ fn told(why: &str, to: ToolMode) -> String {
     format!("{why}: {how}")
 }
 
-/// Whether tools can be called in the reply.
+/// Returns whether tools can be called in the reply.
 fn offers(request: &Request) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
 }

@@ -33,7 +33,7 @@ pub struct Cache {
     namespace: Namespace,
 }
 
-/// What keys begin with; it may be a secret, so that nothing prints it.
+/// A prefix of all keys; it may be a secret, so that nothing prints it.
 #[derive(Clone, Default)]
 struct Namespace(Arc<str>);
 

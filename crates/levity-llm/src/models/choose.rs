@@ -94,7 +94,7 @@ impl Models {
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
-    /// Whether a file may be why there is no model of this name.
+    /// Returns whether a file may be why there is no model of this name.
     fn fails_by_file(&self, name: &str, error: &Error) -> bool {
         let lacks = matches!(error, Error::Feature { .. } | Error::Missing { .. } | Error::Model(_));
         let place = Name::parse(name).and_then(|name| Ok(self.place(&name)?.foreign.is_some()));

@@ -54,7 +54,7 @@ impl Foreign {
         format!("a profile of {}", self.what)
     }
 
-    /// What a user should know of a choice: that a file made it.
+    /// A remark on a choice that a file made.
     pub(super) fn remark_choice(&self, name: &str) -> String {
         format!("`{}`, by {}", bare_model_name(name), self.what)
     }

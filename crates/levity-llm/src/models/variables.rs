@@ -83,7 +83,7 @@ impl Variables {
         names.iter().find_map(|name| values.get(*name))
     }
 
-    /// What finds the values of those that are named like secrets.
+    /// Finds the values of variables that are named like secrets.
     pub(super) fn secrets(&self) -> levity_core::Secrets {
         let all = self.0.iter().flat_map(|(_, values)| values);
         levity_core::Secrets::new().variables(all.map(|(name, value)| (name, value.expose())))
@@ -157,7 +157,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether a path is a link to something outside of its folder. Links within the folder are of whoever wrote the folder.
+/// Returns whether a path is a link to something outside of its folder. Links within the folder are of whoever wrote the folder.
 fn leads_away(path: &Path) -> bool {
     if !std::fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_symlink()) {
         return false;

@@ -106,7 +106,7 @@ fn sweep(dir: &Path) {
     }
 }
 
-/// Whether an owner makes files of this name.
+/// Returns whether an owner makes files of this name.
 fn is_name(name: &str) -> bool {
     name.len() == 16 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -111,7 +111,7 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// Whether it compares two files of any kind, or searches them, where git finds no repository.
+    /// Returns whether it compares two files of any kind, or searches them, where git finds no repository.
     fn goes_on_without_repository(&self) -> bool {
         let operands =
             || Parsed::of(self.rest, &DIFF).map_or(usize::MAX, |it| it.words.len() + it.paths.len());

@@ -275,7 +275,7 @@ impl CommandPolicy {
         }
     }
 
-    /// Whether a pattern stands for a file that a program takes for an option.
+    /// Returns whether a pattern stands for a file that a program takes for an option.
     fn may_become_option(&self, words: &[Word], scene: &Scene) -> bool {
         let is_pattern = |word: &&Word| word.expands && word.text.starts_with(['*', '?', '[', '-', '@']);
         if !words.iter().any(|word| is_pattern(&word)) {
@@ -336,7 +336,7 @@ impl CommandPolicy {
 /// How many entries of a folder are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Whether a folder has an entry, or may, whose name looks like an option.
+/// Returns whether a folder has an entry, or may, whose name looks like an option.
 fn has_option(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
     let is_option = |entry: std::io::Result<std::fs::DirEntry>| {

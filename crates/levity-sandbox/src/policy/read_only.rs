@@ -43,7 +43,7 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Whether a file may say which other files a program reads, or what it does: no word of the line then names them.
+/// Returns whether a file may say which other files a program reads, or what it does: no word of the line then names them.
 pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     match program {
         "sort" | "wc" | "du" => !no_option(args, "", &["--files0-from"]),
@@ -61,7 +61,7 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Whether an argument that the shell expands may become an option by which a file names others.
+/// Returns whether an argument that the shell expands may become an option by which a file names others.
 pub(super) fn may_read_named_by_file(program: &str) -> bool {
     [
         "sort",

@@ -35,7 +35,7 @@ pub(super) struct Inspected {
     bytes: u64,
     /// Names in the paths of indexes.
     names: usize,
-    /// Whether files that are tracked are looked at, too: one with several names may be a denied one.
+    /// True if files that are tracked are looked at, too: one with several names may be a denied one.
     looks_at_files: bool,
     /// By folder that git begins in, and by whether files are looked at.
     known: HashMap<(String, bool), Result<Found, String>>,
@@ -59,9 +59,9 @@ impl Default for Inspected {
 /// The repository that git finds from a folder on, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Whether it tracks a file that the workspace denies, or may; that is known for sure only if files are looked at.
+    /// True if it tracks a file that the workspace denies, or may; that is known for sure only if files are looked at.
     pub(super) tracks_denied: bool,
-    /// Whether git surely uses it. Git does not use a repository of another user or of a format that it does not know.
+    /// True if git surely uses it. Git does not use a repository of another user or of a format that it does not know.
     /// Some of its commands then go on without one, and read any file that they are given.
     pub(super) is_used: bool,
 }
@@ -160,7 +160,7 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
     Ok(Found { tracks_denied, is_used })
 }
 
-/// Whether a file belongs to the user that commands run as.
+/// Returns whether a file belongs to the user that commands run as.
 #[cfg(unix)]
 fn is_own(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -172,7 +172,7 @@ fn is_own(_: &Path) -> bool {
     false
 }
 
-/// Whether all folders from one up to another are on one file system.
+/// Returns whether all folders from one up to another are on one file system.
 #[cfg(unix)]
 fn is_same_device(start: &Path, end: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -187,7 +187,7 @@ fn is_same_device(_: &Path, _: &Path) -> bool {
     false
 }
 
-/// Whether an index names a denied file, or may, and where the repositories are that it names.
+/// Returns whether an index names a denied file, or may, and where the repositories are that it names.
 fn tracked(
     space: &Workspace,
     tree: &Path,
@@ -229,7 +229,7 @@ fn tracked(
     Ok((tracks_denied, inner))
 }
 
-/// Whether a file has more than one hard link, and so may be a denied one.
+/// Returns whether a file has more than one hard link, and so may be a denied one.
 #[cfg(unix)]
 fn has_other_names(file: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -260,7 +260,7 @@ fn is_repository(git: &Path, common: &Path) -> bool {
         && ["objects", "refs"].iter().all(|name| can_enter(&common.join(name)))
 }
 
-/// Whether there is such a folder, which git may enter.
+/// Returns whether there is such a folder, which git may enter.
 #[cfg(unix)]
 fn can_enter(folder: &Path) -> bool {
     folder.is_dir() && rustix::fs::access(folder, rustix::fs::Access::EXEC_OK).is_ok()
@@ -428,11 +428,11 @@ const NAMED: [&str; 4] = ["remote", "branch", "submodule", "color"];
 #[derive(Debug, Default)]
 struct Format {
     long_hashes: bool,
-    /// Whether it has extensions, which only the format 1 has.
+    /// True if it has extensions, which only the format 1 has.
     is_extended: bool,
-    /// Whether it is of the format 1.
+    /// True if it is of the format 1.
     is_first: bool,
-    /// Whether some version of git does not know it.
+    /// True if some version of git does not know it.
     is_strange: bool,
 }
 
@@ -457,13 +457,13 @@ impl Format {
         }
     }
 
-    /// Whether every git that is in use knows it.
+    /// Returns whether every git that is in use knows it.
     fn is_known(&self) -> bool {
         !self.is_strange && (self.is_first || !self.is_extended)
     }
 }
 
-/// Whether settings run nothing. What is written in an unusual way is not understood.
+/// Returns whether settings run nothing. What is written in an unusual way is not understood.
 fn harmless(config: &str, git: &Path, tree: &Path, format: &mut Format) -> Result<(), String> {
     let mut section = String::new();
     let odd = || "the repository's settings are written in a way that is not looked into".to_owned();

@@ -126,7 +126,7 @@ impl Deny {
         }
     }
 
-    /// Whether a rule allows this path by itself.
+    /// Returns whether a rule allows this path by itself.
     pub(super) fn allows(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         let by_path = if self.paths.is_empty() { None } else { self.paths.last(&fold_path(path)) };

@@ -59,7 +59,7 @@ pub(crate) enum Kept {
 /// The targets that are known.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// Whether there are any, and whether there are folders among them.
+    /// Flags: there are some, and there are folders among them.
     any: AtomicBool,
     folders: AtomicBool,
     known: RwLock<Known>,
@@ -83,18 +83,18 @@ impl Targets {
         any.then(|| self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a path, or a folder above it, is a target.
+    /// Returns whether a path, or a folder above it, is a target.
     pub(super) fn deny(&self, path: &str) -> bool {
         let ends = || path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         self.read().is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
     }
 
-    /// Whether the path itself is a target.
+    /// Returns whether the path itself is a target.
     pub(super) fn deny_step(&self, path: &str) -> bool {
         self.read().is_some_and(|known| known.paths.contains_key(path))
     }
 
-    /// Whether a file or folder that was opened is a target, by whatever name.
+    /// Returns whether a file or folder that was opened is a target, by whatever name.
     pub(super) fn deny_opened(&self, fd: &OwnedFd) -> bool {
         let is_known = |known: RwLockReadGuard<'_, Known>| {
             fstat(fd).is_ok_and(|stat| known.files.contains_key(&Identity::of(&stat)))
@@ -102,7 +102,7 @@ impl Targets {
         self.read().is_some_and(is_known)
     }
 
-    /// Whether a folder is among them, so that those on the way to a file must be looked at.
+    /// Returns whether a folder is among them, so that those on the way to a file must be looked at.
     pub(super) fn have_folders(&self) -> bool {
         self.folders.load(Ordering::Acquire)
     }
@@ -214,7 +214,7 @@ impl Inner {
         }
     }
 
-    /// Whether nobody may touch the entry `name` of the folder `dir`.
+    /// Returns whether nobody may touch the entry `name` of the folder `dir`.
     pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.deny.denies_entry(dir, name) || (self.has_targets() && self.targets.deny_step(&child(dir, name)))
     }

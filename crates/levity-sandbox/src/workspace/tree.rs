@@ -80,7 +80,7 @@ impl Tree {
     }
 }
 
-/// Whether a path is that of a folder above another.
+/// Returns whether a path is that of a folder above another.
 fn is_above(above: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
 }

@@ -170,7 +170,7 @@ impl Credentials {
         }
     }
 
-    /// What is sent.
+    /// The secret that is sent.
     fn fields(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         Ok(match &self.grant {
             Grant::User { client, secret, refresh } => vec![
@@ -192,7 +192,7 @@ fn form_of(fields: &[(&'static str, String)]) -> String {
     fields.iter().map(field).collect::<Vec<_>>().join("&")
 }
 
-/// What is sent and must not be shown, as it is and as it is within a form.
+/// Secrets that are sent and must not be shown, as they are and as they are within a form.
 fn secrets_of(fields: &[(&'static str, String)]) -> Secrets {
     let secret = |name: &str| matches!(name, "client_secret" | "refresh_token" | "assertion");
     let values = fields.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value);

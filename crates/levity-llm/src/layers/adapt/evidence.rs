@@ -23,12 +23,12 @@ const REFUSALS: [&str; 13] = [
 const BYTES_OF_TOOLS: u64 = 8;
 const BYTES_OF_WORDS: u64 = 5;
 
-/// Whether the server says that it takes no tools.
+/// Returns whether the server says that it takes no tools.
 pub(crate) fn refuses_tools(error: &ModelError) -> bool {
     says(error, &["tools", "tool choice", "tool_choice", "tool use", "tool call", "function call"])
 }
 
-/// Whether the server says that it takes no schema for replies.
+/// Returns whether the server says that it takes no schema for replies.
 pub(crate) fn refuses_schema(error: &ModelError) -> bool {
     says(error, &["response_format", "json_schema", "json schema", "grammar", "structured output", "format"])
 }
@@ -51,7 +51,7 @@ pub(super) fn first_line(error: &ModelError) -> String {
     levity_core::text::clipped(text.lines().next().unwrap_or_default(), 200).into()
 }
 
-/// Whether a server that counted so many tokens cannot have shown the tools to the model. Long conversations cannot tell, since
+/// Returns whether a server that counted so many tokens cannot have shown the tools to the model. Long conversations cannot tell, since
 /// estimates of their tokens differ by more than the tools have.
 pub(super) fn drops_tools(request: &Request, counted: u64) -> bool {
     let words = request.system.as_ref().map_or(0, |system| system.len() as u64);

@@ -42,7 +42,7 @@ pub(crate) struct Quirks {
     pub(crate) nonce: Option<&'static str>,
     /// The method that the server refuses with all secrets of the request in its words, behind so many letters.
     pub(crate) repeats: Option<(&'static str, usize)>,
-    /// Whether the token endpoint refuses with the secret of the request as its error code.
+    /// True if the token endpoint refuses with the secret of the request as its error code.
     pub(crate) repeats_grant: bool,
 }
 

@@ -76,7 +76,7 @@ impl Census {
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
     }
 
-    /// Whether one of those that were found has shared memory, or may have.
+    /// Returns whether one of those that were found has shared memory, or may have.
     pub(super) fn share_memory(&self) -> bool {
         self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(seen.pid))
     }
@@ -166,7 +166,7 @@ fn share(pid: i32) -> Option<u64> {
     Some(number(digits)? << 10)
 }
 
-/// Whether a process has memory mapped that others can share and that is in no file with a name; also if that is not known.
+/// Returns whether a process has memory mapped that others can share and that is in no file with a name; also if that is not known.
 fn has_shared_memory(pid: i32) -> bool {
     const SHARED: &[u8] = b"/dev/zero (deleted)\n";
     let mut path = [0_u8; 64];

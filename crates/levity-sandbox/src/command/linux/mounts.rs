@@ -138,7 +138,7 @@ impl Mounts {
         })
     }
 
-    /// Whether a view shows something that is hidden or protected in the workspace, or what a mount in the workspace hides.
+    /// Returns whether a view shows something that is hidden or protected in the workspace, or what a mount in the workspace hides.
     fn matters(&self, view: &View<'_>, covers: &[Cover]) -> bool {
         let shown = append(&view.region.at, &view.part);
         let touches = |path: &[u8]| below(&shown, path).is_some();
@@ -187,7 +187,7 @@ impl Mounts {
     }
 }
 
-/// Whether a path is hidden, or is in a folder that is.
+/// Returns whether a path is hidden, or is in a folder that is.
 fn is_hidden(covers: &[Cover], path: &[u8]) -> bool {
     covers.iter().any(|it| it.kind.hides() && below(it.path.as_bytes(), path).is_some())
 }

@@ -139,7 +139,7 @@ fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
     }
 }
 
-/// Whether a process that was killed has left it.
+/// Returns whether a process that was killed has left it.
 fn is_left_behind(folder: &OwnedFd, name: &str) -> bool {
     name == "commondir" && text(folder, name, ITSELF.len() + 1).is_some_and(|text| text == ITSELF)
 }
@@ -161,14 +161,14 @@ fn remove(key: &Key) {
     }
 }
 
-/// Whether the settings may say that there are more of them in `config.worktree`.
+/// Returns whether the settings may say that there are more of them in `config.worktree`.
 fn has_worktree_settings(folder: &OwnedFd) -> bool {
     let Some(text) = text(folder, "config", MAX_CONFIG) else { return true };
     let text = text.to_ascii_lowercase();
     text.len() == MAX_CONFIG || text.windows(14).any(|part| part == b"worktreeconfig") || has_include(&text)
 }
 
-/// Whether settings name other files with settings.
+/// Returns whether settings name other files with settings.
 fn has_include(text: &[u8]) -> bool {
     text.windows(8).any(|part| part == b"[include")
 }
