@@ -154,12 +154,28 @@ fn packed(text: &str) -> String {
     }
 }
 
+/// Words after which `call` asks for a call to be made, as it does at the start of a clause.
+const BEFORE_ORDERS: [&str; 4] = ["please", "and", "then", "now"];
+
+/// The words of a text; a `call` that asks for a call to be made is left out, because it names no data.
 fn words(text: &str) -> impl Iterator<Item = String> {
+    let (mut starts_clause, mut asks_how) = (true, false);
+    let mut previous = String::new();
     let is_address = |word: &&str| word.contains(['/', '@']);
-    let words = text.split_whitespace().filter(move |word| !is_address(word));
-    let words = words
-        .flat_map(|word| word.split(|char: char| !(char.is_alphanumeric() || char == '\'' || char == '_')));
-    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
+    let tokens = text.split_whitespace().filter(move |word| !is_address(word));
+    tokens.flat_map(move |token| {
+        let parts = token.split(|char: char| !(char.is_alphanumeric() || char == '\'' || char == '_'));
+        let mut words: Vec<String> = parts.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+        let is_order = !asks_how && (starts_clause || BEFORE_ORDERS.contains(&&*previous));
+        asks_how |= words.iter().any(|word| word == "how");
+        if is_order && words.first().is_some_and(|word| word == "call") {
+            words.remove(0);
+        }
+        starts_clause = token.ends_with(['.', '!', '?', ';', ':', ',']);
+        asks_how &= !token.ends_with(['.', '!', '?']);
+        previous = words.last().cloned().unwrap_or_default();
+        words
+    })
 }
 
 /// Returns whether a word that asks stands near one of these.
