@@ -2,11 +2,14 @@
 
 mod run;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use clap::{Args, Subcommand, ValueEnum};
 use levity::eval::{Case, Comparison, Expectation, Report, Results, Scores, bfcl};
+use levity::runtime::__private::{open as open_own, options};
 
 use crate::terminal::{chain, complain, note, say};
 
@@ -134,6 +137,14 @@ fn open(folder: &Path) -> Result<Results, Problem> {
     })
 }
 
+/// Writes a report to the file that the user named. A link in a folder from elsewhere is refused; `/dev/stdout` is a link, too.
+fn write_junit(path: &Path, report: &str) -> io::Result<()> {
+    if path.starts_with("/dev") {
+        return fs::write(path, report);
+    }
+    open_own(path, options().write(true).create(true).truncate(true))?.write_all(report.as_bytes())
+}
+
 impl Scoring {
     /// Scores the trials, keeps the scores and the report beside them, and prints the report.
     async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
@@ -143,8 +154,8 @@ impl Scoring {
         results.write_file("report.json", &report.to_json())?;
         results.write_file("junit.xml", &report.to_junit())?;
         if let Some(path) = &self.junit {
-            let written = std::fs::write(path, report.to_junit());
-            written.map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
+            write_junit(path, &report.to_junit())
+                .map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
         }
         say(&if self.json { report.to_json() } else { report.to_text() });
         match self.fail_under {

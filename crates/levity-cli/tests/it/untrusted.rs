@@ -444,6 +444,27 @@ fn results_of_an_evaluation_keep_no_secret_of_an_address() {
 
 #[cfg(unix)]
 #[test]
+fn junit_report_is_not_written_through_a_link() {
+    let case =
+        r#"{"id": "1", "messages": [{"role": "user", "content": "Hi"}], "expect": {"kind": "no_calls"}}"#;
+    let folder = Folder::new(&[("s.jsonl", case), ("mine", "mine")]);
+    std::os::unix::fs::symlink("mine", folder.path().join("report.xml")).unwrap();
+    let run = |junit: &str| {
+        let args =
+            ["eval", "run", "--suite", "s.jsonl", "--out", "out", "--junit", junit, "--", "sh", "-c", ANSWER];
+        command(&args).current_dir(folder.path()).output().unwrap()
+    };
+    const ANSWER: &str = r#"while read line; do echo '{"text": "Hello"}'; done"#;
+    let refused = run("report.xml");
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is a link"), "{refused:?}");
+    assert_eq!(fs::read_to_string(folder.path().join("mine")).unwrap(), "mine");
+    let printed = run("/dev/stdout");
+    assert!(String::from_utf8_lossy(&printed.stdout).contains("<testsuite"), "{printed:?}");
+}
+
+#[cfg(unix)]
+#[test]
 fn prompts_of_a_folder_are_no_links_out_of_it() {
     let folder = Folder::new(&[("secret.md", "hush"), ("p/own.md", "Own"), ("p/x/y", "")]);
     std::os::unix::fs::symlink("../secret.md", folder.path().join("p/planted.md")).unwrap();
