@@ -91,12 +91,12 @@ fn shown(server: &str, check: &ToolCheck) -> String {
         SchemaSeen::Refused(error) => format!("refused ({error})"),
         _ => "does not hold the reply".to_owned(),
     };
-    let mode = match (check.mode, check.calls) {
-        (ToolMode::Native, CallsSeen::Text) => "native: tools go to the server, calls are read from the text",
-        (ToolMode::Native, _) => "native: tools go to the server",
-        (ToolMode::Structured, _) => {
-            "structured: the prompt describes the tools, a JSON Schema holds the replies"
+    let mode = match check.mode {
+        ToolMode::Native => "native: tools go to the server",
+        ToolMode::Guided => {
+            "guided: tools go to the server, calls are read from the text, the prompt says when to call"
         }
+        ToolMode::Structured => "structured: the prompt describes the tools, a JSON Schema holds the replies",
         _ => "text: the prompt describes the tools, calls are read from the text",
     };
     format!(

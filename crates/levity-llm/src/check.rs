@@ -98,6 +98,7 @@ pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
     let (tools, calls) = check_calls(model, &plain, &mut usage).await?;
     let schema = check_schema(model, &mut usage).await?;
     let mode = match (&tools, &schema) {
+        (ToolsSeen::Yes | ToolsSeen::Unknown, _) if calls == CallsSeen::Text => ToolMode::Guided,
         (ToolsSeen::Yes | ToolsSeen::Unknown, _) => ToolMode::Native,
         (_, SchemaSeen::Holds) => ToolMode::Structured,
         _ => ToolMode::Text,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, Request, ToolCall, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Delta, Finish, Message, Model as _, Request, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult,
+    ToolSpec,
 };
-use levity_llm::{ChatModel, OllamaModel};
+use levity_llm::layers::ToolMode;
+use levity_llm::{ChatModel, ModelExt as _, OllamaModel};
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
@@ -114,4 +116,48 @@ async fn ollama_that_does_not_recognise_a_call_delivers_it_as_text() {
         OllamaModel::new("qwen2.5-coder:0.5b").with_endpoint(|endpoint| endpoint.with_base(server.url()));
     let reply = model.complete(asked()).await.unwrap();
     assert_eq!(reply.message.calls().map(|call| &*call.name).collect::<Vec<_>>(), ["math.gcd"]);
+}
+
+#[tokio::test]
+async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
+    let answers =
+        || [Answer::sse(stream(&PIECES)), Answer::sse(stream(&["Six."])), Answer::sse(stream(&PIECES))];
+    let server = Server::start(answers()).await;
+    let model = ChatModel::compatible(server.url(), "qwen").adapt_tools();
+    let mut notices = Vec::new();
+    let mut deltas = model.stream(asked().with_system("Be brief.")).await.unwrap();
+    while let Some(delta) = deltas.next().await {
+        if let Delta::Notice { text } = delta.unwrap() {
+            notices.push(text);
+        }
+    }
+    assert_eq!(server.last().body["messages"][0]["content"], "Be brief.");
+    assert_eq!(notices[1], "the model writes calls as text: the prompt says when to call one from now on");
+    assert_eq!((notices.len(), model.mode()), (2, Some(ToolMode::Guided)));
+
+    model.complete(asked().with_system("Be brief.")).await.unwrap();
+    let system = server.last().body["messages"][0]["content"].as_str().unwrap().to_owned();
+    assert!(system.starts_with("Be brief.\n\n") && system.contains("If no function fits"), "{system}");
+
+    // A call that the program demands needs no such sentence.
+    let mut demanded = asked();
+    demanded.tool_choice = ToolChoice::Required;
+    model.complete(demanded).await.unwrap();
+    assert_eq!(server.last().body["messages"][0]["role"], "user");
+    assert_eq!(model.mode(), Some(ToolMode::Guided));
+
+    // Whole replies teach the same.
+    let server = Server::start(answers()).await;
+    let model = ChatModel::compatible(server.url(), "qwen").adapt_tools();
+    model.complete(asked()).await.unwrap();
+    assert_eq!(model.mode(), Some(ToolMode::Guided));
+}
+
+#[tokio::test]
+async fn check_of_a_server_that_delivers_calls_as_text_chooses_the_guided_mode() {
+    let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
+    let replies = ["ready", call, r#"{"seat_letter": "B", "row_number": 12}"#];
+    let server = Server::start(replies.map(|reply| Answer::sse(stream(&[reply])))).await;
+    let found = levity_llm::check_tools(&ChatModel::compatible(server.url(), "qwen")).await.unwrap();
+    assert_eq!((found.calls, found.mode), (levity_llm::CallsSeen::Text, ToolMode::Guided));
 }
