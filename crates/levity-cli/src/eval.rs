@@ -5,11 +5,10 @@ mod run;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
 
 use clap::{Args, Subcommand, ValueEnum};
 use levity::eval::{Case, Comparison, Expectation, Report, Results, Scores, bfcl};
-use levity::runtime::__private::{open as open_own, options};
+use levity::runtime::__private::{open_named, options};
 
 use crate::terminal::{chain, complain, note, say};
 
@@ -137,14 +136,6 @@ fn open(folder: &Path) -> Result<Results, Problem> {
     })
 }
 
-/// Writes a report to the file that the user named. A link in a folder from elsewhere is refused; `/dev/stdout` is a link, too.
-fn write_junit(path: &Path, report: &str) -> io::Result<()> {
-    if path.starts_with("/dev") {
-        return fs::write(path, report);
-    }
-    open_own(path, options().write(true).create(true).truncate(true))?.write_all(report.as_bytes())
-}
-
 impl Scoring {
     /// Scores the trials, keeps the scores and the report beside them, and prints the report.
     async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
@@ -154,7 +145,8 @@ impl Scoring {
         results.write_file("report.json", &report.to_json())?;
         results.write_file("junit.xml", &report.to_junit())?;
         if let Some(path) = &self.junit {
-            write_junit(path, &report.to_junit())
+            open_named(path, options().write(true).create(true).truncate(true))
+                .and_then(|mut file| file.write_all(report.to_junit().as_bytes()))
                 .map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
         }
         say(&if self.json { report.to_json() } else { report.to_text() });

@@ -16,6 +16,7 @@ mod mcp;
 mod memory;
 mod models;
 mod options;
+mod own_files;
 mod plan;
 mod run;
 mod runs;
@@ -30,7 +31,7 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// The exit codes, as the help shows them.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -91,7 +92,10 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn start() -> ExitCode {
-    match Cli::parse().command {
+    let matches = Cli::command().get_matches();
+    own_files::take_in(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Run(run) => run::run(run).await,
         Command::Chat(chat) => chat::chat(chat).await,
         Command::Conversations(args) => conversations::conversations(args).await,

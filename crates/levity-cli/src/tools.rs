@@ -14,6 +14,7 @@ use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Work
 use levity::swarm::Ready;
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
+use crate::own_files;
 use crate::terminal::{chain, complain, note, say};
 
 /// What the agent may touch.
@@ -222,7 +223,7 @@ impl ToolArgs {
     }
 
     fn open(&self, folder: &Path) -> Result<Workspace, String> {
-        let builder = Workspace::builder(folder);
+        let builder = own_files::deny(folder, Workspace::builder(folder))?;
         let builder = if self.read_only { builder.read_only() } else { builder };
         builder.build().map_err(|error| format!("`{}`: {}", folder.display(), chain(&error)))
     }

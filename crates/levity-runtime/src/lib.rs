@@ -72,5 +72,5 @@ pub use world::SystemWorld;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::asked::AskedCalls;
-    pub use crate::private::{LARGEST, check_size, open, options, read_at_most, refuse_link};
+    pub use crate::private::{LARGEST, check_size, open, open_named, options, read_at_most, refuse_link};
 }

@@ -84,6 +84,16 @@ pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
+/// Opens a file that the user named, to write to it. A link in its place is refused, but for those of the system: `/dev/stdout` is
+/// one.
+pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    if !path.starts_with("/dev") {
+        return open(path, options);
+    }
+    let mut append = OpenOptions::new();
+    append.append(true).open(path)
+}
+
 /// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
 #[cfg(unix)]
 pub(crate) fn warning(folder: &Path) -> Option<String> {

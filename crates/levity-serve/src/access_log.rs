@@ -1,5 +1,5 @@
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use levity_core::Timestamp;
+use levity_runtime::__private::{open_named, options};
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -136,16 +137,24 @@ impl Rotated {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    open_named(path, options().append(true).create(true))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn access_log_is_not_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mine) = (folder.path().join("access.log"), folder.path().join("mine"));
+        fs::write(&mine, "mine").unwrap();
+        std::os::unix::fs::symlink(&mine, &path).unwrap();
+        let error = AccessLog::file(&path).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("is a link"), "{error}");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    }
 
     #[test]
     fn access_log_keeps_two_files_at_most() {

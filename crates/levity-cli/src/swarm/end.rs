@@ -1,11 +1,11 @@
 //! What is printed when a run has ended.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use levity::core::{RunId, Status};
+use levity::runtime::__private::{open_named, options};
 use levity::swarm::{Error, Finished, Report, Result};
 use serde_json::{Value, json};
 
@@ -65,12 +65,9 @@ fn object(finished: &Finished, error: Option<&Error>) -> Value {
 
 fn write_bus(finished: &Finished, path: &Path) -> std::result::Result<(), String> {
     let write = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
         // What agents said is private, unless the file is there already.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut out = BufWriter::new(options.open(path)?);
+        let file = open_named(path, options().write(true).create(true).truncate(true))?;
+        let mut out = BufWriter::new(file);
         finished.bus().write_json_lines(&mut out)?;
         out.flush()
     };

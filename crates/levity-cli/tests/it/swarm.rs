@@ -157,6 +157,14 @@ fn what_is_wrong_is_said_with_the_way_out() {
     check(&place.levity(&["swarm", "x", "--id", "monday", "--limit-calls", "0"]), 1, "gave no answer");
     check(&place.levity(&["swarm", "x", "--id", "monday"]), 2, "run `monday` exists already");
     check(&levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]), 1, "the bus cannot be written");
+    #[cfg(unix)]
+    {
+        let (mine, link) = (place.0.join("mine"), place.0.join("link"));
+        fs::write(&mine, "mine").unwrap();
+        std::os::unix::fs::symlink(&mine, &link).unwrap();
+        check(&levity(&["swarm", "x", "--bus", link.to_str().unwrap()]), 1, "is a link");
+        assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
+    }
 }
 
 #[test]

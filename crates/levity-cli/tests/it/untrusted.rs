@@ -442,6 +442,70 @@ fn results_of_an_evaluation_keep_no_secret_of_an_address() {
     }
 }
 
+#[test]
+fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
+    let steps = r#"[
+        {"calls": [
+            {"name": "read_file", "args": {"path": "runs/r1.jsonl"}},
+            {"name": "write_file", "args": {"path": "runs/r1.jsonl", "content": "forged"}},
+            {"name": "write_file", "args": {"path": "sub/../runs/r2.jsonl", "content": "forged"}},
+            {"name": "write_file", "args": {"path": "RUNS/r2.jsonl", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "talks[1].db"}},
+            {"name": "read_file", "args": {"path": "talks[1].db-wal"}},
+            {"name": "read_file", "args": {"path": "logs/x"}},
+            {"name": "read_file", "args": {"path": "plain.txt"}}
+        ]},
+        {"reply": "Done."}
+    ]"#;
+    let files = [
+        ("plain.txt", "plain"),
+        ("sub/x", ""),
+        ("talks[1].db-wal", "said"),
+        ("logs/x", "said"),
+        ("s.json", steps),
+    ];
+    let folder = Folder::new(&files);
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "s.json",
+        "--workspace",
+        ".",
+        "--journal",
+        "runs",
+        "--id",
+        "r1",
+        "--memory",
+        "talks[1].db",
+        "--logs",
+        "./sub/../logs",
+        "--json",
+    ];
+    let output = command(&args).current_dir(folder.path()).output().unwrap();
+    check(&output, 0, "");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let events: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let results: Vec<String> = events
+        .iter()
+        .filter(|event| event["kind"]["tool_ended"].is_object())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(results.len(), 8, "{told}");
+    let denied =
+        results.iter().filter(|result| result.contains("error") && !result.contains("plain")).count();
+    assert_eq!(denied, 7, "{results:#?}");
+    let journal = fs::read_to_string(folder.path().join("runs/r1.jsonl")).unwrap();
+    assert!(!journal.starts_with("forged"), "{journal}");
+    assert!(!folder.path().join("runs/r2.jsonl").exists());
+
+    // What holds the workspace itself cannot be kept from its tools.
+    let inside = command(&["run", "Go", "--script", "../s.json", "--workspace", ".", "--journal", ".."]);
+    let output = { inside }.current_dir(folder.path().join("sub")).output().unwrap();
+    check(&output, 2, "`--journal ..` holds the workspace `.`");
+}
+
 #[cfg(unix)]
 #[test]
 fn junit_report_is_not_written_through_a_link() {

@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use levity_runtime::__private::refuse_link;
+
 use super::error::SessionProblem;
 
 /// How the file ends that is written before it gets its name.
@@ -45,6 +47,8 @@ pub(super) fn replace(
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (folder, name) = parts(path)?;
+    // The folders of the day, the month and the year may come from elsewhere.
+    folder.ancestors().take(3).try_for_each(refuse_link)?;
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

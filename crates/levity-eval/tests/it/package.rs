@@ -54,9 +54,9 @@ import importlib
 from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
 def execute(calls, entry, model):
-    instances = {}
+    instances, keys = {}, {}
     for name in entry['involved_classes']:
-        key = f'{model}_{entry[\"id\"]}_{name}_instance'
+        keys[name] = key = f'{model}_{entry[\"id\"]}_{name}_instance'
         if key not in globals():
             instance = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
             if name not in STATELESS_CLASSES:
@@ -64,9 +64,9 @@ def execute(calls, entry, model):
             globals()[key] = instance
         instances[name] = globals()[key]
     for call in calls:
-        owners = [i for i in instances.values() if hasattr(i, call.split('(')[0])]
+        owners = [keys[name] for name, i in instances.items() if hasattr(i, call.split('(')[0])]
         try:
-            eval(call, {call.split('(')[0]: getattr(owners[0], call.split('(')[0])})
+            eval(f'{owners[0]}.{call}')
         except Exception:
             pass
     return instances

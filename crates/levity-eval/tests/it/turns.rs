@@ -485,6 +485,35 @@ async fn bfcl_judge_runs_no_possible_answer_that_is_more_than_a_call() {
 }
 
 #[tokio::test]
+async fn bfcl_judge_runs_no_id_of_a_case() {
+    if !package::has_python() {
+        println!("SKIPPED: there is no python3");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = package::write(folder.path());
+    let mut case = bfcl::cases(&data, &["multi_turn_base"], Selection::new()).unwrap().remove(0);
+    let marker = folder.path().join("marker");
+    let code: String = format!("import os; os.mkdir('{}')", marker.display())
+        .bytes()
+        .map(|byte| format!("\\x{byte:02x}"))
+        .collect();
+    case.id = format!("a if 0 else exec(\"{code}\") or b");
+    case.source = json!({"answer": [["open_ticket(title='rain')"]]});
+    let mut results = Results::create(
+        folder.path().join("results"),
+        &Header::new("bfcl", "x"),
+        std::slice::from_ref(&case),
+    )
+    .unwrap();
+    let turn = AnsweredTurn::new("", vec![Call::new("open_ticket", json!({"title": "rain"}))]);
+    results.append(Trial::new(&case, "x", 0, Transcript::new().with_turn(turn))).unwrap();
+    let scores = bfcl::judge("python3", Some(&data)).score(&results).await.unwrap();
+    assert!(scores.scores[0].score.passed, "{scores:?}");
+    assert!(!marker.exists(), "an id was run");
+}
+
+#[tokio::test]
 async fn evaluation_of_several_turns_is_judged_from_its_folder() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::__private::sha256;
 use levity_core::{JournalError, JournalErrorKind};
@@ -33,11 +35,18 @@ pub(super) struct Kept {
 pub(crate) struct Bodies {
     dir: PathBuf,
     durability: Durability,
+    /// The bytes that may still be put back into one run: a small file can name a long text many times.
+    room: Arc<AtomicU64>,
 }
 
 impl Bodies {
     pub(super) fn new(journal: &Path, durability: Durability) -> Self {
-        Self { dir: journal.join("bodies"), durability }
+        Self { dir: journal.join("bodies"), durability, room: Arc::new(private::LARGEST.into()) }
+    }
+
+    /// The same texts, with room for another run.
+    pub(super) fn for_another(&self) -> Self {
+        Self { room: Arc::new(private::LARGEST.into()), ..self.clone() }
     }
 
     /// Whether a line may name bodies. Only lines that do begin with this key.
@@ -203,6 +212,13 @@ impl Bodies {
         }
         let text = read_plain(&self.dir.join(name));
         let text = text.map_err(|error| damaged("cannot be read").with_source(error))?;
+        let take = |room: u64| room.checked_sub(text.len() as u64);
+        if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(damaged(&format!(
+                "and those before it have more than {} MiB",
+                private::LARGEST >> 20
+            )));
+        }
         let text = String::from_utf8(text).map_err(|_| damaged("is not what was written"))?;
         if sha256(text.as_bytes()) != name {
             return Err(damaged("is not what was written"));
@@ -273,4 +289,28 @@ fn named(key: &str, value: Value) -> Value {
     let mut map = Map::new();
     map.insert(key.to_owned(), value);
     Value::Object(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_named_again_and_again_has_an_end() {
+        let folder = std::env::temp_dir().join(format!("levity-bodies-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let bodies = Bodies::new(&folder, Durability::Buffered);
+        let text = "a".repeat(100_000);
+        let mut aside = Texts::new();
+        let short = put_aside(serde_json::json!({"text": text}), &mut aside);
+        drop(bodies.keep(&aside).unwrap());
+        bodies.room.store(350_000, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert_eq!(bodies.put_back(short.clone()).unwrap(), serde_json::json!({"text": text}));
+        }
+        let error = bodies.put_back(short.clone()).unwrap_err();
+        assert!(error.to_string().contains("MiB"), "{error}");
+        assert!(bodies.for_another().put_back(short).is_ok(), "the next run has room of its own");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

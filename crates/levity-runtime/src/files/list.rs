@@ -39,6 +39,7 @@ pub(super) fn summary(run: &RunId, path: &Path, by_first: &RunQuery, bodies: &Bo
         return None;
     }
     let start = header.len();
+    let bodies = &bodies.for_another();
     let first = Line::parse(first, bodies).filter(|line| line.seq == 0)?;
     let mut summary = RunSummary::new(run.clone(), first.at);
     first.add_to(&mut summary);

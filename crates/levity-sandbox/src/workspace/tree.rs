@@ -26,6 +26,7 @@ impl Tree {
         Self { top, open: Vec::new() }
     }
 
+    #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn top(&self) -> BorrowedFd<'_> {
         self.top.as_fd()
     }

@@ -1,15 +1,28 @@
 //! What is known of tasks beside their journal: where their end is to be seen, and whether it was.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use levity_core::Timestamp;
+use levity_runtime::__private::{open as open_own, options, read_at_most, refuse_link};
 use serde::{Deserialize, Serialize};
 
 use super::signal::own_name;
+
+/// The longest id of a task, in bytes.
+const MAX_ID: usize = 64;
+
+/// The largest note that is read, in bytes; a note has two names of files and a digest.
+const LARGEST_NOTE: u64 = 1 << 20;
+
+/// Returns whether a text may be the id of a task, and with it the name of a file.
+pub(super) fn is_task_id(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=MAX_ID).contains(&text.len()) && text.bytes().all(plain)
+}
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,12 +80,13 @@ impl Book {
 
     /// The notes of a folder, which is made if it is not there.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        refuse_link(path)?;
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path)?;
-        let lock = private().create(true).truncate(false).write(true).open(path.join("lock"))?;
+        let lock = open_own(&path.join("lock"), options().create(true).truncate(false).write(true))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another host works with these tasks")
@@ -82,9 +96,13 @@ impl Book {
         let mut notes = BTreeMap::new();
         for entry in fs::read_dir(path)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json")
-                && let Ok(note) = serde_json::from_slice::<Note>(&fs::read(&path)?)
-            {
+            let Some(task) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json")) else {
+                continue;
+            };
+            // The task becomes the name of a file again, and the folder may come from elsewhere.
+            let bytes = if is_task_id(task) { read_at_most(&path, LARGEST_NOTE).ok() } else { None };
+            let note = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+            if let Some(note) = note.filter(|note| note.task == task) {
                 notes.insert(note.task.clone(), note);
             }
         }
@@ -158,20 +176,12 @@ impl Folder {
     /// Nobody sees half a note, whenever the process is killed.
     fn write(&self, note: &Note) -> io::Result<()> {
         let (path, part) = (self.file(&note.task), self.path.join(format!("{}.part", note.task)));
-        let mut file = private().write(true).create(true).truncate(true).open(&part)?;
+        let mut file = open_own(&part, options().write(true).create(true).truncate(true))?;
         file.write_all(&serde_json::to_vec(note)?)?;
         file.sync_all()?;
         fs::rename(&part, &path)?;
         File::open(&self.path)?.sync_all()
     }
-}
-
-/// How a file is opened that only its owner can read if it is made now: tasks hold what was said.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 #[cfg(test)]
@@ -201,6 +211,45 @@ mod tests {
         let tasks: Vec<_> = book.open_ones().into_iter().map(|note| note.task).collect();
         assert_eq!(tasks, ["b", "a"]);
         assert_eq!(book.newest(1)[0].task, "a");
+    }
+
+    #[test]
+    fn planted_note_names_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tasks, victim) = (folder.path().join("tasks"), folder.path().join("victim.json"));
+        fs::create_dir(&tasks).unwrap();
+        fs::write(&victim, "mine").unwrap();
+        let absolute = folder.path().join("victim").to_str().unwrap().to_owned();
+        for (file, task) in [("a", "../victim"), ("b", &absolute), ("c", "d"), (".x", ".x"), ("e f", "e f")] {
+            let planted = serde_json::to_vec(&note(task, 1, Stage::Open)).unwrap();
+            fs::write(tasks.join(format!("{file}.json")), planted).unwrap();
+        }
+        fs::write(tasks.join("long.json"), vec![b' '; LARGEST_NOTE as usize + 1]).unwrap();
+        let book = Book::open(&tasks).unwrap();
+        assert_eq!(book.open_ones(), []);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn notes_are_not_written_through_links() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        symlink(at("elsewhere"), at("linked")).unwrap();
+        assert!(Book::open(&at("linked")).unwrap_err().to_string().contains("is a link"));
+
+        fs::create_dir(at("tasks")).unwrap();
+        fs::write(at("mine"), "mine").unwrap();
+        symlink(at("mine"), at("tasks/a.part")).unwrap();
+        let book = Book::open(&at("tasks")).unwrap();
+        assert!(book.keep(&note("a", 1, Stage::Open)).is_err());
+        assert_eq!(fs::read_to_string(at("mine")).unwrap(), "mine");
+        drop(book);
+        fs::remove_file(at("tasks/lock")).unwrap();
+        symlink(at("mine"), at("tasks/lock")).unwrap();
+        assert!(Book::open(&at("tasks")).is_err());
     }
 
     #[cfg(unix)]

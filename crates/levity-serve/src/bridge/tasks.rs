@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::book::{Note, Stage};
+use super::book::{Note, Stage, is_task_id};
 use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::methods::Done;
@@ -28,9 +28,6 @@ pub(super) struct Dispatch {
     /// Whether the client reads the task's events.
     events: Option<bool>,
 }
-
-/// How long an id is at most.
-const MAX_ID: usize = 64;
 
 pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
@@ -104,8 +101,7 @@ fn task_id(runs: &Runs, wished: Option<String>) -> Result<String> {
     let Some(task) = wished else {
         return Ok(format!("{:016x}", runs.runtime().world().random()));
     };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    match (1..=MAX_ID).contains(&task.len()) && task.bytes().all(plain) {
+    match is_task_id(&task) {
         true => Ok(task),
         false => Err(Error::invalid("`task` is an id of up to 64 letters, digits, `-` and `_`")),
     }
