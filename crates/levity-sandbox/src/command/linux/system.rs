@@ -423,6 +423,7 @@ fn exit(status: i32, limit: u8) -> Exit {
         limit::CPU => return Exit::Limit(Limit::CpuTime),
         limit::MEMORY => return Exit::Limit(Limit::Memory),
         limit::PROCESSES => return Exit::Limit(Limit::Processes),
+        limit::UNCOUNTED => return Exit::Uncounted,
         _ => {}
     }
     if !libc::WIFSIGNALED(status) {

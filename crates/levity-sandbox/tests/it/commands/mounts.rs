@@ -10,27 +10,32 @@ use levity_sandbox::{CommandError, ReadScope, Sandbox, Workspace};
 use super::lower;
 
 /// Names the folder in which the mounts are, for a run of a test in mounts of its own.
-const PLACE: &str = "LEVITY_TEST_MOUNTS";
+pub(super) const PLACE: &str = "LEVITY_TEST_MOUNTS";
 
 /// Runs a test of this file again where `script` has mounted things in a folder that `furnish` filled. Whether that could be done.
 fn again(test: &str, furnish: fn(&Path), script: &str) -> bool {
+    again_with(&format!("commands::mounts::{test}"), furnish, script, "exec")
+}
+
+/// As [`again`], for any test, which is started by `exec`: a word of the shell and arguments before the program. It has a process
+/// namespace of its own.
+pub(super) fn again_with(test: &str, furnish: fn(&Path), script: &str, exec: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path());
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    let flags = if is_root { "-m" } else { "-Urm" };
+    let flags = if is_root { "-mpf" } else { "-Urmpf" };
     let mounted = |rest: &str| {
         let mut command = Command::new("unshare");
         command.args([flags, "sh", "-ec", &format!("cd \"${PLACE}\"; {script}; {rest}"), "sh"]);
         command.env(PLACE, folder.path());
         command
     };
-    if !mounted("true").output().is_ok_and(|done| done.status.success()) {
+    if !mounted(&format!("{exec} true")).output().is_ok_and(|done| done.status.success()) {
         println!("not tried: nothing can be mounted here");
         return false;
     }
-    let test = format!("commands::mounts::{test}");
-    let mut command = mounted("exec \"$@\"");
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", &test, "--nocapture"]);
+    let mut command = mounted(&format!("{exec} \"$@\""));
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
