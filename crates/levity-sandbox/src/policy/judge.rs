@@ -1,6 +1,5 @@
 //! What a policy makes of the programs in a command.
 
-
 use super::git::{Git, Shows};
 use super::read_only::{Reach, may_read_named_by_file, only_reads, reach, reads_named_by_file};
 use super::repository::Inspected;

@@ -254,3 +254,45 @@ async fn ten_gigabytes_of_output_are_bounded() {
     assert!(finished.stderr.text.len() < 10_100);
     arena.assert_empty();
 }
+
+#[tokio::test]
+async fn limits_that_nobody_set_are_those_of_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = levity_sandbox::Workspace::open(folder.path()).unwrap();
+    let sandbox = super::lower(levity_sandbox::Sandbox::builder(workspace), &[]).build().unwrap();
+    assert_eq!(sandbox.time(), Duration::from_secs(120));
+    // Files are told in blocks of 512 bytes, and memory in units of 1,024.
+    for (limit, expected) in
+        [("-n", 4096), ("-c", 0), ("-t", 600), ("-f", (1 << 30) / 512), ("-d", (4 << 30) / 1024_u64)]
+    {
+        for kind in ["-S", "-H"] {
+            let finished = sandbox.shell(format!("ulimit {kind} {limit}")).run().await.unwrap();
+            assert_eq!(finished.stdout.text.trim(), expected.to_string(), "`ulimit {kind} {limit}`");
+        }
+    }
+    let finished = sandbox.shell("yes | head -c 70000; yes | head -c 60000 >&2").run().await.unwrap();
+    assert!(finished.stdout.is_cut() && !finished.stderr.is_cut());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_of_all_together_are_limited() {
+    let code = "threads->create(sub { sleep 1000 }) or exit 3 for 1..60; sleep 2; print q(ESCAPED)";
+    for rung in RUNGS {
+        // 16 for each, so 48.
+        let arena =
+            Arena::new(rung, |builder| builder.processes(3).time(Duration::from_secs(8)).memory(8 << 30));
+        if !arena.sandbox.report().processes.holds {
+            continue;
+        }
+        if !arena.shell("perl -Mthreads -e 1").await.unwrap().is_success() {
+            return println!("not tried: there is no Perl with threads");
+        }
+        let finished = arena.shell(&format!("perl -Mthreads -e '{code}'")).await.unwrap();
+        assert!(!finished.stdout.text.contains("ESCAPED"), "without {rung:?}: {finished:?}");
+        assert!(
+            finished.exit == PROCESSES || finished.exit == Exit::Code(3),
+            "without {rung:?}: {finished:?}"
+        );
+        arena.assert_empty();
+    }
+}
