@@ -127,6 +127,9 @@ struct Scan<'a> {
     is_partial: bool,
     /// Files with more than one name: how many of their names were found, and how many there are. Only filled where that is asked for.
     names: Option<HashMap<Identity, (u64, u64)>>,
+    /// Folders whose names were counted. A mount may show one twice.
+    counted: HashSet<Identity>,
+    is_counted: bool,
     buffer: Vec<u8>,
 }
 
@@ -182,6 +185,8 @@ impl<'a> Scan<'a> {
             outside: Vec::new(),
             is_partial: false,
             names: None,
+            counted: HashSet::new(),
+            is_counted: false,
             buffer: Vec::with_capacity(32 << 10),
         })
     }
@@ -217,6 +222,7 @@ impl<'a> Scan<'a> {
         let fd = self.tree.open(&folder.path).map_err(stop)?;
         // Who can list a folder and not search it learns names alone.
         let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
+        self.is_counted = !self.counted.insert(Identity::of(&stat));
         let mut buffer = std::mem::take(&mut self.buffer);
         let room = buffer.spare_capacity_mut();
         let result = match folder.is_hidden {
@@ -250,6 +256,7 @@ impl<'a> Scan<'a> {
     /// Counts a name of a file that has several.
     fn count_name(&mut self, stat: &Stat) {
         if let Some(names) = &mut self.names
+            && !self.is_counted
             && stat.st_nlink > 1
             && FileType::from_raw_mode(stat.st_mode) != FileType::Directory
         {

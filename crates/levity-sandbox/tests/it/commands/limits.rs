@@ -208,6 +208,22 @@ async fn process_that_the_system_hides_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn command_ends_when_its_processes_cannot_be_counted_any_more() {
+    if std::env::var_os(PLACE).is_none() {
+        let test = "commands::limits::command_ends_when_its_processes_cannot_be_counted_any_more";
+        again_with(test, |_| {}, "mount -t proc proc /proc", "exec");
+        return;
+    }
+    let arena = Arena::new(&["namespaces"], |builder| builder);
+    assert!(arena.sandbox.report().process_count.holds, "{}", arena.sandbox.report());
+    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none", "/proc"]).status();
+    assert!(mount.unwrap().success());
+    let finished = arena.shell("sleep 1000").await.unwrap();
+    assert_eq!(finished.exit, Exit::Uncounted, "{finished:?}");
+    assert!(finished.exit.to_string().contains("could not be counted"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn program_that_cannot_be_read_counts() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     for rung in RUNGS {

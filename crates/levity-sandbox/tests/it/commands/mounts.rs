@@ -152,6 +152,32 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn name_that_a_mount_shows_twice_counts_once() {
+    let furnish = |root: &Path| {
+        put(root, "work/sub/.env", "hush\n");
+        put(root, "work/pub/other", "open\n");
+        fs::create_dir(root.join("work/again")).unwrap();
+        fs::hard_link(root.join("work/sub/.env"), root.join("work/pub/copy")).unwrap();
+        fs::hard_link(root.join("work/pub/other"), root.join("work/pub/both")).unwrap();
+    };
+    let Some(place) = std::env::var_os(PLACE) else {
+        again("name_that_a_mount_shows_twice_counts_once", furnish, "mount --bind work/pub work/again");
+        return;
+    };
+    let work = Path::new(&place).canonicalize().unwrap().join("work");
+    let sandbox = lower(Sandbox::builder(Workspace::open(&work).unwrap()), &[]).build().unwrap();
+    // The folder cannot be searched any more.
+    let dig = "d=$(printf %0250d 0); for i in $(seq 17); do mkdir $d; cd $d; done; mv \"$WORK/sub\" .";
+    let moved = Command::new("sh").args(["-c", dig]).env("WORK", &work).current_dir(&work).status().unwrap();
+    assert!(moved.success());
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    let finished = sandbox.shell("cat pub/other pub/both; cat pub/copy again/copy").run().await.unwrap();
+    assert_eq!(finished.stdout.text, "open\nopen\n", "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mount_that_cannot_be_hidden_is_named_and_nothing_runs() {
     let furnish = |root: &Path| {
         put(root, "up/work/.env", "hush\n");
