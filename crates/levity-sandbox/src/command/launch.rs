@@ -91,6 +91,12 @@ pub(super) fn kill(pid: i32, signal: c_int) -> Sys<()> {
     check(c_long::from(unsafe { libc::kill(pid, signal) })).map(drop)
 }
 
+/// The number of this process's group; `None` where it has none in this process namespace.
+pub(super) fn own_group() -> Option<i32> {
+    // SAFETY: it touches no memory.
+    Some(unsafe { libc::getpgrp() }).filter(|group| *group > 0)
+}
+
 /// Becomes another program; returns only when that fails.
 pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
     // SAFETY: all strings end with a zero, and both arrays with a null pointer.

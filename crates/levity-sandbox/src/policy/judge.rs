@@ -1,7 +1,5 @@
 //! What a policy makes of the programs in a command.
 
-use std::path::Path;
-
 use super::git::{Git, Shows};
 use super::read_only::{Reach, may_read_named_by_file, only_reads, reach, reads_named_by_file};
 use super::repository::Inspected;
@@ -276,13 +274,14 @@ impl CommandPolicy {
     }
 
     /// Returns whether a pattern stands for a file that a program takes for an option.
-    fn may_become_option(&self, words: &[Word], scene: &Scene) -> bool {
+    fn may_become_option(&self, words: &[Word], scene: &mut Scene) -> bool {
         let is_pattern = |word: &&Word| word.expands && word.text.starts_with(['*', '?', '[', '-', '@']);
         if !words.iter().any(|word| is_pattern(&word)) {
             return false;
         }
         let Some(space) = self.workspace.as_ref().filter(|_| scene.looks) else { return false };
-        scene.lost || scene.folders.iter().any(|folder| has_option(&space.root().join(folder)))
+        let Scene { folders, inspected, .. } = scene;
+        scene.lost || folders.iter().any(|folder| inspected.has_option(space.root(), folder))
     }
 
     /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
@@ -331,18 +330,6 @@ impl CommandPolicy {
             _ => Ruling::ask(reason),
         }
     }
-}
-
-/// How many entries of a folder are looked at.
-const MAX_ENTRIES: usize = 10_000;
-
-/// Returns whether a folder has an entry, or may, whose name looks like an option.
-fn has_option(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    let is_option = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| matches!(entry.file_name().as_encoded_bytes().first(), Some(b'-' | b'@')))
-    };
-    entries.enumerate().any(|(at, entry)| at >= MAX_ENTRIES || is_option(entry))
 }
 
 /// Whether a word may name a file outside the working directory.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::judge::{join, short};
 use crate::Workspace;
@@ -27,6 +28,12 @@ const MAX_NAMES: usize = 4_000_000;
 /// How many bytes the paths of repositories inside others may have together.
 const MAX_INNER: usize = 1 << 20;
 
+/// How many entries of folders are looked at for one command line.
+const MAX_ENTRIES: usize = 10_000;
+
+/// How long all repositories of one command line are looked at. Whoever decides on a command makes its run wait.
+const MAX_TIME: Duration = Duration::from_secs(1);
+
 /// What a line may still look at, and what it has found out.
 #[derive(Debug)]
 pub(super) struct Inspected {
@@ -35,6 +42,11 @@ pub(super) struct Inspected {
     bytes: u64,
     /// Names in the paths of indexes.
     names: usize,
+    until: Instant,
+    /// Entries of folders.
+    entries: usize,
+    /// By folder, whether it has an entry whose name looks like an option, or may have.
+    options: HashMap<String, bool>,
     /// True if files that are tracked are looked at, too: one with several names may be a denied one.
     looks_at_files: bool,
     /// By folder that git begins in, and by whether files are looked at.
@@ -49,11 +61,55 @@ impl Default for Inspected {
             repositories: MAX_REPOSITORIES,
             bytes: MAX_INDEX,
             names: MAX_NAMES,
+            until: after(MAX_TIME),
+            entries: MAX_ENTRIES,
+            options: HashMap::new(),
             looks_at_files: false,
             known: HashMap::new(),
             trees: HashMap::new(),
         }
     }
+}
+
+impl Inspected {
+    /// Returns whether a folder below `root` has an entry, or may, whose name looks like an option.
+    pub(super) fn has_option(&mut self, root: &Path, folder: &str) -> bool {
+        if let Some(known) = self.options.get(folder) {
+            return *known;
+        }
+        let found = self.look_for_option(&root.join(folder));
+        self.options.insert(folder.to_owned(), found);
+        found
+    }
+
+    fn look_for_option(&mut self, folder: &Path) -> bool {
+        let Ok(entries) = fs::read_dir(folder) else { return false };
+        for entry in entries {
+            let Some(left) = self.entries.checked_sub(1).filter(|_| self.check_time().is_ok()) else {
+                return true;
+            };
+            self.entries = left;
+            if entry
+                .is_ok_and(|entry| matches!(entry.file_name().as_encoded_bytes().first(), Some(b'-' | b'@')))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Fails when there is no time left.
+    fn check_time(&self) -> Result<(), String> {
+        match after(Duration::ZERO) < self.until {
+            true => Ok(()),
+            false => Err("the repository takes too long to be looked into".to_owned()),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long files take is known from a real clock only")]
+fn after(time: Duration) -> Instant {
+    Instant::now() + time
 }
 
 /// The repository that git finds from a folder on, if there is one.
@@ -126,6 +182,7 @@ fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, S
 }
 
 fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+    line.check_time()?;
     line.repositories =
         line.repositories.checked_sub(1).ok_or("there are too many repositories to look at")?;
     let git = directory(space, tree, &tree.join(".git"))?;
@@ -202,6 +259,7 @@ fn tracked(
     let prefix = relative(space, tree).unwrap_or_default();
     let (mut tracks_denied, mut inner, mut inner_bytes) = (false, Vec::new(), 0);
     for entry in entries {
+        line.check_time()?;
         if !tracks_denied {
             let names = entry.path.iter().filter(|byte| **byte == b'/').count() + 1;
             // A workspace refuses deeper paths, so this needs no look at their names.
@@ -645,7 +703,7 @@ mod tests {
         fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
         fs::write(git.join("index"), index(10, 1)).unwrap();
         let space = Workspace::builder(folder.path()).build().unwrap();
-        let mut line = Inspected::default();
+        let mut line = patient();
         for _ in 0..1000 {
             let found = inspect(&space, "", true, &mut line);
             assert_eq!(found, Ok(Found { tracks_denied: false, is_used: cfg!(unix) }));
@@ -657,6 +715,11 @@ mod tests {
         }
         assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
         assert_eq!(line.names, MAX_NAMES - 1);
+    }
+
+    /// A line that has all the time that a slow machine needs.
+    fn patient() -> Inspected {
+        Inspected { until: after(Duration::from_secs(3600)), ..Inspected::default() }
     }
 
     /// The index of a repository in a new folder.
@@ -678,7 +741,7 @@ mod tests {
         bytes[start..start + 4095].iter_mut().skip(1).step_by(2).for_each(|byte| *byte = b'/');
         let folder = folder_with(&bytes);
         let space = Workspace::open(folder.path()).unwrap();
-        let mut line = Inspected::default();
+        let mut line = patient();
         assert!(inspect(&space, "", true, &mut line).unwrap().tracks_denied);
         assert_eq!(line.names, MAX_NAMES - 1);
     }
@@ -690,9 +753,43 @@ mod tests {
         bytes[start..start + 255].iter_mut().skip(1).step_by(2).for_each(|byte| *byte = b'/');
         let folder = folder_with(&bytes);
         let space = Workspace::open(folder.path()).unwrap();
-        let mut line = Inspected { names: 128 * 1000, ..Inspected::default() };
+        let mut line = Inspected { names: 128 * 1000, ..patient() };
         assert!(inspect(&space, "", true, &mut line).unwrap_err().contains("too long"));
         assert_eq!(line.names, 0);
+    }
+
+    #[test]
+    fn repository_that_takes_too_long_is_asked_about() {
+        let folder = folder_with(&index(10, 1));
+        let space = Workspace::open(folder.path()).unwrap();
+        assert!(inspect(&space, "", true, &mut patient()).is_ok());
+        let mut late = Inspected { until: after(Duration::ZERO), ..Inspected::default() };
+        assert!(inspect(&space, "", true, &mut late).unwrap_err().contains("too long"));
+        let index = folder.path().join(".git/index");
+        assert!(tracked(&space, folder.path(), &index, false, &mut late).is_err());
+        // The answer stays the same for the rest of the line.
+        late.until = patient().until;
+        assert!(inspect(&space, "", true, &mut late).is_err());
+    }
+
+    #[test]
+    fn folder_that_takes_too_long_may_have_an_option_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a/1", "a/2", "b/1", "b/2", "c/-x", "d/1"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let mut line = Inspected { entries: 4, ..patient() };
+        // What is known of a folder costs nothing.
+        for (name, found) in
+            [("a", false), ("a", false), ("b", false), ("a", false), ("d", true), ("none", false)]
+        {
+            assert_eq!(line.has_option(folder.path(), name), found, "{name}");
+        }
+        assert!(patient().has_option(folder.path(), "c"));
+        let mut late = Inspected { until: after(Duration::ZERO), ..Inspected::default() };
+        assert!(late.has_option(folder.path(), "a"));
     }
 
     #[cfg(unix)]
@@ -704,7 +801,7 @@ mod tests {
         let folder = folder_with(&bytes);
         std::os::unix::fs::symlink(".", folder.path().join("aaa")).unwrap();
         let space = Workspace::open(folder.path()).unwrap();
-        let mut line = Inspected::default();
+        let mut line = patient();
         assert!(!inspect(&space, "", true, &mut line).unwrap().tracks_denied);
         assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
     }
@@ -727,7 +824,7 @@ mod tests {
             let folder = folder_with(&index(10, 1));
             fs::write(folder.path().join(".git/config"), config).unwrap();
             let space = Workspace::open(folder.path()).unwrap();
-            let found = inspect(&space, "", true, &mut Inspected::default()).unwrap();
+            let found = inspect(&space, "", true, &mut patient()).unwrap();
             assert_eq!(found.is_used, is_used && cfg!(unix), "{config}");
         }
     }

@@ -164,6 +164,49 @@ async fn the_policy_is_asked() {
     }
 }
 
+#[tokio::test]
+async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = CommandPolicy::new().deny("touch", "nothing is made here");
+    let tool = tool(&folder, |builder| builder).policy(policy);
+    let registry = Registry::builder().tool(tool).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap();
+    for args in [
+        json!({"command": "touch made"}),
+        json!({"command": "touch", "args": ["made"]}),
+        json!({"command": "true; sh -c 'touch made'"}),
+        json!({"command": "echo $(touch made)"}),
+    ] {
+        let call = ToolCall::new("c1", "run_command", args.clone());
+        let Dispatched::Done(result) =
+            dispatcher.dispatch(&call, true, CallCx::new("r1".into(), "r1/1")).await
+        else {
+            panic!("{args}");
+        };
+        assert_eq!(result.error, Some(ToolErrorKind::Denied), "{args}: {result:?}");
+        assert!(result.text().contains("nothing is made here"), "{}", result.text());
+        assert!(!folder.path().join("made").exists(), "{args}");
+    }
+}
+
+#[tokio::test]
+async fn line_of_readers_runs_read_only_when_a_person_approves_it() {
+    let desk = Desk::new(|builder| builder);
+    if !holds_reading(&desk.folder, &[]) {
+        return;
+    }
+    let git = desk.folder.path().join(".git");
+    for name in ["objects", "refs"] {
+        std::fs::create_dir_all(git.join(name)).unwrap();
+    }
+    std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(git.join("config"), "[filter \"x\"]\n\tclean = touch made\n").unwrap();
+    let args = json!({"command": "git status; env"});
+    assert!(matches!(desk.dispatch(args.clone(), false).await, Dispatched::NeedsApproval { .. }));
+    let result = desk.run(args).await;
+    assert!(result.text().contains("safe.bareRepository=explicit"), "{}", result.text());
+}
+
 /// Whether commands can be run read-only here; where not, tests of that say so.
 fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
     let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);

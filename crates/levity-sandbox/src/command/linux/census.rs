@@ -1,16 +1,29 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat_raw};
+use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, readlinkat_raw, seek};
 use rustix::io::{Errno, read};
 
-/// With more processes on the system than this, the rest is not seen. It is more than Linux has by default.
+/// With more processes on the system than this, the rest is not listed, and counts as unseen. It is more than Linux has by default.
 const MOST: usize = 65_536;
+
+/// How many processes that cannot be looked at are remembered, to be signalled.
+const MOST_HIDDEN: usize = 4096;
+
+/// How many missing children of a process are remembered while they are looked for once more.
+const MISSING: usize = 8;
 
 /// The processes below one process, read from `/proc` without allocating.
 #[derive(Debug)]
 pub(super) struct Census {
     all: Vec<Seen>,
+    /// Processes that cannot be looked at, as far as there is room for them.
+    hidden: Vec<i32>,
+    /// The folder of `/proc`.
+    proc: Option<OwnedFd>,
+    /// Whether that folder shows each process to everybody.
+    shows_all: bool,
     ticks: u64,
     page: u64,
 }
@@ -24,6 +37,8 @@ struct Seen {
     threads: u32,
     ticks: u64,
     pages: u64,
+    /// Bytes of its page tables.
+    tables: u64,
 }
 
 /// All processes of a command together.
@@ -33,17 +48,38 @@ pub(super) struct Sum {
     pub(super) threads: u32,
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
+    /// How many processes were found that cannot be looked at. What they start is not found at all.
+    pub(super) unseen: u32,
 }
 
 impl Census {
     pub(super) fn new((ticks, page): (u64, u64)) -> Self {
-        Self { all: Vec::with_capacity(MOST), ticks, page }
+        let (all, hidden) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST_HIDDEN));
+        Self { all, hidden, proc: None, shows_all: false, ticks, page }
+    }
+
+    /// Reads from this mount of `/proc`, which hides no process.
+    pub(super) fn read_from(&mut self, proc: OwnedFd) {
+        (self.proc, self.shows_all) = (Some(proc), true);
+    }
+
+    /// Reads from the `/proc` that is there, unless it has a mount that hides nothing.
+    pub(super) fn open(&mut self) -> Result<RawFd, Errno> {
+        if self.proc.is_none() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.proc = Some(openat(CWD, c"/proc", flags, Mode::empty())?);
+        }
+        self.proc().map(AsRawFd::as_raw_fd)
+    }
+
+    fn proc(&self) -> Result<&OwnedFd, Errno> {
+        self.proc.as_ref().ok_or(Errno::BADF)
     }
 
     /// This process, as `/proc` calls it.
-    pub(super) fn own_pid() -> Result<i32, Errno> {
+    pub(super) fn own_pid(&self) -> Result<i32, Errno> {
         let mut buffer = [MaybeUninit::uninit(); 32];
-        let (name, _) = readlinkat_raw(CWD, c"/proc/self", &mut buffer)?;
+        let (name, _) = readlinkat_raw(self.proc()?, c"self", &mut buffer)?;
         number(name).and_then(|pid| i32::try_from(pid).ok()).ok_or(Errno::INVAL)
     }
 
@@ -56,45 +92,64 @@ impl Census {
         self.list(root, meet)?;
         self.mark(root, meet);
         let mut sum = Sum::default();
-        for seen in self.all.iter().filter(|seen| seen.ours) {
-            sum.count += u32::from(seen.alive);
-            sum.threads += seen.threads;
-            sum.cpu_ms += seen.ticks * 1000 / self.ticks;
-            sum.memory += seen.pages * self.page;
+        for at in 0..self.all.len() {
+            if self.all[at].ours {
+                self.all[at].tables = page_tables(self.proc()?, self.all[at].pid)?;
+                let seen = self.all[at];
+                sum.count += u32::from(seen.alive);
+                sum.threads += seen.threads;
+                sum.cpu_ms += seen.ticks * 1000 / self.ticks;
+                sum.memory += seen.pages * self.page + seen.tables;
+            }
+        }
+        if !self.shows_all {
+            sum.unseen = self.find_hidden(root, meet)?;
         }
         Ok(sum)
     }
 
     /// The processes that were found below the root and are alive.
     pub(super) fn alive(&self) -> impl Iterator<Item = i32> + '_ {
-        self.all.iter().filter(|seen| seen.ours && seen.alive).map(|seen| seen.pid)
+        let seen = self.all.iter().filter(|seen| seen.ours && seen.alive).map(|seen| seen.pid);
+        seen.chain(self.hidden.iter().copied())
     }
 
-    /// The memory of those that were found; what they share is counted once, where the system tells.
+    /// The memory of those that were found, with their page tables; what they share is counted once, where the system tells.
     pub(super) fn memory(&self) -> u64 {
-        let of = |seen: &Seen| share(seen.pid).unwrap_or(seen.pages * self.page);
+        let proc = self.proc.as_ref();
+        let of = |seen: &Seen| {
+            proc.and_then(|proc| share(proc, seen.pid)).unwrap_or(seen.pages * self.page) + seen.tables
+        };
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
     }
 
     /// Returns whether one of those that were found has shared memory, or may have.
     pub(super) fn share_memory(&self) -> bool {
-        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(seen.pid))
+        let Some(proc) = &self.proc else { return true };
+        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.pid))
     }
 
     fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
         self.all.clear();
-        let folder =
-            openat(CWD, c"/proc", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        self.hidden.clear();
+        let proc = self.proc.as_ref().ok_or(Errno::BADF)?;
+        seek(proc, SeekFrom::Start(0))?;
         let mut buffer = [MaybeUninit::uninit(); 8192];
-        let mut entries = RawDir::new(folder, &mut buffer);
+        let mut entries = RawDir::new(proc, &mut buffer);
         while let Some(entry) = entries.next() {
             let Some(pid) = number(entry?.file_name().to_bytes()).and_then(|pid| i32::try_from(pid).ok())
             else {
                 continue;
             };
-            // One that has ended since is not missed.
-            let Some(mut seen) = look(pid).filter(|_| self.all.len() < MOST) else { continue };
-            seen.ours = seen.parent == root || self.is_ours(seen.parent);
+            let mut seen = match look(proc, pid) {
+                Ok(Some(seen)) if self.all.len() < MOST => seen,
+                // One that has ended since is not missed.
+                Ok(_) => continue,
+                // It may be anybody's. If it is ours, it is missing below its parent.
+                Err(Errno::PERM | Errno::ACCESS) if !self.shows_all => continue,
+                Err(error) => return Err(error),
+            };
+            seen.ours = seen.parent == root || is_ours(&self.all, seen.parent);
             if seen.ours {
                 meet(pid);
             }
@@ -103,13 +158,85 @@ impl Census {
         Ok(())
     }
 
+    /// How many processes are known by their parents alone.
+    ///
+    /// The first process of a branch that cannot be looked at is a child of one that can, or of the root, which takes in orphans.
+    fn find_hidden(&mut self, root: i32, meet: fn(i32)) -> Result<u32, Errno> {
+        let mut unseen = self.missing(root, 1, meet)?;
+        for at in 0..self.all.len() {
+            let seen = self.all[at];
+            if seen.ours && seen.alive {
+                unseen += self.missing(seen.pid, seen.threads, meet)?;
+            }
+        }
+        Ok(unseen)
+    }
+
+    fn missing(&mut self, parent: i32, threads: u32, meet: fn(i32)) -> Result<u32, Errno> {
+        if threads < 2 {
+            return self.missing_of(parent, parent, meet);
+        }
+        let mut path = [0; PATH];
+        let path = path_of(&[Part::Pid(parent), Part::Name(b"/task")], &mut path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(self.proc()?, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty());
+        let Some(folder) = if_there(folder)? else { return Ok(0) };
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut entries = RawDir::new(folder, &mut buffer);
+        let mut missing = 0;
+        while let Some(entry) = entries.next() {
+            let Some(entry) = if_there(entry)? else { break };
+            if let Some(thread) = number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok()) {
+                missing += self.missing_of(parent, thread, meet)?;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// How many children of a thread are not seen, and are still its children after they were looked for.
+    fn missing_of(&mut self, process: i32, thread: i32, meet: fn(i32)) -> Result<u32, Errno> {
+        let Self { all, hidden, proc, .. } = self;
+        let proc = proc.as_ref().ok_or(Errno::BADF)?;
+        let (mut missing, mut count, mut trouble) = ([0; MISSING], 0, None);
+        each_child(proc, process, thread, |child| {
+            if count == MISSING || all.binary_search_by_key(&child, |seen| seen.pid).is_ok() {
+                return;
+            }
+            match look(proc, child) {
+                // It began after the list was read.
+                Ok(Some(_)) if all.len() < MOST => {}
+                Ok(_) | Err(Errno::PERM | Errno::ACCESS) => {
+                    missing[count] = child;
+                    count += 1;
+                }
+                Err(error) => trouble = Some(error),
+            }
+        })?;
+        if let Some(error) = trouble {
+            return Err(error);
+        }
+        let mut unseen = 0;
+        if count > 0 {
+            each_child(proc, process, thread, |child| {
+                if missing[..count].contains(&child) {
+                    unseen += 1;
+                    meet(child);
+                    if hidden.len() < MOST_HIDDEN {
+                        hidden.push(child);
+                    }
+                }
+            })?;
+        }
+        Ok(unseen)
+    }
+
     /// Whose parent is ours is ours, also when the parent's number is the higher one.
     fn mark(&mut self, root: i32, meet: fn(i32)) {
         loop {
             let mut changed = false;
             for at in 0..self.all.len() {
                 let seen = self.all[at];
-                if !seen.ours && (seen.parent == root || self.is_ours(seen.parent)) {
+                if !seen.ours && (seen.parent == root || is_ours(&self.all, seen.parent)) {
                     self.all[at].ours = true;
                     meet(seen.pid);
                     changed = true;
@@ -120,10 +247,10 @@ impl Census {
             }
         }
     }
+}
 
-    fn is_ours(&self, pid: i32) -> bool {
-        self.all.binary_search_by_key(&pid, |seen| seen.pid).is_ok_and(|at| self.all[at].ours)
-    }
+fn is_ours(all: &[Seen], pid: i32) -> bool {
+    all.binary_search_by_key(&pid, |seen| seen.pid).is_ok_and(|at| all[at].ours)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -136,11 +263,16 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn look(pid: i32) -> Option<Seen> {
+/// What is said of a process; `None` when it has ended, or is hidden.
+fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
     let mut buffer = [0; 1024];
-    let stat = file(pid, c"stat", &mut buffer)?;
+    let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else { return Ok(None) };
+    parse(pid, stat).map(Some).ok_or(Errno::INVAL)
+}
+
+fn parse(pid: i32, stat: &[u8]) -> Option<Seen> {
     // The name, in brackets, may have anything in it.
-    let rest = &stat[stat.iter().rposition(|byte| *byte == b')')? + 2..];
+    let rest = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
     let mut fields = rest.split(|byte| *byte == b' ');
     let state = fields.next()?;
     let parent = i32::try_from(number(fields.next()?)?).ok()?;
@@ -153,28 +285,98 @@ fn look(pid: i32) -> Option<Seen> {
     let threads = times.nth(2).and_then(number).unwrap_or(1) as u32;
     let pages = times.nth(3).and_then(number).unwrap_or(0);
     let alive = !matches!(state, b"Z" | b"X" | b"x");
-    Some(Seen { pid, parent, alive, ours: false, threads, ticks, pages })
+    Some(Seen { pid, parent, alive, ours: false, threads, ticks, pages, tables: 0 })
+}
+
+/// The bytes of a process's page tables; 0 when it has ended.
+fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
+    const KEY: &[u8] = b"\nVmPTE:";
+    /// Where the number ends, at the latest.
+    const LINE: usize = 64;
+    let Some(fd) = open(proc, pid, b"/status")? else { return Ok(0) };
+    let mut buffer = [0; 4096];
+    // What was read last may be the beginning of the line: the groups of a process can be many, and come before.
+    let mut kept = 0;
+    loop {
+        let more = match read(&fd, &mut buffer[kept..]) {
+            Err(Errno::INTR) => continue,
+            Err(Errno::SRCH) => return Ok(0),
+            more => more?,
+        };
+        let end = kept + more;
+        let at = buffer[..end].windows(KEY.len()).position(|part| part == KEY);
+        if let Some(at) = at.filter(|at| more == 0 || at + LINE <= end) {
+            return kilobytes(&buffer[at + KEY.len()..end]).ok_or(Errno::INVAL);
+        }
+        if more == 0 {
+            // A process without memory has no such line.
+            return Ok(0);
+        }
+        kept = end.min(LINE + KEY.len());
+        buffer.copy_within(end - kept..end, 0);
+    }
+}
+
+/// The first number of a line, times 1024.
+fn kilobytes(line: &[u8]) -> Option<u64> {
+    let mut fields = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\n'));
+    number(fields.find(|field| !field.is_empty())?)?.checked_mul(1024)
+}
+
+/// Calls `meet` with each child of a thread; with none where the thread has ended, or the system does not list children.
+fn each_child(proc: &OwnedFd, process: i32, thread: i32, mut meet: impl FnMut(i32)) -> Result<(), Errno> {
+    let mut path = [0; PATH];
+    let parts = [Part::Pid(process), Part::Name(b"/task/"), Part::Pid(thread), Part::Name(b"/children")];
+    let path = path_of(&parts, &mut path).ok_or(Errno::NAMETOOLONG)?;
+    let Some(fd) = if_there(openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))? else {
+        return Ok(());
+    };
+    let mut buffer = [0; 4096];
+    let mut child = 0_i32;
+    loop {
+        let more = match read(&fd, &mut buffer) {
+            Err(Errno::INTR) => continue,
+            more => if_there(more)?.unwrap_or(0),
+        };
+        for byte in &buffer[..more] {
+            if byte.is_ascii_digit() {
+                child = child.saturating_mul(10).saturating_add(i32::from(byte - b'0'));
+            } else if child > 0 {
+                meet(std::mem::take(&mut child));
+            }
+        }
+        if more == 0 {
+            if child > 0 {
+                meet(child);
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// `None` for what has ended meanwhile, or is hidden.
+fn if_there<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What a process has of memory, and its share of what it has with others, in bytes.
-fn share(pid: i32) -> Option<u64> {
+fn share(proc: &OwnedFd, pid: i32) -> Option<u64> {
     let mut buffer = [0; 2048];
-    let text = file(pid, c"smaps_rollup", &mut buffer)?;
-    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Pss:"))?;
-    let digits =
-        line.split(|byte| *byte == b' ').find(|field| field.first().is_some_and(u8::is_ascii_digit))?;
-    Some(number(digits)? << 10)
+    let text = file(proc, pid, b"/smaps_rollup", &mut buffer).ok()??;
+    kilobytes(text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Pss:"))?)
 }
 
 /// Returns whether a process has memory mapped that others can share and that is in no file with a name; also if that is not known.
-fn has_shared_memory(pid: i32) -> bool {
+fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
     const SHARED: &[u8] = b"/dev/zero (deleted)\n";
-    let mut path = [0_u8; 64];
-    let Some(path) = path_of(pid, c"maps", &mut path) else { return true };
-    let fd = match openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-        Err(Errno::NOENT | Errno::SRCH) => return false,
+    let fd = match open(proc, pid, b"/maps") {
+        Ok(None) => return false,
         Err(_) => return true,
-        Ok(fd) => fd,
+        Ok(Some(fd)) => fd,
     };
     let mut buffer = [0; 8192];
     // What was read last may be the beginning of a match.
@@ -196,40 +398,62 @@ fn has_shared_memory(pid: i32) -> bool {
     }
 }
 
+fn open(proc: &OwnedFd, pid: i32, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+    let mut path = [0; PATH];
+    let path = path_of(&[Part::Pid(pid), Part::Name(name)], &mut path).ok_or(Errno::NAMETOOLONG)?;
+    if_there(openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+}
+
 /// The beginning of a file of a process.
-fn file<'a>(pid: i32, name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut path = [0_u8; 64];
-    let path = path_of(pid, name, &mut path)?;
-    let fd = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+fn file<'a>(proc: &OwnedFd, pid: i32, name: &[u8], buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Errno> {
+    let Some(fd) = open(proc, pid, name)? else { return Ok(None) };
     let mut length = 0;
     while length < buffer.len() {
         match read(&fd, &mut buffer[length..]) {
             Ok(0) => break,
             Ok(more) => length += more,
             Err(Errno::INTR) => {}
-            Err(_) => return None,
+            Err(Errno::SRCH | Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error),
         }
     }
-    Some(&buffer[..length])
+    Ok(Some(&buffer[..length]))
 }
 
-/// `/proc/<pid>/<name>`, without allocating.
-fn path_of<'a>(pid: i32, name: &CStr, buffer: &'a mut [u8; 64]) -> Option<&'a CStr> {
-    let mut digits = [0_u8; 10];
-    let mut at = digits.len();
+/// A part of a path in `/proc`.
+enum Part<'a> {
+    Pid(i32),
+    Name(&'a [u8]),
+}
+
+/// The longest path: two numbers, and the names around them.
+const PATH: usize = 64;
+
+/// Puts a path together, without allocating.
+fn path_of<'a>(parts: &[Part<'_>], buffer: &'a mut [u8; PATH]) -> Option<&'a CStr> {
+    let mut end = 0;
+    for part in parts {
+        let mut digits = [0_u8; 10];
+        let part = match part {
+            Part::Name(name) => name,
+            Part::Pid(pid) => decimal(*pid, &mut digits)?,
+        };
+        buffer.get_mut(end..end + part.len())?.copy_from_slice(part);
+        end += part.len();
+    }
+    *buffer.get_mut(end)? = 0;
+    CStr::from_bytes_with_nul(&buffer[..=end]).ok()
+}
+
+fn decimal(pid: i32, digits: &mut [u8; 10]) -> Option<&[u8]> {
     let mut left = u32::try_from(pid).ok()?;
+    let mut at = digits.len();
     loop {
         at -= 1;
         digits[at] = b'0' + (left % 10) as u8;
         left /= 10;
         if left == 0 {
-            break;
+            return Some(&digits[at..]);
         }
     }
-    let mut end = 0;
-    for part in [&b"/proc/"[..], &digits[at..], b"/", name.to_bytes_with_nul()] {
-        buffer.get_mut(end..end + part.len())?.copy_from_slice(part);
-        end += part.len();
-    }
-    CStr::from_bytes_with_nul(&buffer[..end]).ok()
 }

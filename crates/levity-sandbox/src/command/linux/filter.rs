@@ -8,6 +8,7 @@ use seccompiler::{
 
 use super::job::Means;
 use crate::command::builder::Network;
+use crate::command::launch;
 
 /// Stands in a program for the watcher's pid, and for its group, which are known only in the child.
 const WATCHER: u32 = 0x7A5A_11ED;
@@ -246,10 +247,11 @@ fn namespaces(rules: &mut Rules) -> Option<()> {
 /// Signals to the host, the watcher, and everybody.
 fn signals(rules: &mut Rules) -> Option<()> {
     let host = rustix::process::getpid().as_raw_nonzero().get();
-    let group = rustix::process::getpgrp().as_raw_nonzero().get();
-    let masks = [host as u32, group.wrapping_neg() as u32, -1_i32 as u32, WATCHER, WATCHER_GROUP];
+    // A group that began in another process namespace has no number here, so nobody can name it.
+    let group = launch::own_group().map(|group| group.wrapping_neg() as u32);
+    let masks = [host as u32, -1_i32 as u32, WATCHER, WATCHER_GROUP];
     let calls = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
-    for target in masks {
+    for target in masks.into_iter().chain(group) {
         for call in calls {
             when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
         }

@@ -4,12 +4,13 @@
 //! entered, whose entries have paths that are too long to be mounted on, or that holds too many denied files, is hidden
 //! as a whole. Where that is the workspace itself, no command runs.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::PoisonError;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
@@ -60,6 +61,8 @@ pub(super) struct Found {
     pub(super) guarded: Vec<Vec<u8>>,
     /// Other paths of the workspace, outside of it, that must be hidden from a command.
     pub(super) elsewhere: Vec<Cover>,
+    /// Files and folders outside the workspace that links with a denied name lead to.
+    pub(super) outside: Vec<PathBuf>,
 }
 
 /// How often links with denied names are followed anew, as long as there are more of them each time.
@@ -79,15 +82,23 @@ fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble
     let (known, paths) = workspace.targets();
     let mut covered: HashSet<Identity> = known.into_iter().collect();
     let paths: HashSet<Vec<u8>> = paths.into_iter().map(String::into_bytes).collect();
+    let mut counts_names = false;
     for _ in 0..ROUNDS {
         let mut scan = Scan::new(workspace, bounds, &covered, &paths)?;
+        scan.names = counts_names.then(HashMap::new);
         scan.run()?;
-        if scan.linked.is_subset(&covered) {
+        // A file with a name that was not found may have a denied one, in a folder that was not searched.
+        let names = scan.names.iter().flatten();
+        let doubtful = names.filter(|(_, (found, all))| found < all).map(|(identity, _)| *identity);
+        let more: Vec<Identity> =
+            scan.linked.iter().copied().chain(doubtful).filter(|it| !covered.contains(it)).collect();
+        let must_count = scan.is_partial && !counts_names;
+        if more.is_empty() && !must_count {
             return scan.finish(&mounts);
         }
+        counts_names |= must_count;
         // Other names of a denied file may have been passed before it was found.
-        let linked = scan.linked;
-        covered.extend(linked);
+        covered.extend(more);
     }
     Err(refused("links with denied names change while they are looked for").into())
 }
@@ -111,6 +122,14 @@ struct Scan<'a> {
     /// Folders called `.git`, and repositories that a `.git` leads to which is no folder.
     git_folders: Vec<Vec<u8>>,
     used_by_git: HashSet<Identity>,
+    outside: Vec<PathBuf>,
+    /// A folder could not be searched into which a command may have put a denied file.
+    is_partial: bool,
+    /// Files with more than one name: how many of their names were found, and how many there are. Only filled where that is asked for.
+    names: Option<HashMap<Identity, (u64, u64)>>,
+    /// Folders whose names were counted. A mount may show one twice.
+    counted: HashSet<Identity>,
+    is_counted: bool,
     buffer: Vec<u8>,
 }
 
@@ -163,6 +182,11 @@ impl<'a> Scan<'a> {
             covered_paths,
             git_folders: Vec::new(),
             used_by_git: HashSet::new(),
+            outside: Vec::new(),
+            is_partial: false,
+            names: None,
+            counted: HashSet::new(),
+            is_counted: false,
             buffer: Vec::with_capacity(32 << 10),
         })
     }
@@ -175,7 +199,10 @@ impl<'a> Scan<'a> {
                 Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::Refuse(error)) => return Err(error),
                 // It is hidden already.
-                Err(Stop::Hide) if folder.is_hidden => {}
+                Err(Stop::Hide) if folder.is_hidden => {
+                    let stat = statat(self.tree.top(), &*folder.path, AtFlags::SYMLINK_NOFOLLOW).ok();
+                    self.leave_out(stat.as_ref());
+                }
                 Err(Stop::Hide) => {
                     // What was found in it is hidden with it.
                     self.covers.truncate(covers);
@@ -195,6 +222,7 @@ impl<'a> Scan<'a> {
         let fd = self.tree.open(&folder.path).map_err(stop)?;
         // Who can list a folder and not search it learns names alone.
         let stat = statat(&fd, c".", AtFlags::SYMLINK_NOFOLLOW).map_err(stop)?;
+        self.is_counted = !self.counted.insert(Identity::of(&stat));
         let mut buffer = std::mem::take(&mut self.buffer);
         let room = buffer.spare_capacity_mut();
         let result = match folder.is_hidden {
@@ -219,7 +247,30 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks for links in a folder that is hidden: whatever they lead to is a secret, too.
+    /// Notes that a folder was not searched. Commands cannot change the folders of other users.
+    fn leave_out(&mut self, folder: Option<&Stat>) {
+        let user = rustix::process::geteuid();
+        self.is_partial |= user.is_root() || folder.is_none_or(|stat| stat.st_uid == user.as_raw());
+    }
+
+    /// Counts a name of a file that has several.
+    fn count_name(&mut self, stat: &Stat) {
+        if let Some(names) = &mut self.names
+            && !self.is_counted
+            && stat.st_nlink > 1
+            && FileType::from_raw_mode(stat.st_mode) != FileType::Directory
+        {
+            #[allow(
+                clippy::useless_conversion,
+                clippy::unnecessary_cast,
+                reason = "the types differ between machines"
+            )]
+            let entry = names.entry(Identity::of(stat)).or_insert((0, stat.st_nlink as u64));
+            entry.0 += 1;
+        }
+    }
+
+    /// Looks for other names of what is in a folder that is hidden: links to it, and what its links lead to, are secret, too.
     fn list_links(
         &mut self,
         folder: &[u8],
@@ -230,18 +281,21 @@ impl<'a> Scan<'a> {
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(stop)?;
             let name = entry.file_name().to_bytes();
-            let path = join(folder, name);
-            if matches!(name, b"." | b"..") || self.is_too_long(&path) {
+            if matches!(name, b"." | b"..") {
                 continue;
             }
             self.count()?;
-            let kind = match entry.file_type() {
-                FileType::Unknown => look(fd, name)?.map(|stat| FileType::from_raw_mode(stat.st_mode)),
-                kind => Some(kind),
-            };
-            match kind {
-                Some(FileType::Symlink) => self.follow(fd, name, &path),
-                Some(FileType::Directory) => self.wait(path, true)?,
+            let path = join(folder, name);
+            if self.is_too_long(&path) {
+                self.leave_out(None);
+                continue;
+            }
+            let Some(stat) = look(fd, name)? else { continue };
+            self.count_name(&stat);
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => self.follow(fd, name, &path),
+                FileType::Directory => self.wait(path, true)?,
+                _ if stat.st_nlink > 1 => _ = self.linked.insert(Identity::of(&stat)),
                 _ => {}
             }
         }
@@ -250,7 +304,13 @@ impl<'a> Scan<'a> {
 
     /// Notes what a link with a denied name leads to: it is a secret, whatever its own name.
     fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) {
-        let noted = self.workspace.note_target(OsStr::from_bytes(&self.absolute(path)).as_ref());
+        let link = PathBuf::from(OsStr::from_bytes(&self.absolute(path)));
+        let noted = self.workspace.note_target(&link);
+        if let (Ok(None), Ok(real)) = (&noted, link.canonicalize())
+            && !real.starts_with(self.workspace.root())
+        {
+            self.outside.push(real);
+        }
         let target = noted.unwrap_or_else(|_| {
             // It was moved meanwhile.
             statat(fd, name, AtFlags::empty()).ok().map(|target| Identity::of(&target))
@@ -286,7 +346,8 @@ impl<'a> Scan<'a> {
             let is_denied = is_device || self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
             // The number that a folder tells for an entry is another one than the entry's own where something is mounted on it,
             // and on some file systems. So each is looked at.
-            let may_be_linked = !self.covered_links.is_empty() || self.covered_paths.contains(&path);
+            let may_be_linked =
+                !self.covered_links.is_empty() || self.covered_paths.contains(&path) || self.names.is_some();
             if is_denied || may_be_linked {
                 denied += usize::from(self.deny(fd, name, &path, is_denied)?);
                 if denied > self.bounds.in_folder {
@@ -315,6 +376,7 @@ impl<'a> Scan<'a> {
     /// Covers an entry that is denied, or seems to be another name of one that is. Whether it did.
     fn deny(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8], is_denied: bool) -> Result<bool, Stop> {
         let Some(stat) = look(fd, name)? else { return Ok(false) };
+        self.count_name(&stat);
         let identity = Identity::of(&stat);
         let is_target = self.covered_links.contains(&identity) || self.covered_paths.contains(path);
         match FileType::from_raw_mode(stat.st_mode) {
@@ -370,6 +432,7 @@ impl<'a> Scan<'a> {
         }
         match statat(self.tree.top(), folder, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                self.leave_out(Some(&stat));
                 self.cover(CoverKind::Unknown, folder, Identity::of(&stat));
                 Ok(())
             }
@@ -449,7 +512,8 @@ impl<'a> Scan<'a> {
         }
         covers.extend(self.covers);
         let repositories = self.repositories.into_iter().filter(|it| it.is_whole).map(|it| it.path).collect();
-        Ok(Found { covers, searched: self.searched, repositories, guarded, elsewhere })
+        let (searched, outside) = (self.searched, self.outside);
+        Ok(Found { covers, searched, repositories, guarded, elsewhere, outside })
     }
 }
 
@@ -590,6 +654,38 @@ mod tests {
         let expected =
             ["0", "a/.env", "a/notes", "z/notes"].map(|name| (CoverKind::File, PathBuf::from(name)));
         assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_covers_every_name_of_a_file_in_a_denied_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &[".aws/credentials", "deep/.ssh/sub/id", "pub/other"]);
+        for (from, to) in [(".aws/credentials", "pub/copy"), ("deep/.ssh/sub/id", "0")] {
+            fs::hard_link(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let expected = [
+            (CoverKind::File, PathBuf::from("0")),
+            (CoverKind::File, PathBuf::from("pub/copy")),
+            (CoverKind::Folder, PathBuf::from(".aws")),
+            (CoverKind::Folder, PathBuf::from("deep/.ssh")),
+        ];
+        assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_covers_files_with_names_in_folders_that_it_cannot_search() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/b/.env-is-too-long", "x/one", "x/two", "x/three"]);
+        for (from, to) in [("a/b/.env-is-too-long", "x/copy"), ("x/one", "y"), ("x/two", "z")] {
+            fs::hard_link(folder.path().join(from), folder.path().join(to)).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let path = workspace.root().as_os_str().len() + "/a/b/ccccc".len();
+        // All names of the others are known.
+        let expected =
+            [(CoverKind::File, PathBuf::from("x/copy")), (CoverKind::Unknown, PathBuf::from("a/b"))];
+        assert_eq!(found(&workspace, Bounds { path, ..BOUNDS }), expected);
     }
 
     #[test]

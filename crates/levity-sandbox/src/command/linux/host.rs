@@ -172,6 +172,10 @@ impl Wires {
             let left = end.saturating_sub(launch::millis());
             if left == 0 {
                 let _ = launch::kill(watcher, libc::SIGKILL);
+                if launch::millis() > end.saturating_add(SLACK) {
+                    // Something that was not killed holds the report.
+                    break;
+                }
             }
             let ready = self.wait(left.max(1));
             if ready.out {
@@ -183,7 +187,9 @@ impl Wires {
             if ready.feed {
                 self.feed.give();
             }
-            if ready.report && !next(&self.report, &mut records) {
+            // The end is the last that the watcher says, also where something that it could not kill holds the report.
+            let ended = |records: &[Record]| matches!(records.last(), Some(Record::Ended { .. }));
+            if ready.report && (!next(&self.report, &mut records) || ended(&records)) {
                 break;
             }
         }

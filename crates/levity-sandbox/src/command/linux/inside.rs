@@ -8,8 +8,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, mount_remount,
-    move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount,
+    open_tree,
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
@@ -70,12 +71,19 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     let children = must(job, Step::Fork, launch::children());
     let flags = libc::SIGCHLD;
     job.means.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
+    // Closed by the command when it becomes a program, and by this process when it watches.
+    let (before, _held) = must(job, Step::Fork, std::io::pipe().map_err(|error| os_error(&error)));
+    let before = before.into();
     let command = launch::spawn(flags, job, if job.probe.is_some() { probe } else { command });
     let command = must(job, Step::Fork, command);
     if job.probe.is_some() {
         tell(job, Record::Found(bits));
     }
-    watch::watch(job, &children, command)
+    watch::watch(job, &children, &before, command)
+}
+
+fn os_error(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// One user and one group, as outside.
@@ -91,7 +99,7 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Sys<()> {
     rustix::io::write(file, bytes).map(drop)
 }
 
-fn mounts(job: &Job) -> u32 {
+fn mounts(job: &mut Job) -> u32 {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     must(job, Step::Mounts, mount_change(c"/", private));
     let mut bits = 0;
@@ -104,6 +112,10 @@ fn mounts(job: &Job) -> u32 {
         bits |= may(job, Step::Hide, hidden, found::HIDDEN);
     }
     if job.means.own_proc {
+        // Where it cannot be had, the watcher finds those that are hidden from it by their parents.
+        if let Ok(proc) = whole_proc() {
+            job.census.read_from(proc);
+        }
         bits |= may(job, Step::Proc, own_proc(), found::OWN_PROC);
     }
     if job.means.own_pids {
@@ -180,6 +192,19 @@ fn open_found(cover: &Cover) -> Sys<OwnedFd> {
 /// watcher is one, and has the host's arguments. It can be written to until all is set.
 fn own_proc() -> Sys<()> {
     mount(c"proc", c"/proc", c"proc", QUIET.difference(MountFlags::RDONLY), c"hidepid=4")
+}
+
+/// A `/proc` for the own process namespace that hides nothing, and has no place in the file system. The watcher counts by it:
+/// not even root can look into every process of a command.
+fn whole_proc() -> Sys<OwnedFd> {
+    let fs = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&fs)?;
+    let quiet = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    let mount = fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, quiet)?;
+    openat(&mount, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// The command's life before it becomes a program.

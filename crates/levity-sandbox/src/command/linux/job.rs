@@ -36,6 +36,8 @@ pub(super) struct Means {
     /// The version of Landlock, or 0.
     pub(super) landlock: u32,
     pub(super) seccomp: bool,
+    /// Processes can be counted, so a command ends whose processes cannot be.
+    pub(super) counted: bool,
 }
 
 impl Means {

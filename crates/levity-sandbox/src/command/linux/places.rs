@@ -58,12 +58,16 @@ pub(super) struct Places {
     pub(super) writable: Vec<PathBuf>,
     /// What commands that only read may read, and whether they may execute it.
     pub(super) readable: Vec<(PathBuf, bool)>,
+    /// Those that the user opened beside the workspace, by their real names.
+    pub(super) opened: Vec<PathBuf>,
 }
 
 impl Places {
     pub(super) fn new(setup: &Setup, private: &Private, abi: u32) -> Result<Self, SandboxError> {
         let abi = ABI::from(i32::try_from(abi).unwrap_or(0));
-        let mut places = Self { abi, open: Vec::new(), writable: Vec::new(), readable: Vec::new() };
+        let opened = setup.reads.iter().chain(&setup.writes).filter_map(|place| place.canonicalize().ok());
+        let (open, opened) = (Vec::new(), opened.collect());
+        let mut places = Self { abi, open, writable: Vec::new(), readable: Vec::new(), opened };
         let names = if setup.network == Network::Any { &NAMES[..] } else { &[] };
         let system = PROGRAMS.iter().chain(&SETTINGS).chain(names);
         let programs = system.clone().map(PathBuf::from).chain(setup.reads.iter().cloned());

@@ -80,6 +80,7 @@ fn wanted(setup: &Setup, apart: Apart) -> Means {
         own_pids: is_apart && with("pids") && has_own_pids(),
         landlock: if with("landlock") { launch::landlock_abi() } else { 0 },
         seccomp: with("seccomp"),
+        counted: false,
     }
 }
 
@@ -93,6 +94,7 @@ fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tr
         own_pids: tried.has(found::OWN_PIDS),
         landlock: if tried.has(found::LANDLOCK) { wanted.landlock } else { 0 },
         seccomp: tried.has(found::SECCOMP),
+        counted: tried.has(found::COUNTED),
         ..system.means
     };
     Ok((means, tried))

@@ -17,10 +17,12 @@ use super::job::{CoverKind, Identity};
 /// How many denied files are held open, to know whether they are still there. More are taken to be there.
 const MOST_OPEN: usize = 128;
 
-static RUNNING: Mutex<Running> = Mutex::new(Running { scans: 0, next: 0, commands: Vec::new() });
+static RUNNING: Mutex<Running> = Mutex::new(Running { scans: 0, time: 0, next: 0, commands: Vec::new() });
 
 struct Running {
     scans: usize,
+    /// How often a scan began or a command ended.
+    time: u64,
     next: u64,
     commands: Vec<Known>,
 }
@@ -28,8 +30,8 @@ struct Running {
 /// What a command is kept from.
 struct Known {
     number: u64,
-    /// It has ended, while a scan went on that it may have disturbed.
-    ended: bool,
+    /// When it ended, while a scan went on that it may have disturbed.
+    ended: Option<u64>,
     root: PathBuf,
     files: Vec<File>,
 }
@@ -49,13 +51,15 @@ fn running() -> MutexGuard<'static, Running> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A scan for denied files that goes on.
-pub(super) struct ScanMark;
+/// A scan for denied files that goes on, and when it began.
+pub(super) struct ScanMark(u64);
 
 impl ScanMark {
     pub(super) fn begin() -> Self {
-        running().scans += 1;
-        Self
+        let mut running = running();
+        running.scans += 1;
+        running.time += 1;
+        Self(running.time)
     }
 
     /// Notes what a command is kept from, for as long as the result is held; `None` when the search missed something.
@@ -66,7 +70,9 @@ impl ScanMark {
             *names.entry(cover.identity).or_default() += 1;
         }
         let mut running = running();
-        let mut known = running.commands.iter().filter(|known| known.root == root).flat_map(|it| &it.files);
+        // What had ended before the scan began did not disturb it.
+        let disturbs = |known: &&Known| known.root == root && known.ended.is_none_or(|end| end > self.0);
+        let mut known = running.commands.iter().filter(disturbs).flat_map(|it| &it.files);
         if known.any(|file| file.is_missing(&names, &found.searched)) {
             return None;
         }
@@ -87,7 +93,7 @@ impl ScanMark {
         }
         running.next += 1;
         let number = running.next;
-        running.commands.push(Known { number, ended: false, root: root.to_owned(), files });
+        running.commands.push(Known { number, ended: None, root: root.to_owned(), files });
         Some(CommandMark(number))
     }
 }
@@ -118,8 +124,10 @@ pub(super) struct CommandMark(u64);
 impl Drop for CommandMark {
     fn drop(&mut self) {
         let mut running = running();
+        running.time += 1;
+        let time = running.time;
         for known in running.commands.iter_mut().filter(|known| known.number == self.0) {
-            known.ended = true;
+            known.ended = Some(time);
         }
         running.forget();
     }
@@ -128,7 +136,7 @@ impl Drop for CommandMark {
 impl Running {
     fn forget(&mut self) {
         if self.scans == 0 {
-            self.commands.retain(|known| !known.ended);
+            self.commands.retain(|known| known.ended.is_none());
         }
     }
 }
@@ -137,4 +145,28 @@ impl Running {
 #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "the type differs between machines")]
 fn names_of(file: &OwnedFd) -> u64 {
     fstat(file).map_or(u64::MAX, |stat| stat.st_nlink as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hide;
+    use super::*;
+    use crate::Workspace;
+
+    #[test]
+    fn command_disturbs_only_scans_that_began_before_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(".env"), "").unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let (root, nothing) = (workspace.root(), Found::default());
+        let found = hide::search(&workspace).unwrap();
+        // One that goes on all the time, so that nothing is forgotten.
+        let _other = ScanMark::begin();
+        let command = ScanMark::begin().end(root, &found).unwrap();
+        let (during, across) = (ScanMark::begin(), ScanMark::begin());
+        assert!(during.end(root, &nothing).is_none());
+        drop(command);
+        assert!(across.end(root, &nothing).is_none());
+        assert!(ScanMark::begin().end(root, &nothing).is_some());
+    }
 }

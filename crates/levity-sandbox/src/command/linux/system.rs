@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use seccompiler::sock_filter;
 
@@ -137,11 +138,13 @@ impl System {
 
     /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
     fn search(&self, read_only: bool) -> Result<(Found, Option<CommandMark>), CommandError> {
-        let search = || {
-            hide::search(&self.workspace).map_err(|trouble| match trouble {
-                Trouble::Io(source) => setup(Step::Hide.name(), source),
-                Trouble::Mount(mount) => CommandError::SecondMount(mount),
-            })
+        let search = || match hide::search(&self.workspace) {
+            Ok(mut found) => {
+                self.hide_outside(&mut found);
+                Ok(found)
+            }
+            Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
+            Err(Trouble::Mount(mount)) => Err(CommandError::SecondMount(mount)),
         };
         if !self.means.hidden {
             // Without mounts other commands are kept from nothing.
@@ -155,6 +158,25 @@ impl System {
             }
         }
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
+    }
+
+    /// Hides what links with a denied name lead to in places that were opened. Others are out of reach, or the system's own.
+    fn hide_outside(&self, found: &mut Found) {
+        for target in &found.outside {
+            let is_open = self.places.opened.iter().any(|place| target.starts_with(place) && target != place);
+            let is_own = target.starts_with(&self.private);
+            let is_covered =
+                found.elsewhere.iter().any(|it| target.as_os_str().as_bytes() == it.path.as_bytes());
+            let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else { continue };
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => CoverKind::Folder,
+                FileType::RegularFile => CoverKind::File,
+                _ => continue,
+            };
+            if is_open && !is_own && !is_covered {
+                found.elsewhere.push(Cover { kind, path, identity: Identity::of(&stat) });
+            }
+        }
     }
 
     /// What is mounted on, and files that are there for that as long as the result is held.
@@ -423,6 +445,7 @@ fn exit(status: i32, limit: u8) -> Exit {
         limit::CPU => return Exit::Limit(Limit::CpuTime),
         limit::MEMORY => return Exit::Limit(Limit::Memory),
         limit::PROCESSES => return Exit::Limit(Limit::Processes),
+        limit::UNCOUNTED => return Exit::Uncounted,
         _ => {}
     }
     if !libc::WIFSIGNALED(status) {

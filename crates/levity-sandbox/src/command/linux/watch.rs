@@ -3,12 +3,12 @@
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::census::{Census, Sum};
+use super::census::Sum;
 use super::inside::tell;
 use super::job::{Job, Record, found};
 use crate::command::launch;
@@ -27,6 +27,11 @@ const GRACE: u64 = 500;
 /// How long is tried to kill what will not die.
 const PATIENCE: u64 = 10_000;
 
+/// How often in a row it may fail to count processes, when there are too many open files for a moment.
+const FAILURES: u32 = 8;
+/// How often a probe is looked for, of which one process at least is alive at any time.
+const LOOKS: u32 = 100;
+
 /// The limits that the watcher keeps, as it tells the host.
 pub(super) mod limit {
     pub(in super::super) const NONE: u8 = 0;
@@ -34,6 +39,7 @@ pub(super) mod limit {
     pub(in super::super) const CPU: u8 = 2;
     pub(in super::super) const MEMORY: u8 = 3;
     pub(in super::super) const PROCESSES: u8 = 4;
+    pub(in super::super) const UNCOUNTED: u8 = 5;
 }
 
 struct Watch<'a> {
@@ -49,18 +55,25 @@ struct Watch<'a> {
     room: u32,
     /// The least shared memory that the system had since the command began.
     shared: u64,
+    /// How often in a row processes could not be counted.
+    failures: u32,
+    /// Held by the command until it is a program.
+    before: &'a OwnedFd,
 }
 
-pub(super) fn watch(job: &mut Job, children: &OwnedFd, command: i32) -> ! {
+pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command: i32) -> ! {
+    let proc = job.census.open().unwrap_or(-1);
     // What the command writes to must be open in it alone.
-    let mut keep = [job.control.as_raw_fd(), job.report.as_raw_fd(), children.as_raw_fd()];
+    let keep = [&job.control, &job.report, children, before].map(AsRawFd::as_raw_fd);
+    let mut keep = [keep[0], keep[1], keep[2], keep[3], proc];
     keep.sort_unstable();
-    launch::close_all_but(&keep);
+    launch::close_all_but(&keep[usize::from(proc < 0)..]);
     let apart = job.means.is_apart();
-    let (own, tasks, room) = (Census::own_pid().ok(), launch::tasks(), job.processes);
+    let (own, tasks, room) = (job.census.own_pid().ok(), launch::tasks(), job.processes);
     let shared = launch::shared_memory();
-    let mut watch = Watch { job, command, status: None, own, apart, tasks, room, shared };
-    if watch.job.probe.is_some() && watch.census(|_| {}).is_some() {
+    let mut watch =
+        Watch { job, command, status: None, own, apart, tasks, room, shared, failures: 0, before };
+    if watch.job.probe.is_some() && watch.finds_probe() {
         tell(watch.job, Record::Found(found::COUNTED));
     }
     let limit = watch.until_end(children);
@@ -141,7 +154,15 @@ impl Watch<'_> {
     /// Which limit is passed.
     fn passed(&mut self, meet: fn(i32)) -> u8 {
         let tasks = launch::tasks();
-        let Some(sum) = self.census(meet) else { return limit::NONE };
+        let Some(sum) = self.census(meet) else {
+            self.failures += 1;
+            let fails = self.job.means.counted && self.failures >= FAILURES;
+            return if fails { limit::UNCOUNTED } else { limit::NONE };
+        };
+        self.failures = 0;
+        if sum.unseen > 0 && self.job.means.counted && self.is_program() {
+            return limit::UNCOUNTED;
+        }
         // A program with many threads must not be stopped for each of them, nor at each look.
         self.tasks = tasks;
         self.room = self.job.processes.saturating_sub(sum.count).max(self.job.processes / 4).max(LEAST_ROOM);
@@ -167,6 +188,17 @@ impl Watch<'_> {
 
     fn census(&mut self, meet: fn(i32)) -> Option<Sum> {
         self.job.census.take(self.own?, meet).ok()
+    }
+
+    /// Returns whether the processes of a probe are found. They cannot be looked into, as those of a command may be.
+    fn finds_probe(&mut self) -> bool {
+        (0..LOOKS).any(|_| self.census(|_| {}).is_some_and(|sum| sum.count + sum.unseen > 0))
+    }
+
+    /// Returns whether the command has become a program. Before, nobody may look into it, as it has a copy of the host's memory.
+    fn is_program(&self) -> bool {
+        let mut polled = [PollFd::new(self.before, PollFlags::IN)];
+        poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for children that have ended; whether there are any left.

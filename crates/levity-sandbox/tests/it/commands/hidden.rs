@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use levity_sandbox::{Sandbox, Workspace};
+use levity_sandbox::{ReadScope, Sandbox, Workspace};
 
 use super::{RUNGS, lower};
 
@@ -422,6 +422,109 @@ async fn every_name_of_a_denied_file_is_hidden() {
     }
     let finished = sandbox.shell("cat 0 sub/.env sub/notes zzz; cat sub/plain").run().await.unwrap();
     assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
+}
+
+/// How a secret gets a second name: files, hard links to them, and lines that run one after the other.
+const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
+    ("a denied folder", ".aws/credentials", "pub/copy", &["cat pub/copy"]),
+    ("a folder below a denied one", "x/.ssh/deep/id", "0", &["cat 0", "mv x y; cat 0", "cat 0"]),
+    (
+        "a folder that gets a denied name",
+        "sub/.env",
+        "pub/copy",
+        &["cat pub/copy; mv sub .ssh", "cat pub/copy"],
+    ),
+    ("a folder that is shut", "sub/.env", "pub/copy", &["cat pub/copy; chmod 000 sub", "cat pub/copy"]),
+    (
+        "a denied folder that is shut",
+        ".ssh/id",
+        "pub/copy",
+        &["cat pub/copy; chmod 000 .ssh", "cat pub/copy"],
+    ),
+    (
+        "a folder in one that is shut",
+        "sub/deep/id_rsa",
+        "pub/copy",
+        &["mkdir s; mv sub s; chmod 100 s", "cat pub/copy", "mv pub p; cat p/copy", "cat p/copy"],
+    ),
+    (
+        "a folder that is moved into a denied one",
+        "sub/.env",
+        "copy",
+        &["mkdir .gnupg; mv sub .gnupg", "cat copy"],
+    ),
+    (
+        "a folder that is moved too deep",
+        "sub/.env",
+        "copy",
+        &[
+            "d=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do mkdir $d; cd $d; done; mv $WORK/sub .",
+            "cat copy",
+        ],
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_name_of_a_file_that_was_denied_shows_nothing() {
+    for rung in [&[][..], &["root"], &["namespaces"]] {
+        for (name, secret, copy, lines) in SECOND_NAMES {
+            let folder = tempfile::tempdir().unwrap();
+            put(folder.path(), secret, "hush\n");
+            put(folder.path(), "plain", "open\n");
+            put(folder.path(), "plain.txt", "open\n");
+            fs::remove_file(folder.path().join("plain.txt")).unwrap();
+            fs::hard_link(folder.path().join("plain"), folder.path().join("plain.txt")).unwrap();
+            put(folder.path(), copy, "");
+            fs::remove_file(folder.path().join(copy)).unwrap();
+            fs::hard_link(folder.path().join(secret), folder.path().join(copy)).unwrap();
+            let builder =
+                Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("WORK", folder.path());
+            let sandbox = lower(builder, rung).build().unwrap();
+            let (hidden, held) = (sandbox.report().hidden.holds, sandbox.report().read_only.holds);
+            for line in *lines {
+                let finished = sandbox.shell(*line).run().await.unwrap();
+                let is_shown = finished.stdout.text.contains("hush");
+                assert!(!hidden || !is_shown, "without {rung:?}, {name}, `{line}`: {finished:?}");
+                if !held {
+                    println!("without {rung:?} not tried: {}", sandbox.report().read_only);
+                    continue;
+                }
+                let reads = sandbox.shell(format!("grep -rs hush .; cat {copy} p/copy; cat plain plain.txt"));
+                let finished = reads.read_only(ReadScope::Files).run().await.unwrap();
+                assert_eq!(
+                    finished.stdout.text, "open\nopen\n",
+                    "without {rung:?}, {name}, `{line}`: {finished:?}"
+                );
+            }
+            unlock(folder.path());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
+    let outside = tempfile::tempdir().unwrap();
+    put(outside.path(), "opened/app.env", "hush\n");
+    put(outside.path(), "opened/keys/id", "hush\n");
+    put(outside.path(), "opened/plain", "open\n");
+    let place = outside.path().canonicalize().unwrap().join("opened");
+    for rung in [&[][..], &["root"], &["namespaces"]] {
+        let folder = tempfile::tempdir().unwrap();
+        for (to, from) in [("app.env", ".env"), ("keys", ".ssh")] {
+            std::os::unix::fs::symlink(place.join(to), folder.path().join(from)).unwrap();
+        }
+        let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).read(&place).env("P", &place);
+        let sandbox = lower(builder, rung).build().unwrap();
+        let line = "cat .e* .ssh/id $P/app.env $P/keys/id; cat $P/plain";
+        if sandbox.report().hidden.holds {
+            let finished = sandbox.shell(line).run().await.unwrap();
+            assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
+        }
+        if sandbox.report().read_only.holds {
+            let finished = sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+            assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

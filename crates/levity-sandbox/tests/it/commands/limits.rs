@@ -4,6 +4,7 @@ use levity_sandbox::{Exit, Finished, How, Limit, SandboxBuilder};
 
 use super::RUNGS;
 use super::arena::Arena;
+use super::mounts::{PLACE, again_with};
 
 /// Runs a line on every rung where trees are killed whole; all of it must be gone.
 async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str, expected: &[Exit]) {
@@ -14,6 +15,7 @@ async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str,
             continue;
         }
         let finished = arena.shell(line).await.unwrap_or_else(|error| panic!("without {rung:?}: {error:?}"));
+        println!("without {rung:?}: {}", finished.exit);
         assert!(
             expected.contains(&finished.exit) || is_refused_by_kernel(&finished),
             "without {rung:?}: {finished:?}"
@@ -152,6 +154,96 @@ async fn shared_memory_within_the_limit_is_fine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn page_tables_count_as_memory() {
+    // One page is read in every 2 MiB, so that each needs a table and none takes memory of its own.
+    let code = format!(
+        "my $p = syscall({}, 0, 1 << 36, 1, 0x4022, -1, 0);
+        for (my $at = 0; $at < 1 << 36; $at += 2 << 20) {{ unpack q(P1), pack q(J), $p + $at }}
+        sleep 1000",
+        libc::SYS_mmap
+    );
+    let limits = |builder: SandboxBuilder| builder.memory(64 << 20).time(Duration::from_secs(8));
+    on_all(limits, &format!("perl -e '{code}'"), &[MEMORY]).await;
+}
+
+/// Perl that nobody may look into, and 40 children of it.
+fn hidden_children(then: &str) -> String {
+    let prctl = libc::SYS_prctl;
+    format!(
+        "perl -e 'syscall({prctl}, 4, 0, 0, 0, 0); for (1..40) {{ unless (fork) {{ {then}; sleep 1000 }} }} sleep 1000'"
+    )
+}
+
+/// Runs lines whose processes cannot be looked into by others, where as little of `/proc` is shown as the test that calls this wants.
+async fn hidden_processes_are_counted() {
+    let small = |builder: SandboxBuilder| builder.processes(16).memory(96 << 20).time(Duration::from_secs(8));
+    on_all(small, &hidden_children("1"), &[PROCESSES, Exit::Uncounted]).await;
+    // As many as are allowed, so that only memory is too much.
+    let eats = hidden_children("our $x = q(x) x (20 << 20)").replace("1..40", "1..8");
+    on_all(small, &eats, &[MEMORY, Exit::Uncounted]).await;
+    // What can be looked into is not ended.
+    on_all(small, "sleep 0.2 | cat; sleep 0.2 & wait", &[Exit::Code(0)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn process_that_cannot_be_looked_into_counts() {
+    hidden_processes_are_counted().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn process_that_the_system_hides_counts() {
+    if std::env::var_os(PLACE).is_some() {
+        return hidden_processes_are_counted().await;
+    }
+    for (proc, rights) in [
+        ("hidepid=4", "exec setpriv --bounding-set=-all --inh-caps=-all"),
+        // Its group could see all of them.
+        ("hidepid=1", "exec setpriv --bounding-set=-all --inh-caps=-all --regid=65534 --clear-groups"),
+        ("hidepid=0", "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace"),
+    ] {
+        println!("{proc}, {rights}");
+        let script = format!("mount -t proc -o {proc} proc /proc");
+        again_with("commands::limits::process_that_the_system_hides_counts", |_| {}, &script, rights);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_ends_when_its_processes_cannot_be_counted_any_more() {
+    if std::env::var_os(PLACE).is_none() {
+        let test = "commands::limits::command_ends_when_its_processes_cannot_be_counted_any_more";
+        again_with(test, |_| {}, "mount -t proc proc /proc", "exec");
+        return;
+    }
+    let arena = Arena::new(&["namespaces"], |builder| builder);
+    assert!(arena.sandbox.report().process_count.holds, "{}", arena.sandbox.report());
+    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none", "/proc"]).status();
+    assert!(mount.unwrap().success());
+    let finished = arena.shell("sleep 1000").await.unwrap();
+    assert_eq!(finished.exit, Exit::Uncounted, "{finished:?}");
+    assert!(finished.exit.to_string().contains("could not be counted"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn program_that_cannot_be_read_counts() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder.processes(16).time(Duration::from_secs(8)));
+        if !arena.sandbox.report().processes.holds {
+            continue;
+        }
+        let program = arena.work().join("shut");
+        std::fs::copy("/bin/sh", &program).unwrap();
+        // A group that a user namespace does not know takes all rights over the file from it. Only root can give it away.
+        let _ = chown(&program, None, Some(12_345));
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o111)).unwrap();
+        let line = "./shut -c 'i=0; while [ $i -lt 40 ]; do ./shut -c \"read x < fifo; :\" & i=$((i+1)); done; wait'";
+        let finished = arena.shell(&format!("mkfifo fifo; {line}")).await.unwrap();
+        assert!([PROCESSES, Exit::Uncounted].contains(&finished.exit), "without {rung:?}: {finished:?}");
+        arena.assert_empty();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_size_of_a_file_is_limited() {
     for line in
         ["exec head -c 100000000 /dev/zero > big", "exec dd if=/dev/zero of=big bs=1M count=1 seek=500"]
@@ -177,4 +269,46 @@ async fn ten_gigabytes_of_output_are_bounded() {
     assert!(finished.stdout.text.starts_with("0123456789\n"));
     assert!(finished.stderr.text.len() < 10_100);
     arena.assert_empty();
+}
+
+#[tokio::test]
+async fn limits_that_nobody_set_are_those_of_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = levity_sandbox::Workspace::open(folder.path()).unwrap();
+    let sandbox = super::lower(levity_sandbox::Sandbox::builder(workspace), &[]).build().unwrap();
+    assert_eq!(sandbox.time(), Duration::from_secs(120));
+    // Files are told in blocks of 512 bytes, and memory in units of 1,024.
+    for (limit, expected) in
+        [("-n", 4096), ("-c", 0), ("-t", 600), ("-f", (1 << 30) / 512), ("-d", (4 << 30) / 1024_u64)]
+    {
+        for kind in ["-S", "-H"] {
+            let finished = sandbox.shell(format!("ulimit {kind} {limit}")).run().await.unwrap();
+            assert_eq!(finished.stdout.text.trim(), expected.to_string(), "`ulimit {kind} {limit}`");
+        }
+    }
+    let finished = sandbox.shell("yes | head -c 70000; yes | head -c 60000 >&2").run().await.unwrap();
+    assert!(finished.stdout.is_cut() && !finished.stderr.is_cut());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_of_all_together_are_limited() {
+    let code = "threads->create(sub { sleep 1000 }) or exit 3 for 1..60; sleep 2; print q(ESCAPED)";
+    for rung in RUNGS {
+        // 16 for each, so 48.
+        let arena =
+            Arena::new(rung, |builder| builder.processes(3).time(Duration::from_secs(8)).memory(8 << 30));
+        if !arena.sandbox.report().processes.holds {
+            continue;
+        }
+        if !arena.shell("perl -Mthreads -e 1").await.unwrap().is_success() {
+            return println!("not tried: there is no Perl with threads");
+        }
+        let finished = arena.shell(&format!("perl -Mthreads -e '{code}'")).await.unwrap();
+        assert!(!finished.stdout.text.contains("ESCAPED"), "without {rung:?}: {finished:?}");
+        assert!(
+            finished.exit == PROCESSES || finished.exit == Exit::Code(3),
+            "without {rung:?}: {finished:?}"
+        );
+        arena.assert_empty();
+    }
 }

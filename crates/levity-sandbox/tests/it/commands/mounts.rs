@@ -10,27 +10,32 @@ use levity_sandbox::{CommandError, ReadScope, Sandbox, Workspace};
 use super::lower;
 
 /// Names the folder in which the mounts are, for a run of a test in mounts of its own.
-const PLACE: &str = "LEVITY_TEST_MOUNTS";
+pub(super) const PLACE: &str = "LEVITY_TEST_MOUNTS";
 
 /// Runs a test of this file again where `script` has mounted things in a folder that `furnish` filled. Whether that could be done.
 fn again(test: &str, furnish: fn(&Path), script: &str) -> bool {
+    again_with(&format!("commands::mounts::{test}"), furnish, script, "exec")
+}
+
+/// As [`again`], for any test, which is started by `exec`: a word of the shell and arguments before the program. It has a process
+/// namespace of its own.
+pub(super) fn again_with(test: &str, furnish: fn(&Path), script: &str, exec: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path());
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    let flags = if is_root { "-m" } else { "-Urm" };
+    let flags = if is_root { "-mpf" } else { "-Urmpf" };
     let mounted = |rest: &str| {
         let mut command = Command::new("unshare");
         command.args([flags, "sh", "-ec", &format!("cd \"${PLACE}\"; {script}; {rest}"), "sh"]);
         command.env(PLACE, folder.path());
         command
     };
-    if !mounted("true").output().is_ok_and(|done| done.status.success()) {
+    if !mounted(&format!("{exec} true")).output().is_ok_and(|done| done.status.success()) {
         println!("not tried: nothing can be mounted here");
         return false;
     }
-    let test = format!("commands::mounts::{test}");
-    let mut command = mounted("exec \"$@\"");
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", &test, "--nocapture"]);
+    let mut command = mounted(&format!("{exec} \"$@\""));
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
@@ -144,6 +149,32 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
             assert_eq!(fs::read_dir(place.join("work/.git/hooks")).unwrap().count(), 0);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_that_a_mount_shows_twice_counts_once() {
+    let furnish = |root: &Path| {
+        put(root, "work/sub/.env", "hush\n");
+        put(root, "work/pub/other", "open\n");
+        fs::create_dir(root.join("work/again")).unwrap();
+        fs::hard_link(root.join("work/sub/.env"), root.join("work/pub/copy")).unwrap();
+        fs::hard_link(root.join("work/pub/other"), root.join("work/pub/both")).unwrap();
+    };
+    let Some(place) = std::env::var_os(PLACE) else {
+        again("name_that_a_mount_shows_twice_counts_once", furnish, "mount --bind work/pub work/again");
+        return;
+    };
+    let work = Path::new(&place).canonicalize().unwrap().join("work");
+    let sandbox = lower(Sandbox::builder(Workspace::open(&work).unwrap()), &[]).build().unwrap();
+    // The folder cannot be searched any more.
+    let dig = "d=$(printf %0250d 0); for i in $(seq 17); do mkdir $d; cd $d; done; mv \"$WORK/sub\" .";
+    let moved = Command::new("sh").args(["-c", dig]).env("WORK", &work).current_dir(&work).status().unwrap();
+    assert!(moved.success());
+    if !sandbox.report().hidden.holds {
+        return println!("not tried: {}", sandbox.report().hidden);
+    }
+    let finished = sandbox.shell("cat pub/other pub/both; cat pub/copy again/copy").run().await.unwrap();
+    assert_eq!(finished.stdout.text, "open\nopen\n", "{finished:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

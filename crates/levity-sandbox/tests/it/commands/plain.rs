@@ -180,3 +180,58 @@ async fn the_private_folder_is_removed() {
     drop(arena);
     assert!(fs::metadata(&home).is_err(), "{home} is left");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_without_a_process_namespace_stays_in_its_session_and_sees_no_process() {
+    let arena = Arena::new(&["namespaces"], |builder| builder);
+    if !arena.sandbox.report().files.holds {
+        return println!("not tried: {}", arena.sandbox.report().files);
+    }
+    for call in ["POSIX::setsid()", "POSIX::setpgid(0, 0)", "setpgrp(0, 0)"] {
+        // The first process leads a session, so a child of it asks.
+        let code = format!(
+            "use POSIX; unless (fork) {{ my $g = getpgrp; print defined({call}) ? q(yes) : q(no), getpgrp == $g ? 1 : 0 }} wait"
+        );
+        let finished = arena.shell(&format!("perl -e '{code}'; :")).await.unwrap();
+        assert_eq!(finished.stdout.text, "yes1", "{call}: {finished:?}");
+    }
+    let finished =
+        arena.shell("ls /proc; cat /proc/self/status /proc/1/stat; ls /proc/self/fd").await.unwrap();
+    assert_eq!(finished.stdout.text, "", "{finished:?}");
+}
+
+#[tokio::test]
+async fn command_of_a_user_without_real_time_priority_steps_back() {
+    let arena = Arena::new(&[], |builder| builder);
+    let is_root = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0;
+    let finished = arena.shell("nice").await.unwrap();
+    let nice: i32 = finished.stdout.text.trim().parse().unwrap();
+    assert!(is_root || nice >= 10, "{finished:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_has_no_capabilities_but_those_of_root_over_files() {
+    for rung in [&[][..], &["root"]] {
+        let arena = Arena::new(rung, |builder| builder);
+        let finished = arena.shell("cat /proc/self/status").await.unwrap();
+        if !finished.is_success() {
+            println!("without {rung:?} not tried: there is no `/proc`");
+            continue;
+        }
+        let value = |name: &str| {
+            let line = finished.stdout.text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        // To change owners, modes and files of others.
+        let over_files = if rung.is_empty() { 0b1_1011 } else { 0 };
+        for name in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            let is_bound = name == "CapBnd:"
+                && fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+                    // A user without the right to drop them has none of their power.
+                    status.contains("CapEff:\t0000000000000000")
+                });
+            assert!(is_bound || value(name) & !over_files == 0, "without {rung:?}: {name} {:x}", value(name));
+        }
+        assert_eq!(value("NoNewPrivs:"), 1);
+    }
+}
