@@ -223,13 +223,14 @@ impl Models {
     }
 
     /// The model of this name without any layer, to [check](crate::check_tools) what its server does, and the text by which
-    /// [`ToolModes`] tell the server.
+    /// [`ToolModes`] tell the server. For a profile, this is its first model.
     ///
     /// # Errors
-    /// As for [`model`]; and when the name is that of a profile, which is more than one model.
+    /// As for [`model`].
     pub fn bare_model(&self, name: &str) -> Result<(Arc<dyn Model>, String), Error> {
-        let name = name.trim();
+        let (name, foreign) = self.first_model(name.trim())?;
         let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
+        let parsed = Name { foreign: foreign.cloned(), ..parsed };
         let place = self.place(&parsed)?;
         Ok((self.build(&parsed)?.0, server_of(&parsed, place.base_url.as_deref())))
     }

@@ -71,6 +71,22 @@ impl Models {
         key.map_or(Ok(()), |key| Err(foreign.refused_fields(name, key)))
     }
 
+    /// The first model behind a name, and the file that says so unless it is the user's own word.
+    ///
+    /// # Errors
+    /// When profiles lead back to each other.
+    pub(super) fn first_model<'a>(
+        &'a self,
+        mut name: &'a str,
+    ) -> Result<(&'a str, Option<&'a Arc<Foreign>>), Error> {
+        let mut foreign = None;
+        for _ in 0..=DEEPEST {
+            let Some(profile) = self.list.profiles.get(name) else { return Ok((name, foreign)) };
+            (name, foreign) = (&profile.model, profile.foreign.as_ref().or(foreign));
+        }
+        Err(Error::Circle { profile: name.to_owned() })
+    }
+
     /// Calls `see` with each profile and each model that a name leads to, and with the file that says so unless it is the user's
     /// own word.
     ///

@@ -35,7 +35,10 @@ fn a_name_that_is_none_is_refused_and_says_why() {
 #[test]
 fn a_profile_that_leads_to_itself_is_refused() {
     let profiles = json!({"profiles": {"a": {"model": "b"}, "b": {"model": "a"}}});
-    refused(&Models::new().with_list(list(&profiles)), "a", ErrorKind::File, &["leads back"]);
+    let models = Models::new().with_list(list(&profiles));
+    refused(&models, "a", ErrorKind::File, &["leads back"]);
+    let bare = models.bare_model("a").map(|_| ()).unwrap_err();
+    assert!(bare.to_string().contains("leads back"), "{bare}");
 }
 
 #[test]
@@ -94,7 +97,9 @@ async fn a_profile_sets_what_a_request_does_not() {
             "rate": {"requests": 600, "gap_seconds": 0.0}, "attempts": 2,
         }},
     });
-    let model = Models::new().with_list(list(&profile)).model("calm").unwrap();
+    let models = Models::new().with_list(list(&profile));
+    assert!(models.bare_model("calm").is_ok(), "the model behind a profile can be checked");
+    let model = models.model("calm").unwrap();
     let mut options = Options::new();
     options.max_tokens = Some(5);
     options.thinking = Some(ThinkingMode::High);
