@@ -17,7 +17,7 @@ use crate::measure::verdict;
 use crate::subject::noop;
 
 /// How many calls a reply has.
-const CALLS: [usize; 5] = [1_000, 2_000, 4_000, 8_000, 32_000];
+const CALLS: [usize; 5] = [1_000, 2_000, 4_000, 8_000, 16_000];
 /// How much more a call may cost in the largest reply than in the smallest; what is measured is noisy.
 const FLAT: f64 = 2.0;
 /// How long a poll of the run may take, in milliseconds of CPU: so long may a limit wait.

@@ -407,8 +407,8 @@ impl Fold {
     /// How many bytes of text a reply may have: 32 MiB.
     pub const DEFAULT_LIMIT: usize = 32 << 20;
 
-    /// How many tools a reply may call: 32,768. How many of the calls are made is another limit, of whoever makes them.
-    pub const MAX_CALLS: usize = 32_768;
+    /// How many tools a reply may call: 16,384. How many of the calls are made is another limit, of whoever makes them.
+    pub const MAX_CALLS: usize = 16_384;
 
     /// Nothing yet.
     pub fn new() -> Self {

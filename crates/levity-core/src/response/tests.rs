@@ -346,6 +346,6 @@ fn a_reply_of_too_many_calls_is_malformed_and_says_so() {
     (0..Fold::MAX_CALLS).for_each(|index| fold.push(start(index)).unwrap());
     let error = fold.push(start(Fold::MAX_CALLS)).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
-    assert!(error.to_string().contains("more than 32768 tools"), "{error}");
+    assert!(error.to_string().contains("more than 16384 tools"), "{error}");
     assert_eq!(fold.finish().message.calls().count(), Fold::MAX_CALLS);
 }
