@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
+use std::time::Duration;
 
 use levity_core::text::one_line;
 use serde::Deserialize;
@@ -10,6 +11,10 @@ use tokio::process::Command;
 
 use crate::python::Script;
 use crate::{Case, Error, Result, Results, Score, Scores, TrialScore};
+
+/// The time that a judge has for a folder, and for each trial in it, unless one is set.
+const TIME: Duration = Duration::from_secs(120);
+const TIME_FOR_TRIAL: Duration = Duration::from_secs(5);
 
 /// The most that a judge may write.
 const LONGEST: u64 = 256 << 20;
@@ -23,6 +28,7 @@ pub struct Judge {
     program: OsString,
     args: Vec<OsString>,
     script: Option<Script>,
+    timeout: Option<Duration>,
 }
 
 #[derive(Deserialize)]
@@ -40,7 +46,7 @@ struct Verdict {
 impl Judge {
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), script: None }
+        Self { program: program.into(), args: Vec::new(), script: None, timeout: None }
     }
 
     /// A script of this crate, in an isolated Python.
@@ -55,10 +61,17 @@ impl Judge {
         self
     }
 
+    /// Ends the program if it has not scored all trials after this time; by default two minutes, and five seconds for each trial.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.timeout = Some(time);
+        self
+    }
+
     /// Scores all trials of a folder. A trial with an error fails without being judged.
     ///
     /// # Errors
-    /// When the program cannot be started, fails, or does not give one score for each trial.
+    /// When the program cannot be started, fails, takes too long, or does not give one score for each trial.
     pub async fn score(&self, results: &Results) -> Result<Scores> {
         let cases: HashMap<&str, &Case> = results.cases().iter().map(|case| (&*case.id, case)).collect();
         let judged: Vec<_> = results.trials().iter().filter(|trial| trial.error().is_none()).collect();
@@ -68,7 +81,14 @@ impl Judge {
             lines.extend_from_slice(line.to_string().as_bytes());
             lines.push(b'\n');
         }
-        let output = self.exchange(&lines).await?;
+        let trials = u32::try_from(judged.len()).unwrap_or(u32::MAX);
+        let time = self.timeout.unwrap_or_else(|| TIME.saturating_add(TIME_FOR_TRIAL.saturating_mul(trials)));
+        let output = tokio::time::timeout(time, self.exchange(&lines)).await.map_err(|_| {
+            let (program, seconds) = (self.program.display(), time.as_secs_f64());
+            Error::Judge(format!(
+                "`{program}` was ended: it had not scored {trials} trials after {seconds} s"
+            ))
+        })??;
         let mut output = output.lines().filter(|line| !line.trim().is_empty());
         let First { judge } = parse(output.next().unwrap_or_default())?;
         let verdicts = output.map(parse).collect::<Result<Vec<Verdict>>>()?;

@@ -130,6 +130,19 @@ mod judge {
     }
 
     #[tokio::test]
+    async fn judge_that_never_ends_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let case = add_case("1");
+        let mut results =
+            Results::create(folder.path(), &Header::new("own", "x"), std::slice::from_ref(&case)).unwrap();
+        results.append(Trial::new(&case, "x", 0, Transcript::new())).unwrap();
+        let judge =
+            Judge::new("sh").args(["-c", "exec sleep 600"]).timeout(std::time::Duration::from_millis(50));
+        let error = judge.score(&results).await.unwrap_err().to_string();
+        assert!(error.contains("had not scored 1 trials after 0.05 s"), "{error}");
+    }
+
+    #[tokio::test]
     async fn judge_that_fails_or_miscounts_gives_no_scores() {
         for (script, reason) in [
             ("echo 'No module named bfcl_eval' >&2; exit 1", "No module named bfcl_eval"),
