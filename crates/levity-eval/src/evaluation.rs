@@ -104,8 +104,8 @@ impl Evaluation {
         self
     }
 
-    /// Makes the trials that the folder does not have yet, and appends each as soon as it is there. `watch` is told of
-    /// each. Dropping the future stops the work; what was appended stays.
+    /// Makes the trials that the folder does not have yet, of the cases that [`Results::create`] was given, and appends each as
+    /// soon as it is there. `watch` is told of each. Dropping the future stops the work; what was appended stays.
     ///
     /// # Errors
     /// When the folder cannot be written to. What a subject cannot answer is a trial with an error.
@@ -116,11 +116,11 @@ impl Evaluation {
         mut watch: impl FnMut(&Progress<'_>),
     ) -> Result<()> {
         let cases: HashMap<String, Case> =
-            results.cases().iter().map(|case| (case.id.clone(), case.clone())).collect();
+            results.asked().map(|case| (case.id.clone(), case.clone())).collect();
         let known = results.trials().iter();
         let known: HashMap<_, _> = known.map(|trial| (trial.key(), trial.error().is_some())).collect();
         let wanted = (0..self.repetitions)
-            .flat_map(|repetition| results.cases().iter().map(move |case| (case.id.clone(), repetition)));
+            .flat_map(|repetition| results.asked().map(move |case| (case.id.clone(), repetition)));
         let (mut missing, mut of) = (Vec::new(), 0);
         for key in wanted {
             of += 1;

@@ -86,6 +86,8 @@ pub struct Results {
     folder: PathBuf,
     header: Header,
     cases: Vec<Case>,
+    /// The ids of the cases that [`create`](Self::create) was given.
+    asked: HashSet<String>,
     trials: Vec<Trial>,
     /// Open and locked, in a folder that is written to.
     file: Option<File>,
@@ -117,14 +119,16 @@ impl Results {
                 found
             }
             false => {
-                Self { folder, header: header.clone(), cases: Vec::new(), trials: Vec::new(), file: None }
+                let (cases, trials, asked) = (Vec::new(), Vec::new(), HashSet::new());
+                Self { folder, header: header.clone(), cases, asked, trials, file: None }
             }
         };
+        let asked = cases.iter().map(|case| case.id.clone()).collect();
         let cases = merged(&known, cases)?;
         write_lines(&known.folder.join(CASES), &cases)?;
         let text = serde_json::to_string_pretty(header).unwrap_or_default() + "\n";
         write(&known.folder.join(HEADER), text.as_bytes())?;
-        Ok(Self { header: header.clone(), cases, file: Some(file), ..known })
+        Ok(Self { header: header.clone(), cases, asked, file: Some(file), ..known })
     }
 
     /// Opens a folder to look at it.
@@ -154,7 +158,7 @@ impl Results {
                 }
             }
         }
-        Ok(Self { folder, header, cases, trials, file: None })
+        Ok(Self { folder, header, cases, asked: HashSet::new(), trials, file: None })
     }
 
     /// The folder.
@@ -165,6 +169,11 @@ impl Results {
     /// The description of the evaluation: suite, subject and settings.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The cases that [`create`](Self::create) was given. A folder may have others, of another call or of whoever made it.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().filter(|case| self.asked.contains(&case.id))
     }
 
     /// The cases.

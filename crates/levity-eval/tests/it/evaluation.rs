@@ -70,6 +70,20 @@ async fn evaluation_continues_where_it_was_dropped() {
 }
 
 #[tokio::test]
+async fn evaluation_answers_no_case_that_only_the_folder_has() {
+    let (folder, results) = folder();
+    drop(results);
+    let mut results =
+        Results::create(folder.path(), &Header::new("own", "adder"), &["2", "4"].map(add_case)).unwrap();
+    let (subject, mut last) = (Adder::default(), (0, 0));
+    let told = |progress: &levity_eval::Progress<'_>| last = (progress.done, progress.of);
+    Evaluation::new().run(&subject, &mut results, told).await.unwrap();
+    assert_eq!((subject.asked.load(Ordering::Relaxed), last), (2, (2, 2)));
+    let answered: Vec<_> = results.trials().iter().map(|trial| &*trial.case).collect();
+    assert_eq!((answered, results.cases().len()), (vec!["2", "4"], 4));
+}
+
+#[tokio::test]
 async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
     let (folder, mut results) = folder();
     let subject = Adder { fails: vec!["2"], ..Adder::default() };
