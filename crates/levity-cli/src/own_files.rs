@@ -1,7 +1,7 @@
 //! Files of levity's own that the command line names. A tool that could write a journal could approve its own calls, and one that
 //! could read a file of tokens could call as anybody.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::ArgMatches;
@@ -25,7 +25,7 @@ const OPTIONS: [&str; 13] = [
 ];
 
 /// Endings of files that stand beside those.
-const BESIDE: [&str; 6] = ["", "-wal", "-shm", "-owners", ".tasks", ".1"];
+const BESIDE: [&str; 7] = ["", "-wal", "-shm", "-journal", "-owners", ".tasks", ".1"];
 
 static NAMED: OnceLock<Vec<(&'static str, PathBuf)>> = OnceLock::new();
 
@@ -52,6 +52,12 @@ pub(crate) fn take_in(mut matches: &ArgMatches) {
 pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<WorkspaceBuilder, String> {
     // A folder that cannot be found is told when it is opened.
     let Ok(root) = folder.canonicalize() else { return Ok(builder) };
+    // Keys, tokens and marks of this user.
+    let state = crate::state::folder().ok().into_iter().flat_map(|folder| places(&folder));
+    let state = state.filter_map(|place| Some(place.strip_prefix(&root).ok()?.to_str()?.to_owned()));
+    let builder = state
+        .filter(|below| !below.is_empty())
+        .fold(builder, |builder, below| builder.deny(format!("/{}", literal(&below))));
     let named = NAMED.get().map(Vec::as_slice).unwrap_or_default();
     named.iter().try_fold(builder, |builder, (option, path)| {
         places(path).into_iter().try_fold(builder, |builder, place| {
@@ -73,7 +79,15 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
 /// The places that a path may mean: as it is written, and where links on the way lead.
 fn places(path: &Path) -> Vec<PathBuf> {
     let Ok(absolute) = std::path::absolute(path) else { return Vec::new() };
-    let mut places = vec![absolute.clone()];
+    // `nowhere/../x` is found out once somebody makes `nowhere`.
+    let mut normal = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => drop(normal.pop()),
+            part => normal.push(part),
+        }
+    }
+    let mut places = vec![absolute.clone(), normal];
     let found = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     if let Some((above, real)) = found
         && let Ok(rest) = absolute.strip_prefix(above)

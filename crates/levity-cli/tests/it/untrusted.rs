@@ -453,6 +453,8 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
             {"name": "read_file", "args": {"path": "talks[1].db"}},
             {"name": "read_file", "args": {"path": "talks[1].db-wal"}},
             {"name": "read_file", "args": {"path": "logs/x"}},
+            {"name": "write_file", "args": {"path": "talks[1].db-journal", "content": "forged"}},
+            {"name": "read_file", "args": {"path": "home/.local/state/levity/tokens"}},
             {"name": "read_file", "args": {"path": "plain.txt"}}
         ]},
         {"reply": "Done."}
@@ -462,6 +464,7 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         ("sub/x", ""),
         ("talks[1].db-wal", "said"),
         ("logs/x", "said"),
+        ("home/.local/state/levity/tokens", "secret"),
         ("s.json", steps),
     ];
     let folder = Folder::new(&files);
@@ -482,7 +485,13 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         "./sub/../logs",
         "--json",
     ];
-    let output = command(&args).current_dir(folder.path()).output().unwrap();
+    let home = folder.path().join("home");
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("HOME", home)
+        .env_remove("XDG_STATE_HOME")
+        .output()
+        .unwrap();
     check(&output, 0, "");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let events: Vec<serde_json::Value> =
@@ -492,9 +501,9 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         .filter(|event| event["kind"]["tool_finished"].is_object())
         .map(ToString::to_string)
         .collect();
-    assert_eq!(results.len(), 8, "{told}");
+    assert_eq!(results.len(), 10, "{told}");
     let denied = results.iter().filter(|result| result.contains("is kept from tools")).count();
-    assert_eq!(denied, 7, "{results:#?}");
+    assert_eq!(denied, 9, "{results:#?}");
     let journal = fs::read_to_string(folder.path().join("runs/r1.jsonl")).unwrap();
     assert!(!journal.starts_with("forged"), "{journal}");
     assert!(!folder.path().join("runs/r2.jsonl").exists());

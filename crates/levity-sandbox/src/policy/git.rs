@@ -174,7 +174,12 @@ impl<'a> Parsed<'a> {
                 let flags = &short[..value.unwrap_or(short.len())];
                 let is_known = flags.chars().all(|flag| options.flags.contains(flag));
                 (is_number || is_known).then(|| parsed.options.push(arg))?;
-                if value.is_some_and(|value| value + 1 == short.len()) {
+                let behind = value.map(|value| short.split_at(value + 1));
+                // Git takes a number for it only from the same word, and reads the next one as another option.
+                if let Some((_, number)) = behind.filter(|(letters, _)| letters.ends_with('U')) {
+                    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+                    is_number.then_some(())?;
+                } else if behind.is_some_and(|(_, attached)| attached.is_empty()) {
                     rest.get(at)?;
                     at += 1;
                 }

@@ -31,6 +31,8 @@ pub(super) struct Census {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     pid: i32,
+    /// A thread of it that has not ended: the first one may have, and shows no memory then.
+    thread: i32,
     parent: i32,
     alive: bool,
     ours: bool,
@@ -94,7 +96,7 @@ impl Census {
         let mut sum = Sum::default();
         for at in 0..self.all.len() {
             if self.all[at].ours {
-                self.all[at].tables = page_tables(self.proc()?, self.all[at].pid)?;
+                self.all[at].tables = page_tables(self.proc()?, self.all[at].thread)?;
                 let seen = self.all[at];
                 sum.count += u32::from(seen.alive);
                 sum.threads += seen.threads;
@@ -118,7 +120,7 @@ impl Census {
     pub(super) fn memory(&self) -> u64 {
         let proc = self.proc.as_ref();
         let of = |seen: &Seen| {
-            proc.and_then(|proc| share(proc, seen.pid)).unwrap_or(seen.pages * self.page) + seen.tables
+            proc.and_then(|proc| share(proc, seen.thread)).unwrap_or(seen.pages * self.page) + seen.tables
         };
         self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
     }
@@ -126,7 +128,7 @@ impl Census {
     /// Returns whether one of those that were found has shared memory, or may have.
     pub(super) fn share_memory(&self) -> bool {
         let Some(proc) = &self.proc else { return true };
-        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.pid))
+        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.thread))
     }
 
     fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
@@ -267,10 +269,41 @@ fn number(digits: &[u8]) -> Option<u64> {
 fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
     let mut buffer = [0; 1024];
     let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else { return Ok(None) };
-    parse(pid, stat).map(Some).ok_or(Errno::INVAL)
+    let (mut seen, has_ended) = parse(pid, stat).ok_or(Errno::INVAL)?;
+    if has_ended && seen.alive {
+        look_at_thread(proc, &mut seen)?;
+    }
+    Ok(Some(seen))
 }
 
-fn parse(pid: i32, stat: &[u8]) -> Option<Seen> {
+/// Finds the memory of a process whose first thread has ended before others.
+fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
+    let mut path = [0; PATH];
+    let path = path_of(&[Part::Pid(seen.pid), Part::Name(b"/task")], &mut path);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(proc, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty());
+    let Some(folder) = if_there(folder)? else { return Ok(()) };
+    let mut names = [MaybeUninit::uninit(); 1024];
+    let mut entries = RawDir::new(folder, &mut names);
+    while let Some(entry) = entries.next() {
+        let Some(entry) = if_there(entry)? else { break };
+        let Some(thread) = number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok()) else {
+            continue;
+        };
+        let mut buffer = [0; 1024];
+        // A thread has a folder of its own, which is not listed.
+        let Some(stat) = file(proc, thread, b"/stat", &mut buffer)? else { continue };
+        let (found, has_ended) = parse(thread, stat).ok_or(Errno::INVAL)?;
+        if !has_ended {
+            (seen.thread, seen.pages) = (thread, found.pages);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The process that a line of `stat` speaks of, and whether the thread has ended that gives the process its number.
+fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
     // The name, in brackets, may have anything in it.
     let rest = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
     let mut fields = rest.split(|byte| *byte == b' ');
@@ -284,8 +317,10 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Seen> {
     }
     let threads = times.nth(2).and_then(number).unwrap_or(1) as u32;
     let pages = times.nth(3).and_then(number).unwrap_or(0);
-    let alive = !matches!(state, b"Z" | b"X" | b"x");
-    Some(Seen { pid, parent, alive, ours: false, threads, ticks, pages, tables: 0 })
+    let has_ended = matches!(state, b"Z" | b"X" | b"x");
+    let alive = !has_ended || threads > 1;
+    let seen = Seen { pid, thread: pid, parent, alive, ours: false, threads, ticks, pages, tables: 0 };
+    Some((seen, has_ended))
 }
 
 /// The bytes of a process's page tables; 0 when it has ended.

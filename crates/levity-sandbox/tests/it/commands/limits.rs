@@ -166,6 +166,37 @@ async fn page_tables_count_as_memory() {
     on_all(limits, &format!("perl -e '{code}'"), &[MEMORY]).await;
 }
 
+#[tokio::test]
+async fn process_whose_first_thread_has_ended_counts() {
+    if !std::process::Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: there is no python3");
+        return;
+    }
+    // The thread begins its work once the first one is gone.
+    let one = |work: &str| {
+        format!(
+            "import ctypes, os, threading, time
+def work():
+    time.sleep(0.3)
+    {work}
+    time.sleep(1000)
+def begin():
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).syscall({}, 0)
+",
+            libc::SYS_exit
+        )
+    };
+    let limits = |builder: SandboxBuilder| builder.memory(256 << 20).time(Duration::from_secs(15));
+    let fork =
+        |count: u32| format!("for _ in range({count}):\n    if os.fork() == 0: begin()\ntime.sleep(1000)");
+    let eats = one("kept = b'x' * (60 << 20)") + &fork(8);
+    on_all(limits, &format!("python3 -c \"{eats}\""), &[MEMORY]).await;
+    let many = one("pass") + &fork(40);
+    let limits = |builder: SandboxBuilder| builder.processes(16).time(Duration::from_secs(15));
+    on_all(limits, &format!("python3 -c \"{many}\""), &[PROCESSES]).await;
+}
+
 /// Perl that nobody may look into, and 40 children of it.
 fn hidden_children(then: &str) -> String {
     let prctl = libc::SYS_prctl;
