@@ -407,7 +407,7 @@ impl Fold {
     /// How many bytes of text a reply may have: 32 MiB.
     pub const DEFAULT_LIMIT: usize = 32 << 20;
 
-    /// How many tools a reply may call: 16,384. How many of the calls are made is another limit, of whoever makes them.
+    /// The most tools that a reply may call: 16,384. Whoever makes the calls may set a lower limit.
     pub const MAX_CALLS: usize = 16_384;
 
     /// Nothing yet.

@@ -8,10 +8,10 @@ use rustix::io::{Errno, read};
 /// With more processes on the system than this, the rest is not listed, and counts as unseen. It is more than Linux has by default.
 const MOST: usize = 65_536;
 
-/// How many processes that cannot be looked at are remembered, to be signalled.
+/// The most processes that cannot be looked at and are remembered, to be signalled.
 const MOST_HIDDEN: usize = 4096;
 
-/// How many missing children of a process are remembered while they are looked for once more.
+/// The most missing children of a process that are remembered while they are looked for once more.
 const MISSING: usize = 8;
 
 /// The processes below one process, read from `/proc` without allocating.
@@ -22,7 +22,7 @@ pub(super) struct Census {
     hidden: Vec<i32>,
     /// The folder of `/proc`.
     proc: Option<OwnedFd>,
-    /// Whether that folder shows each process to everybody.
+    /// True if that folder shows each process to everybody.
     shows_all: bool,
     ticks: u64,
     page: u64,
@@ -50,7 +50,7 @@ pub(super) struct Sum {
     pub(super) threads: u32,
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
-    /// How many processes were found that cannot be looked at. What they start is not found at all.
+    /// The number of processes that were found and cannot be looked at. Their children are not found at all.
     pub(super) unseen: u32,
 }
 
@@ -160,7 +160,7 @@ impl Census {
         Ok(())
     }
 
-    /// How many processes are known by their parents alone.
+    /// Counts the processes that are known by their parents alone.
     ///
     /// The first process of a branch that cannot be looked at is a child of one that can, or of the root, which takes in orphans.
     fn find_hidden(&mut self, root: i32, meet: fn(i32)) -> Result<u32, Errno> {
@@ -195,7 +195,7 @@ impl Census {
         Ok(missing)
     }
 
-    /// How many children of a thread are not seen, and are still its children after they were looked for.
+    /// Counts the children of a thread that are not seen, and are still its children after they were looked for.
     fn missing_of(&mut self, process: i32, thread: i32, meet: fn(i32)) -> Result<u32, Errno> {
         let Self { all, hidden, proc, .. } = self;
         let proc = proc.as_ref().ok_or(Errno::BADF)?;
@@ -265,7 +265,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// What is said of a process; `None` when it has ended, or is hidden.
+/// Reads the state of a process; `None` when it has ended, or is hidden.
 fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
     let mut buffer = [0; 1024];
     let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else { return Ok(None) };
@@ -326,7 +326,7 @@ fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
 /// The bytes of a process's page tables; 0 when it has ended.
 fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
     const KEY: &[u8] = b"\nVmPTE:";
-    /// Where the number ends, at the latest.
+    /// The longest line, in bytes.
     const LINE: usize = 64;
     let Some(fd) = open(proc, pid, b"/status")? else { return Ok(0) };
     let mut buffer = [0; 4096];

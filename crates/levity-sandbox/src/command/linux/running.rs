@@ -21,7 +21,7 @@ static RUNNING: Mutex<Running> = Mutex::new(Running { scans: 0, time: 0, next: 0
 
 struct Running {
     scans: usize,
-    /// How often a scan began or a command ended.
+    /// Counts each begin of a scan and each end of a command.
     time: u64,
     next: u64,
     commands: Vec<Known>,
