@@ -111,6 +111,7 @@ impl SharedFile {
     /// # Errors
     /// When the file cannot be opened, or another one stands in its place.
     pub fn connect(&self) -> Result<Connection, Error> {
+        self.check_rollback()?;
         let connection = self.open(false)?;
         self.check_place()?;
         Ok(connection)
@@ -164,14 +165,27 @@ impl SharedFile {
 
     fn check_marks(&self) -> Result<(), Error> {
         match peek(&self.path) {
-            // Whoever made it may have been killed half-way; SQLite takes that back.
-            Ok((0, 0)) if self.beside("-journal").exists() => Ok(()),
-            Ok(marks) => self.is_ours(marks),
+            // Whoever made it may have been killed half-way, or be at it. SQLite ends that or takes it back.
+            Ok(((0, 0), true)) => Ok(()),
+            Ok((marks, _)) => self.is_ours(marks).and_then(|()| self.check_rollback()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                 Err(self.damaged("it is not an SQLite file").with_source(error))
             }
             Err(error) => Err(self.failed("read", error)),
         }
+    }
+
+    /// Refuses a rollback journal beside the file. No file of ours ever has one, and SQLite would put its pages into the file, or cut
+    /// the file to the length that it names.
+    fn check_rollback(&self) -> Result<(), Error> {
+        let journal = self.beside("-journal");
+        if fs::symlink_metadata(&journal).is_err() {
+            return Ok(());
+        }
+        let what = "stands beside it, which levity does not make and SQLite would apply to it";
+        let message =
+            format!("the {} is not opened: `{}` {what}; move that file away", self.name(), journal.display());
+        Err(Error::new(ErrorKind::Refused, message))
     }
 
     fn is_ours(&self, marks: (i32, i32)) -> Result<(), Error> {

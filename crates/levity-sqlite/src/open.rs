@@ -56,17 +56,28 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "secure_delete", format.overwrites)
 }
 
-/// All of it in one transaction, so that a file has either everything or nothing. Only then does it get a log
-/// beside it: what the header says is in the file itself from the start.
+/// Makes the tables in an empty file, all in one transaction, so that a file has either everything or nothing.
+///
+/// The log comes first: a file with the marks of its header is never one that SQLite repairs by a rollback journal, so that one
+/// beside it is not ours. The marks are then moved into the file itself, where `peek` finds them.
 pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
+    if !is_empty(connection)? {
+        return Ok(());
+    }
+    use_log(connection)?;
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let there: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if there == 0 {
+    if is_empty(&change)? {
         change.execute_batch(format.tables)?;
         change.pragma_update(None, "application_id", format.application)?;
         change.pragma_update(None, "user_version", format.version)?;
     }
-    change.commit()
+    change.commit()?;
+    // Others may read at this moment. Then a later checkpoint moves them.
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
 /// A row of `sqlite_schema`: type, name, table and SQL. SQL is compared without its line breaks.
@@ -120,15 +131,17 @@ pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
     set().map(drop)
 }
 
-/// The program and the format that the header names. It is read by SQLite, since closing a file takes this process's
-/// locks on it away, and immutably, since even a reader may change a file.
-pub(crate) fn peek(path: &Path) -> rusqlite::Result<(i32, i32)> {
+/// The program and the format that the header names, and whether the file has a header and no table. It is read by SQLite, since closing a file
+/// takes this process's locks on it away, and immutably, since even a reader may change a file.
+pub(crate) fn peek(path: &Path) -> rusqlite::Result<((i32, i32), bool)> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(immutable(path), flags)?;
     // Without this, a file that is just growing is taken for a broken one.
     connection.pragma_update(None, "writable_schema", true)?;
-    marks(&connection)
+    // SQLite takes what is shorter than a page for an empty file, whatever it is.
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    Ok((marks(&connection)?, pages > 0 && is_empty(&connection)?))
 }
 
 /// The program and the format that a file names.

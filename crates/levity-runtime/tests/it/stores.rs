@@ -282,23 +282,6 @@ async fn a_file_that_was_taken_away_or_replaced_takes_no_more_records() {
     }
 }
 
-#[test]
-fn a_file_whose_making_was_cut_short_is_made_again() {
-    let folder = Folder::new();
-    let db = folder.db();
-    let sql = Connection::open(&db).unwrap();
-    sql.execute_batch("BEGIN IMMEDIATE; CREATE TABLE runs (key INTEGER); PRAGMA application_id = 0x6c767479; PRAGMA user_version = 1").unwrap();
-    let journal = folder.0.join("runs.db-journal");
-    let mut hot = fs::read(&journal).unwrap();
-    // The mark that is there once the log is on the disk.
-    hot[..8].copy_from_slice(&[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]);
-    sql.execute_batch("COMMIT").unwrap();
-    drop(sql);
-    // As if the process was killed after the pages were written, and before the log of the old ones was gone.
-    fs::write(&journal, &hot).unwrap();
-    SqliteJournal::new(&db).unwrap();
-}
-
 #[tokio::test]
 async fn a_row_that_cannot_be_read_does_not_hide_the_others() {
     let folder = Folder::new();

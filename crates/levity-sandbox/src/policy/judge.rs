@@ -115,6 +115,9 @@ impl CommandPolicy {
         if words.is_empty() {
             return Ruling::deny("there is no program in it; name one");
         }
+        if words.iter().map(|word| word.text.len()).sum::<usize>() > shell::MAX_LINE {
+            return self.unclear(shell::TOO_LONG, scene);
+        }
         self.judge_simple(&Simple { words, ..Simple::default() }, 0, scene)
     }
 

@@ -6,7 +6,10 @@
 const MAX_DEPTH: usize = 8;
 
 /// How long a line may be to be looked into.
-const MAX_LINE: usize = 16 << 10;
+pub(super) const MAX_LINE: usize = 16 << 10;
+
+/// The problem of a longer one.
+pub(super) const TOO_LONG: &str = "it is too long to be looked into";
 
 /// One program with its arguments, out of a line that may have many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Word {
 /// Takes a line apart into all programs that it may run, whichever of them it does.
 pub(super) fn parse(line: &str) -> Result<Vec<Simple>, &'static str> {
     if line.len() > MAX_LINE {
-        return Err("it is too long to be looked into");
+        return Err(TOO_LONG);
     }
     parse_nested(line, 0)
 }

@@ -101,21 +101,26 @@ impl Deny {
         if path.is_empty() {
             return false;
         }
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let mut start = 0;
-        for end in ends {
-            if self.denies_step(&path[..end], &path[start..end]) {
-                return true;
+        let (mut so_far, by_path) = (String::new(), !self.paths.is_empty());
+        path.split('/').enumerate().any(|(depth, name)| {
+            let name = fold(name);
+            if by_path {
+                so_far.push_str(if depth == 0 { "" } else { "/" });
+                so_far.push_str(&name);
             }
-            start = end + 1;
-        }
-        false
+            self.denies_folded(&so_far, &name)
+        })
     }
 
     /// Whether the last name of a path is denied, when the folders above it are known not to be.
     pub(super) fn denies_step(&self, path: &str, name: &str) -> bool {
-        let by_path = if self.paths.is_empty() { None } else { self.paths.last(&fold_path(path)) };
-        by_path.or_else(|| self.names.last(&fold(name))).unwrap_or(false)
+        let path = if self.paths.is_empty() { String::new() } else { fold_path(path) };
+        self.denies_folded(&path, &fold(name))
+    }
+
+    fn denies_folded(&self, path: &str, name: &str) -> bool {
+        let by_path = if self.paths.is_empty() { None } else { self.paths.last(path) };
+        by_path.or_else(|| self.names.last(name)).unwrap_or(false)
     }
 
     /// The same for the entry `name` of the folder `dir`.

@@ -206,3 +206,15 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn call_with_long_arguments_is_asked_about_like_a_long_line() {
+    let policy = CommandPolicy::new();
+    for size in [100, 20_000] {
+        let words = ["cat".to_owned(), "a".repeat(size)];
+        let expected =
+            if size == 100 { Ruling::Allow } else { Ruling::ask("it is too long to be looked into") };
+        assert_eq!(policy.judge(Line::Argv(&words)), expected);
+        assert_eq!(policy.judge(Line::Shell(&words.join(" "))), expected);
+    }
+}

@@ -197,3 +197,58 @@ fn connections_have_no_views_and_no_way_to_the_schema() {
         assert!(changed.is_err());
     }
 }
+
+/// A rollback journal that makes SQLite cut the file to no page at all.
+fn plant_journal(place: &Place) -> PathBuf {
+    let mut planted = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    planted.extend([0_u32, 1, 0, 512, 4096].iter().flat_map(|word| word.to_be_bytes()));
+    planted.resize(512, 0);
+    let path = place.0.path().join("notes.db-journal");
+    fs::write(&path, planted).unwrap();
+    path
+}
+
+#[test]
+fn rollback_journal_beside_a_file_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    let (file, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+    connection.execute("INSERT INTO notes VALUES ('a')", []).unwrap();
+    let planted = plant_journal(&place);
+    let error = file.connect().unwrap_err();
+    assert!(error.to_string().contains("notes.db-journal` stands beside it"), "{error}");
+    drop(connection);
+    let before = fs::read(place.path()).unwrap();
+    assert_eq!(SharedFile::make(&place.path(), &NOTES).unwrap_err().kind(), ErrorKind::Refused);
+    assert_eq!(fs::read(place.path()).unwrap(), before);
+    fs::remove_file(planted).unwrap();
+    let (_, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+    let notes: i64 = connection.query_row("SELECT count(*) FROM notes", [], |row| row.get(0)).unwrap();
+    assert_eq!(notes, 1);
+}
+
+/// States of a file whose maker was killed: nothing but a header with a log, with and without the tables in that log.
+#[test]
+fn file_whose_making_was_cut_short_is_made() {
+    for with_tables in [false, true] {
+        let (place, half) = (Place::new(), Place::new());
+        let connection = Connection::open(half.path()).unwrap();
+        connection.pragma_update(None, "journal_mode", "wal").unwrap();
+        if with_tables {
+            let tables = NOTES.tables;
+            connection
+                .execute_batch(&format!(
+                    "BEGIN; {tables} PRAGMA application_id = 0x6e6f7465; PRAGMA user_version = 2; COMMIT"
+                ))
+                .unwrap();
+        }
+        for ending in ["", "-wal"] {
+            let name = format!("notes.db{ending}");
+            // SQLite makes the log when somebody writes.
+            if with_tables || ending.is_empty() {
+                fs::copy(half.0.path().join(&name), place.0.path().join(&name)).unwrap();
+            }
+        }
+        let (_, connection) = SharedFile::make(&place.path(), &NOTES).unwrap();
+        connection.execute("INSERT INTO notes VALUES ('a')", []).unwrap();
+    }
+}

@@ -493,11 +493,10 @@ fn is_read_only(place: &Path) -> bool {
 }
 
 /// The capabilities that a command keeps: where root runs it, those over files, so that it can work in a workspace
-/// that is somebody else's.
+/// that is somebody else's. Without CAP_FSETID, no file that it makes runs with the rights of a group that it is not in.
 fn capabilities(means: &Means) -> u64 {
     const CHOWN: u64 = 1;
     const DAC_OVERRIDE: u64 = 1 << 1;
     const FOWNER: u64 = 1 << 3;
-    const FSETID: u64 = 1 << 4;
-    if means.apart == Apart::UserNamespaces { 0 } else { CHOWN | DAC_OVERRIDE | FOWNER | FSETID }
+    if means.apart == Apart::UserNamespaces { 0 } else { CHOWN | DAC_OVERRIDE | FOWNER }
 }

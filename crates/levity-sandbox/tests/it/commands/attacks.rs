@@ -668,3 +668,15 @@ async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
         }
     }
 }
+
+/// Root could give a file any group, and everybody who starts it the rights of that group.
+#[tokio::test]
+async fn no_command_makes_a_file_run_with_the_rights_of_another_group() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        let line =
+            "cp /bin/cat own; chgrp 42 own; chmod g+s own; test ! -g own || test $(stat -c %g own) != 42";
+        let finished = arena.shell(line).await.unwrap();
+        assert!(finished.is_success(), "without {rung:?}: {finished:?}");
+    }
+}

@@ -99,6 +99,23 @@ async fn rules_behind_a_link_have_no_say() {
     assert_eq!(list(&desk, json!({})).await, "a.txt b.txt");
 }
 
+/// Rules are compiled before anything is listed, so a folder from elsewhere could make a list take minutes.
+#[tokio::test]
+async fn rules_beyond_the_limit_of_a_file_or_a_walk_are_left_out() {
+    let filler = "# filler\n".repeat(8_000);
+    let cut = 64 * 1024 - "first\n".len() - 2;
+    let desk = Desk::holding(&[("first", ""), ("last", ""), ("la", "")]);
+    desk.put(".gitignore", format!("first\n{}\nlast\n", &filler[..cut - 1]));
+    assert_eq!(list(&desk, json!({})).await, "la last", "a rule that was cut is none");
+    desk.put(".gitignore", "");
+    for n in 0..9 {
+        desk.put(&format!("d{n}/.gitignore"), format!("first\n{filler}"));
+        desk.put(&format!("d{n}/first"), "");
+    }
+    let found = list(&desk, json!({"recursive": true, "glob": "first"})).await;
+    assert_eq!(found, "d8/first first", "the ninth file of rules is beyond the limit of a walk");
+}
+
 #[tokio::test]
 async fn a_list_is_bounded_and_always_the_same() {
     let desk = Desk::new();
